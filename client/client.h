@@ -80,6 +80,8 @@ struct BackupProgress {
 /// All operations are linearizable: once any client was told that a value is written, every GET that begins
 /// afterwards sees it.
 ///
+/// The class has more than 25 methods: one for each operation, and accessors. They share one session.
+///
 /// Thread safety: none. One thread at a time may use a client, and it need not always be the same one.
 /// Threads that work in parallel have one client each: a client is a connection, with its own memory at the
 /// server, and shares nothing, so no call takes a lock. If two threads are in calls of one client at the same

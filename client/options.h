@@ -35,10 +35,11 @@ struct ClientOptions {
   /// and so on, with pauses of 4 ms to 1 s. For this the server keeps the outcomes of the client's last
   /// writes.
   bool reconnect = true;
-  /// Auth token, for a server that requires one (kvserver --tokens): the line that `kvctl token` printed, or
-  /// the secret in it. The secret never crosses the wire: at each connection both sides prove that they have
-  /// it. So a client with a token refuses a server that does not know it. Empty: no token. With a token that
-  /// only grants reading, each call that would change something ends with PermissionDenied and does nothing.
+  /// Auth token, for a server that requires one (kvserver --tokens): the line that `kvctl create_token`
+  /// printed, or the secret in it. The secret never crosses the wire: at each connection both sides prove
+  /// that they have it. So a client with a token refuses a server that does not know it. Empty: no token.
+  /// With a token that only grants reading, each call that would change something ends with PermissionDenied
+  /// and does nothing.
   std::string token{};
 };
 

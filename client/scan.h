@@ -31,8 +31,8 @@ namespace remora {
 /// The client may make other calls, and use other scans, between two calls of Next. Scans share the client's
 /// window: scans that take turns copy those entries in the window that they have not shown yet.
 ///
-/// After its client is destroyed, a scan shows nothing more: Next ends with FailedPrecondition. token() still
-/// returns the position.
+/// After its client is destroyed, a scan shows nothing more: Next ends with FailedPrecondition.
+/// resume_token() still returns the position.
 ///
 /// Thread safety: that of its client.
 class ClientScan {
@@ -64,10 +64,10 @@ class ClientScan {
   ///   FailedPrecondition: the client was destroyed.
   const absl::Status& status() const;
 
-  /// Returns a resume token for ScanOptions::token, with which any client may at any time continue after the
-  /// last entry that was shown. It consists of letters, digits, "-" and "_". It is slightly longer than 4/3
-  /// of the sizes of that entry's key and of the range's other end.
-  std::string token() const;
+  /// Returns a resume token for ScanOptions::resume_token, with which any client may at any time continue
+  /// after the last entry that was shown. It consists of letters, digits, "-" and "_". It is slightly longer
+  /// than 4/3 of the sizes of that entry's key and of the range's other end.
+  std::string resume_token() const;
 
   class Impl;  // internal to the client library
 

@@ -1,7 +1,7 @@
 // A client's watch: the writes to a logged store, in their order, from a moment on.
 //
 //   auto watch = client->Watch({.prefix = "user/"});
-//   const std::string from = (*watch)->token();         // kept, to continue from here another time
+//   const std::string from = (*watch)->resume_token();         // kept, to continue from here another time
 //   for (;;) {
 //     absl::StatusOr<bool> came = (*watch)->Next(std::chrono::seconds(1));
 //     if (!came.ok()) ...
@@ -45,7 +45,8 @@ namespace remora {
 /// up, it finds the position again. A watch continues over a new connection, and over a restart of the
 /// server, as long as the server keeps the changes that come next.
 ///
-/// After its client is destroyed, Next ends with FailedPrecondition. token() still returns the position.
+/// After its client is destroyed, Next ends with FailedPrecondition. resume_token() still returns the
+/// position.
 ///
 /// Thread safety: that of its client.
 class ClientWatch {
@@ -79,9 +80,9 @@ class ClientWatch {
   /// Returns the change's number, which increases from one change to the next.
   std::uint64_t sequence() const { return change_.sequence; }
 
-  /// Returns a resume token for WatchOptions::token, with which any client of this server may at any time
-  /// continue after the change that was shown last. It consists of 34 letters, digits, "-" and "_".
-  std::string token() const;
+  /// Returns a resume token for WatchOptions::resume_token, with which any client of this server may at any
+  /// time continue after the change that was shown last. It consists of 34 letters, digits, "-" and "_".
+  std::string resume_token() const;
 
   class Impl;  // internal to the client library
 

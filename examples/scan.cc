@@ -16,14 +16,14 @@ absl::Status List(remora::Client& client, std::string_view letters, std::string_
   // The token of the page before knows the letters, and where that page ended.
   const std::string prefix = "book/" + std::string(letters);
   const remora::ScanOptions first{.prefix = prefix, .limit = kPage};
-  const remora::ScanOptions next{.limit = kPage, .token = token};
+  const remora::ScanOptions next{.limit = kPage, .resume_token = token};
   auto scan = client.Scan(token.empty() ? first : next);
   if (!scan.ok()) return scan.status();
   std::uint64_t shown = 0;
   for (; (*scan)->Next(); ++shown) {
     std::cout << (*scan)->key().substr(5) << ": " << (*scan)->value() << '\n';
   }
-  if (shown == kPage) std::cout << "more: " << (*scan)->token() << '\n';
+  if (shown == kPage) std::cout << "more: " << (*scan)->resume_token() << '\n';
   return (*scan)->status();
 }
 

@@ -101,8 +101,9 @@ absl::Status Server::AddListener(std::unique_ptr<rdma::Listener> listener) {
   const rdma::TransportKind kind = listener->address().kind;
   const rdma::QueueLimits limits = listener->limits();
   const SessionBytes session = ClientSession::MaxRegisteredBytes();
-  const Counter slices = listener->binds_writes() ? Counter::kSlicesBound : Counter::kSlicesUnbound;
-  acceptor_->AddPort({std::move(listener), memory, ClientBytes(kind, limits, session), slices});
+  const Counter staging_counter =
+      listener->binds_writes() ? Counter::kStagingBuffersBound : Counter::kStagingBuffersUnbound;
+  acceptor_->AddPort({std::move(listener), memory, ClientBytes(kind, limits, session), staging_counter});
   store_->Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(ListenerBytes(kind, limits, session)));
   return absl::OkStatus();
 }

@@ -49,11 +49,11 @@ class StoreScan {
   /// Returns the outcome of the scan so far. DataLoss, Unavailable: the durable tier cannot be read.
   const absl::Status& status() const;
 
-  /// Returns a resume token for ScanOptions::token, with which another scan continues after the last entry
-  /// that was shown. It works for scans of this store, of its clients, and of a store that is later opened on
-  /// the same data. It consists of letters, digits, "-" and "_". It is slightly longer than 4/3 of the sizes
-  /// of that entry's key and of the range's other end.
-  std::string token() const;
+  /// Returns a resume token for ScanOptions::resume_token, with which another scan continues after the last
+  /// entry that was shown. It works for scans of this store, of its clients, and of a store that is later
+  /// opened on the same data. It consists of letters, digits, "-" and "_". It is slightly longer than 4/3 of
+  /// the sizes of that entry's key and of the range's other end.
+  std::string resume_token() const;
 
   /// Makes one step of Next, for a caller that must not wait for long. Returns:
   ///   kEntry: the scan is at the next entry.

@@ -217,6 +217,9 @@ struct ScanRange;
 
 /// A key-value store in this process.
 ///
+/// The class has more than 25 methods, because it is the interface of the store: one for each operation, in
+/// the forms that programs and the server call.
+///
 /// Thread safety: any number of threads may call the members at the same time, except Load: one at a time.
 /// Writers take turns by a lock. Get and Locate take that lock in two cases: the record is not in memory, or
 /// eight searches for it failed in a row. A search fails if the key is written or its record is moved

@@ -1,7 +1,7 @@
 // A watch of a logged store: the writes, in their order, from a moment on.
 //
 //   auto watch = store->Watch({.prefix = "user/"});
-//   const std::string from = (*watch)->token();         // kept, to continue from here another time
+//   const std::string from = (*watch)->resume_token();         // kept, to continue from here another time
 //   for (;;) {
 //     absl::StatusOr<bool> came = (*watch)->Next(std::chrono::seconds(1));
 //     if (!came.ok()) ...
@@ -67,9 +67,9 @@ class StoreWatch {
   /// Returns the change's number, which increases from one change to the next.
   std::uint64_t sequence() const { return change_.sequence; }
 
-  /// Returns a resume token for WatchOptions::token, with which a watch of this store continues after the
-  /// change that was shown last. It also works for a store that is later opened on the same data.
-  std::string token() const;
+  /// Returns a resume token for WatchOptions::resume_token, with which a watch of this store continues after
+  /// the change that was shown last. It also works for a store that is later opened on the same data.
+  std::string resume_token() const;
 
   /// Makes one step of Next, for a caller that must not wait for long. Failures as for Next. Returns:
   ///   kChange: the watch is at the next change.

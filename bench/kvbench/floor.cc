@@ -84,6 +84,10 @@ class Memory {
   std::vector<std::uint64_t> buckets_;
 };
 
+/// Measures what reads cost beside the bare copies or READs that they consist of.
+///
+/// The class has more than 15 fields, because each way to read is measured in turn with the others, over the
+/// same keys and buffers.
 class Floor {
  public:
   Floor(const BenchOptions& options, const Clock& clock, const std::atomic<bool>& stop)

@@ -89,7 +89,7 @@ absl::Status RawPath::Write(std::string_view key, std::string_view value) {
   std::memcpy(payload, key.data(), key.size());
   std::memcpy(payload + key.size(), value.data(), value.size());
   const rdma::Sge from = rdma::MakeSge(*registration_, kWriteOffset, key.size() + value.size());
-  return connection_.PostWritev(std::span(&from, 1), hello_.slice, 0);
+  return connection_.PostWritev(std::span(&from, 1), hello_.staging, 0);
 }
 
 absl::Status RawPath::Read(std::uint64_t offset, std::size_t size) {

@@ -42,8 +42,8 @@ class RawPath {
   absl::Status ReadBucket(const Place& place);
   absl::Status ReadRecord(const Place& place);
 
-  /// WRITEs key and value to this connection's slice, as a PUT does. The bytes are under way until the
-  /// completion of the next SEND.
+  /// WRITEs key and value to this connection's staging buffer, as a PUT does. The bytes are under way until
+  /// the completion of the next SEND.
   absl::Status Write(std::string_view key, std::string_view value);
 
  private:

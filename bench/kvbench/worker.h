@@ -44,6 +44,9 @@ inline constexpr std::string_view kForeign = "are not a value that kvbench wrote
 /// Operations without end: the phase's time ends them.
 inline constexpr std::uint64_t kUnlimited = ~std::uint64_t{0};
 
+/// The class has more than 25 methods and 15 fields, because one thread runs a phase in three ways (in turn,
+/// with a window, timed) with one set of counts.
+///
 /// Thread Safety: Prepare and Run by one thread; the results once Run has returned.
 class Worker {
  public:

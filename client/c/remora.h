@@ -99,8 +99,8 @@ typedef struct remora_options {
    * the only one. After REMORA_UNAVAILABLE or REMORA_DEADLINE_EXCEEDED all calls fail. */
   uint32_t reconnect;
   uint32_t reserved; /* must be 0 */
-  /* Auth token, for a server that requires one: the line that `kvctl token` printed, or the secret in it.
-   * Null, the default: no token. */
+  /* Auth token, for a server that requires one: the line that `kvctl create_token` printed, or the secret in
+   * it. Null, the default: no token. */
   const char* token;
 } remora_options;
 

@@ -26,10 +26,10 @@ typedef struct remora_scan_options {
   int keys_only;      /* 1: values come empty; default: 0 */
   int one_moment;     /* 1: end with REMORA_ABORTED rather than continue as of a later moment; default: 0 */
   uint64_t limit;     /* most entries to show; 0, the default: no limit */
-  const char* token;  /* resume token of remora_scan_token: continue there, instead of a range and an order.
-                         Null, the default: begin anew. "" is refused */
-  int any_order;      /* 1: show keys in any order (see below), without reverse and one_moment; default: 0 */
-  int reserved;       /* must be 0 */
+  const char* resume_token; /* resume token of remora_scan_resume_token: continue there, instead of a range
+                        and an order. Null, the default: begin anew. "" is refused */
+  int any_order; /* 1: show keys in any order (see below), without reverse and one_moment; default: 0 */
+  int reserved;  /* must be 0 */
 } remora_scan_options;
 
 /* Fills the options with their defaults. */
@@ -56,7 +56,7 @@ remora_code remora_scan_begin(remora_client* client, const remora_scan_options* 
 remora_code remora_scan_next(remora_scan* scan, remora_bytes* key, remora_bytes* value, uint64_t* version);
 /* Gets a resume token with which any client may later continue after the last entry. It consists of
  * letters, digits, "-" and "_". The token is valid until the next call with this scan. */
-remora_code remora_scan_token(remora_scan* scan, const char** token);
+remora_code remora_scan_resume_token(remora_scan* scan, const char** resume_token);
 /* Gets the time when the last entry expires, in ms since 1970 by the server's clock. 0: never. */
 remora_code remora_scan_expiry(remora_scan* scan, uint64_t* expiry_ms);
 /* Ends and frees the scan, before or after its client is closed. After the client is closed,
@@ -80,8 +80,9 @@ remora_code remora_drop_all(remora_client* client, uint64_t* deleted);
 typedef struct remora_watch_options {
   size_t struct_size;
   remora_bytes prefix; /* watch the keys that begin with this; size 0, the default: all keys */
-  /* Resume token of remora_watch_token: continue there. Null, the default: begin now. "" is refused. */
-  const char* token;
+  /* Resume token of remora_watch_resume_token: continue there. Null, the default: begin now. "" is refused.
+   */
+  const char* resume_token;
 } remora_watch_options;
 
 /* Fills the options with their defaults. */
@@ -124,7 +125,7 @@ remora_code remora_watch_next(remora_watch* watch, int64_t wait_ms, remora_chang
 /* Gets a resume token with which any client may later continue after the last change. It consists of
  * letters, digits, "-" and "_". A program that stores the token after it has handled a change sees each
  * change at least once. The token is valid until the next call with this watch. */
-remora_code remora_watch_token(remora_watch* watch, const char** token);
+remora_code remora_watch_resume_token(remora_watch* watch, const char** resume_token);
 /* Ends and frees the watch, before or after its client is closed. After the client is closed,
  * remora_watch_next ends with REMORA_FAILED_PRECONDITION. A null `watch` has no effect. */
 void remora_watch_end(remora_watch* watch);

@@ -46,17 +46,18 @@ remora_code remora_scan_begin(remora_client* client, const remora_scan_options* 
     remora_scan_options_init(&taken);
     if (absl::Status status = TakeOptions(options, &taken); !status.ok()) return status;
     if (absl::Status status = CheckPointers(IsRange(taken.range)); !status.ok()) return status;
-    if (absl::Status status = CheckToken(taken.token, "scan"); !status.ok()) return status;
+    if (absl::Status status = CheckToken(taken.resume_token, "scan"); !status.ok()) return status;
     auto begun = std::make_unique<remora_scan>();
-    auto opened = client->client->Scan({.prefix = View(taken.range.prefix),
-                                        .begin = View(taken.range.begin),
-                                        .end = View(taken.range.end),
-                                        .reverse = taken.reverse != 0,
-                                        .any_order = taken.any_order != 0,
-                                        .limit = taken.limit,
-                                        .keys_only = taken.keys_only != 0,
-                                        .token = taken.token != nullptr ? taken.token : "",
-                                        .one_moment = taken.one_moment != 0});
+    auto opened =
+        client->client->Scan({.prefix = View(taken.range.prefix),
+                              .begin = View(taken.range.begin),
+                              .end = View(taken.range.end),
+                              .reverse = taken.reverse != 0,
+                              .any_order = taken.any_order != 0,
+                              .limit = taken.limit,
+                              .keys_only = taken.keys_only != 0,
+                              .resume_token = taken.resume_token != nullptr ? taken.resume_token : "",
+                              .one_moment = taken.one_moment != 0});
     if (!opened.ok()) return opened.status();
     begun->scan = *std::move(opened);
     *scan = begun.release();
@@ -77,10 +78,10 @@ remora_code remora_scan_next(remora_scan* scan, remora_bytes* key, remora_bytes*
   });
 }
 
-remora_code remora_scan_token(remora_scan* scan, const char** token) {
+remora_code remora_scan_resume_token(remora_scan* scan, const char** token) {
   return Call([&]() -> absl::Status {
     if (absl::Status status = CheckPointers(scan != nullptr && token != nullptr); !status.ok()) return status;
-    scan->token = scan->scan->token();
+    scan->token = scan->scan->resume_token();
     *token = scan->token.c_str();
     return absl::OkStatus();
   });

@@ -37,10 +37,11 @@ remora_code remora_watch_begin(remora_client* client, const remora_watch_options
     if (absl::Status status = TakeOptions(options, &taken); !status.ok()) return status;
     if (absl::Status status = CheckPointers(AreBytes(taken.prefix.data, taken.prefix.size)); !status.ok())
       return status;
-    if (absl::Status status = CheckToken(taken.token, "watch"); !status.ok()) return status;
+    if (absl::Status status = CheckToken(taken.resume_token, "watch"); !status.ok()) return status;
     auto begun = std::make_unique<remora_watch>();
-    auto opened = client->client->Watch({.prefix = View(taken.prefix.data, taken.prefix.size),
-                                         .token = taken.token != nullptr ? taken.token : ""});
+    auto opened =
+        client->client->Watch({.prefix = View(taken.prefix.data, taken.prefix.size),
+                               .resume_token = taken.resume_token != nullptr ? taken.resume_token : ""});
     if (!opened.ok()) return opened.status();
     begun->watch = *std::move(opened);
     *watch = begun.release();
@@ -71,11 +72,11 @@ remora_code remora_watch_next(remora_watch* watch, int64_t wait_ms, remora_chang
   });
 }
 
-remora_code remora_watch_token(remora_watch* watch, const char** token) {
+remora_code remora_watch_resume_token(remora_watch* watch, const char** token) {
   return Call([&]() -> absl::Status {
     if (absl::Status status = CheckPointers(watch != nullptr && token != nullptr); !status.ok())
       return status;
-    watch->token = watch->watch->token();
+    watch->token = watch->watch->resume_token();
     *token = watch->token.c_str();
     return absl::OkStatus();
   });

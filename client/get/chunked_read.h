@@ -92,6 +92,9 @@ static_assert(kPieceHalf >= sizeof(RecordHeader) + kMaxKeySize);
 ///   result()
 /// Two READs may be in flight: while the reader hashes the bytes of one, the other fills the other half.
 ///
+/// The class has more than 15 fields, because a read of a large value passes three phases, and each needs
+/// what the earlier ones found.
+///
 /// Thread safety: none.
 class ChunkedReader {
  public:

@@ -79,6 +79,9 @@ struct LookupSpec {
 
 /// Search for one key: its stage, the READ that is next, and the result.
 ///
+/// The class has more than 25 methods and 15 fields, because it keeps what each of its READs showed. It has a
+/// method for each step, and for each judgement of a step.
+///
 /// Thread safety: none. Ownership: the session, the GenerationRead, the key and the target outlive the
 /// lookup.
 class Lookup {

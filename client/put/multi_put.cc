@@ -1,6 +1,6 @@
 // PUTs of many keys in parallel. Small ones share messages (store/format/wire/multi_put.h). As many messages
-// are in flight at once as there are credits and room in the slice. The client sends them in order, and the
-// server does them in that order.
+// are in flight at once as there are credits and room in the staging buffer. The client sends them in order,
+// and the server does them in that order.
 #include "client/put/multi_put.h"
 
 #include <cstddef>
@@ -34,7 +34,7 @@ class PutMany {
       const PutRequest& request = requests_[next_];
       if (!IsPending(results_[next_])) continue;
       if (request.value.size() > kMaxSmallValueSize) {
-        // The parts of a large value take the whole slice.
+        // The parts of a large value take the whole staging buffer.
         if (!channel_.empty()) return absl::OkStatus();
         REMORA_RETURN_IF_ERROR(PutAlone(request, results_[next_]));
         continue;

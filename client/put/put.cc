@@ -1,6 +1,6 @@
-// PUT: WRITE key and value into this connection's slice, SEND the commit, await the reply. The server copies
-// the bytes out of the slice, verifies its copy against the commit's checksum, makes it durable and publishes
-// it. client/put/large_put.h describes the PUT of a large value.
+// PUT: WRITE key and value into this connection's staging buffer, SEND the commit, await the reply. The
+// server copies the bytes out of that buffer and verifies its copy against the commit's checksum. Then it
+// makes the write durable and publishes it. client/put/large_put.h describes the PUT of a large value.
 #include "client/put/put.h"
 
 #include <optional>

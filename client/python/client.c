@@ -453,7 +453,7 @@ static PyMethodDef client_methods[] = {
     {"scan", WITH_KEYWORDS(ClientScan), METH_VARARGS | METH_KEYWORDS,
      "Pairs of key and value, in order, as of one moment."},
     {"watch", WITH_KEYWORDS(ClientWatch), METH_VARARGS | METH_KEYWORDS,
-     "What is written, in its order, from now on or from a token on."},
+     "What is written, in its order, from now on or from a resume token on."},
     {"backup", WITH_KEYWORDS(ClientBackup), METH_VARARGS | METH_KEYWORDS,
      "Has the server make a backup; what it is, when it is done."},
     {"keys", ClientKeys, METH_NOARGS, "All keys, in any order, as iterating over the client shows them."},

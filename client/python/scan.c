@@ -82,11 +82,11 @@ static PyObject* ScanNext(PyObject* object) {
   return entry;
 }
 
-static PyObject* ScanToken(PyObject* object, PyObject* Py_UNUSED(none)) {
+static PyObject* ScanResumeToken(PyObject* object, PyObject* Py_UNUSED(none)) {
   Scan* const self = (Scan*)object;
   if (!Begin(self->client)) return NULL;
   const char* token = NULL;
-  const remora_code code = remora_scan_token(self->handle->scan, &token);
+  const remora_code code = remora_scan_resume_token(self->handle->scan, &token);
   PyObject* const result = code == REMORA_OK ? PyUnicode_FromString(token) : Raise(code);
   End(self->client);
   return result;
@@ -97,14 +97,14 @@ static PyObject* ScanVersion(PyObject* object, PyObject* Py_UNUSED(none)) {
 }
 
 PyObject* ClientScan(PyObject* object, PyObject* args, PyObject* kwargs) {
-  static char* names[] = {"prefix",    "begin",      "end",   "reverse",   "limit",
-                          "keys_only", "one_moment", "token", "any_order", NULL};
+  static char* names[] = {"prefix",    "begin",      "end",          "reverse",   "limit",
+                          "keys_only", "one_moment", "resume_token", "any_order", NULL};
   PyObject *prefix = NULL, *begin = NULL, *end = NULL, *limit = NULL;
   remora_scan_options options;
   remora_scan_options_init(&options);
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOpOppzp", names, &prefix, &begin, &end,
                                    &options.reverse, &limit, &options.keys_only, &options.one_moment,
-                                   &options.token, &options.any_order)) {
+                                   &options.resume_token, &options.any_order)) {
     return NULL;
   }
   unsigned long long most = 0;
@@ -205,7 +205,8 @@ static PyObject* ScanExpiry(PyObject* object, PyObject* Py_UNUSED(none)) {
 }
 
 static PyMethodDef scan_methods[] = {
-    {"token", ScanToken, METH_NOARGS, "What goes on behind the last entry: Client.scan(token=...)."},
+    {"resume_token", ScanResumeToken, METH_NOARGS,
+     "What goes on behind the last entry: Client.scan(resume_token=...)."},
     {"expiry", ScanExpiry, METH_NOARGS,
      "When the last entry expires, in seconds since 1970 by the server's clock; math.inf: never."},
     {"version", ScanVersion, METH_NOARGS, "Of the last entry."},

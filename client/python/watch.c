@@ -53,13 +53,13 @@ static PyObject* NextWithin(Watch* self, int64_t patience_ms) {
 }
 
 PyObject* ClientWatch(PyObject* object, PyObject* args, PyObject* kwargs) {
-  static char* names[] = {"prefix", "token", "timeout", NULL};
+  static char* names[] = {"prefix", "resume_token", "timeout", NULL};
   Client* const client = (Client*)object;
   PyObject *prefix = Py_None, *timeout = NULL;
   remora_watch_options options;
   remora_watch_options_init(&options);
   int64_t patience_ms;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OzO", names, &prefix, &options.token, &timeout) ||
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OzO", names, &prefix, &options.resume_token, &timeout) ||
       !TakePatience(timeout, &patience_ms)) {
     return NULL;
   }
@@ -111,11 +111,11 @@ static PyObject* WatchNext(PyObject* object, PyObject* args, PyObject* kwargs) {
   return change != NULL || PyErr_Occurred() ? change : Py_NewRef(Py_None);
 }
 
-static PyObject* WatchToken(PyObject* object, PyObject* Py_UNUSED(none)) {
+static PyObject* WatchResumeToken(PyObject* object, PyObject* Py_UNUSED(none)) {
   Watch* const self = (Watch*)object;
   if (!Begin(self->client)) return NULL;
   const char* token = NULL;
-  const remora_code code = remora_watch_token(self->handle->watch, &token);
+  const remora_code code = remora_watch_resume_token(self->handle->watch, &token);
   PyObject* const result = code == REMORA_OK ? PyUnicode_FromString(token) : Raise(code);
   End(self->client);
   return result;
@@ -124,7 +124,8 @@ static PyObject* WatchToken(PyObject* object, PyObject* Py_UNUSED(none)) {
 static PyMethodDef watch_methods[] = {
     {"next", WITH_KEYWORDS(WatchNext), METH_VARARGS | METH_KEYWORDS,
      "The next change, or None: none came in this time; without a timeout, it waits for ever."},
-    {"token", WatchToken, METH_NOARGS, "What goes on behind the last change: Client.watch(token=...)."},
+    {"resume_token", WatchResumeToken, METH_NOARGS,
+     "What goes on behind the last change: Client.watch(resume_token=...)."},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot watch_slots[] = {

@@ -1,13 +1,13 @@
 // The requests of a client, of which several are in flight at once. Each has a piece of the staging buffer
-// (the slice) and a credit of the server.
+// (the staging buffer) and a credit of the server.
 //
 //   channel.Send(...)                 WRITE payload, SEND request
 //   completion kSend     ->  TakeSend
 //   completion kReceive  ->  TakeReply: the owner, and the server's answer
 //
-// A request's buffers belong to the device until its SEND completes. Its piece of the slice belongs to the
-// server until the server has answered. So a request that its owner abandoned keeps both, and its credit,
-// until then.
+// A request's buffers belong to the device until its SEND completes. Its piece of the staging buffer belongs
+// to the server until the server has answered. So a request that its owner abandoned keeps both, and its
+// credit, until then.
 #pragma once
 
 #include <algorithm>
@@ -122,8 +122,8 @@ class RequestChannel {
   /// Sends a request for `owner`, to which TakeReply assigns the reply. The channel copies key and value,
   /// unless it gathers the value: then the value must not change as long as IsGathering(owner). The message
   /// takes along the hashes of keys that were read lately. Returns false if there is now no credit, or no
-  /// room in the slice. With `asks_later`, also if the server would forget an earlier request that is still
-  /// unanswered (store/format/wire/messages.h). Errors are the connection's.
+  /// room in the staging buffer. With `asks_later`, also if the server would forget an earlier request that
+  /// is still unanswered (store/format/wire/messages.h). Errors are the connection's.
   absl::StatusOr<bool> Send(const RequestSpec& asked, std::uint32_t owner);
 
   /// A list of puts that share a message, in their order. It points to the caller's keys and values.
@@ -174,8 +174,8 @@ class RequestChannel {
   /// are needed so that the server has work while the client takes the answers of the other one.
   std::size_t MostListed() const;
 
-  /// Sends a request without bytes in the slice, as Send does: kReserve or kCommit of a large value, with the
-  /// sizes of key and value. `value_hash` is for kCommit.
+  /// Sends a request without bytes in the staging buffer, as Send does: kReserve or kCommit of a large value,
+  /// with the sizes of key and value. `value_hash` is for kCommit.
   absl::StatusOr<bool> SendSizes(const RequestSpec& asked, std::uint64_t value_hash, std::uint32_t owner);
   /// Sends the next part of a large value, of at most `most` bytes, as Send does. `memory` is the owner of
   /// the gathered memory, for IsGathering; kNobody: the channel copies the part. REQUIRES: the stream is not
@@ -274,7 +274,7 @@ class RequestChannel {
   bool MayBeLostSightOf(std::size_t ids) const;
   /// Returns whether there is a credit that a request with this number of IDs may take.
   bool HasCredit(std::size_t ids = 1) const;
-  /// Returns a free entry, filled for the request with this piece of the slice.
+  /// Returns a free entry, filled for the request with this piece of the staging buffer.
   InFlightRequest& Begin(const Request& request, std::uint32_t owner,
                          const std::optional<StagingRing::Piece>& piece);
   absl::Status Post(const InFlightRequest& in_flight, const Request& request);

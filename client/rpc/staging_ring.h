@@ -1,4 +1,4 @@
-// Allocator of a connection's staging buffer (the slice), when several requests are in flight.
+// Allocator of a connection's staging buffer, when several requests are in flight.
 #pragma once
 
 #include <array>

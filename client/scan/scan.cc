@@ -91,7 +91,7 @@ bool ClientScan::Next() {
   return impl_->Next();
 }
 const absl::Status& ClientScan::status() const { return impl_->status(); }
-std::string ClientScan::token() const { return impl_->token(); }
+std::string ClientScan::resume_token() const { return impl_->resume_token(); }
 
 // --- Opening --------------------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ ScanRange ClientScan::Impl::Rest() const {
   return rest;
 }
 
-std::string ClientScan::Impl::token() const { return MakeScanToken(Rest()); }
+std::string ClientScan::Impl::resume_token() const { return MakeScanToken(Rest()); }
 
 absl::Status ClientScan::Impl::Open() {
   REMORA_RETURN_IF_ERROR(TakeWindow());
@@ -260,7 +260,7 @@ absl::StatusOr<bool> ClientScan::Impl::NextPage() {
 bool ClientScan::Impl::EndWithClient() {
   if (!failure_.ok() || over_) return false;
   failure_ = absl::FailedPreconditionError(
-      "the client of this scan is gone; go on from token() with a scan of another client");
+      "the client of this scan is gone; go on from resume_token() with a scan of another client");
   over_ = true;
   scan_->value_ = {};
   return false;

@@ -22,6 +22,9 @@ absl::StatusOr<std::uint64_t> CountRange(Session& session, const ScanRange& rang
 absl::StatusOr<std::uint64_t> DropRange(Session& session, const ScanRange& range);
 
 /// The pages of a scan, and the entries in them.
+///
+/// The class has more than 15 fields, because a scan outlives connections. It keeps what it was asked for,
+/// the page at hand, and the page that it has asked for.
 class ClientScan::Impl final : public ScanWindow::Owner {
  public:
   /// Opens a scan and gets its first page. REQUIRES: Session::BeginCall was OK.
@@ -40,7 +43,7 @@ class ClientScan::Impl final : public ScanWindow::Owner {
   /// Returns whether the client, and with it the session, was destroyed.
   bool client_is_gone() const { return life_.expired(); }
   const absl::Status& status() const { return failure_; }
-  std::string token() const;
+  std::string resume_token() const;
   /// Copies the entries that are not shown yet out of the window, because another scan needs it or the
   /// connection is another one. REQUIRES: no page is in flight.
   void GiveUpWindow() override;

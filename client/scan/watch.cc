@@ -33,7 +33,7 @@ bool IsFinal(const absl::Status& status) {
 ClientWatch::ClientWatch(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) { impl_->set_watch(this); }
 ClientWatch::~ClientWatch() = default;
 absl::StatusOr<bool> ClientWatch::Next(std::chrono::milliseconds wait) { return impl_->Next(wait); }
-std::string ClientWatch::token() const { return MakeChangeToken(impl_->place()); }
+std::string ClientWatch::resume_token() const { return MakeChangeToken(impl_->place()); }
 
 ClientWatch::Impl::Impl(ScanRange range, const ChangePlace& place, const Session& session, Caller call)
     : range_(std::move(range)),
@@ -136,7 +136,7 @@ absl::StatusOr<bool> ClientWatch::Impl::Next(std::chrono::milliseconds wait) {
   REMORA_RETURN_IF_ERROR(failed_);
   if (life_.expired()) {
     return failed_ = absl::FailedPreconditionError(
-               "the client of this watch is gone; go on from token() with a watch of another client");
+               "the client of this watch is gone; go on from resume_token() with a watch of another client");
   }
   const TimePoint until = clock_.Now() + wait;
   for (Duration pause = kFirstPollPause;;) {

@@ -23,7 +23,8 @@ absl::StatusOr<std::string> SecretOfToken(std::string_view text) {
     words = some;
   }
   if (words.size() != 1 && words.size() < 3) {
-    return absl::InvalidArgumentError("a token is the line that kvctl token makes, or the secret out of it");
+    return absl::InvalidArgumentError(
+        "a token is the line that kvctl create_token makes, or the secret out of it");
   }
   std::string why;
   std::optional<std::string> secret = DecodeSecret(StdView(words[words.size() == 1 ? 0 : 2]), &why);

@@ -122,7 +122,7 @@ absl::Status Session::Greet(const HelloRequest& hello, TimePoint deadline) {
   REMORA_RETURN_IF_ERROR(connected);
   HelloReply reply;
   if (!FromBytes(connection_->peer_data(), &reply) || reply.magic != kHelloMagic || reply.credits == 0 ||
-      (reply.slice.size < kMaxPayloadSize && (reply.flags & ReplyFlag::kReadOnly) == 0) ||
+      (reply.staging.size < kMaxPayloadSize && (reply.flags & ReplyFlag::kReadOnly) == 0) ||
       reply.memory.size < kSuperblockSize) {
     return NoServer();
   }

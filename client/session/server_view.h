@@ -47,7 +47,7 @@ class ServerView {
 
   const HelloReply& hello() const { return hello_; }
   /// Returns the server's memory into which this client WRITEs payloads.
-  const RemoteRegion& staging() const { return hello_.slice; }
+  const RemoteRegion& staging() const { return hello_.staging; }
   const RemoteRegion& memory() const { return hello_.memory; }
   /// Returns whether the client has no staging memory. Then the payload goes along with the request.
   bool is_read_only() const { return (hello_.flags & ReplyFlag::kReadOnly) != 0; }

@@ -20,7 +20,7 @@ absl::Status CheckMode(const struct stat& file) {
   return absl::PermissionDeniedError(
       "others can read or change it, and what it has is secret: chmod 600 it; if they could for a while, "
       "make "
-      "new tokens (kvctl token)");
+      "new tokens (kvctl create_token)");
 }
 
 }  // namespace

@@ -42,6 +42,9 @@ class LocalRegistration final : public Registration {
 };
 
 /// `End`: ClientConnection or ServerConnection.
+///
+/// The class has more than 25 methods and 15 fields, because it has all that both ends of a connection do,
+/// over a ring in each direction.
 template <typename End>
 class LocalConnection : public End {
  public:

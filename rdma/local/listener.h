@@ -19,6 +19,10 @@
 
 namespace remora::rdma {
 
+/// Accepts clients of this host at a Unix socket, and finds those that have news.
+///
+/// The class has more than 25 methods and 15 fields, because it implements an interface, and keeps clients
+/// apart that are half connected, ready, and connected.
 class LocalListener final : public Listener {
  public:
   static absl::StatusOr<std::unique_ptr<Listener>> Make(const Address& address, const QueueLimits& limits,

@@ -9,8 +9,8 @@
 //                                  side,
 //                                             then one for each region, in the order of the table
 //   maps them
-//   READ = copy out of a region; WRITE = copy into a slice; message = a slot of a ring; one byte over the
-//   socket, of any value, wakes a peer that sleeps on it; the socket's end is the connection's
+//   READ = copy out of a region; WRITE = copy into a staging buffer; message = a slot of a ring; one byte
+//   over the socket, of any value, wakes a peer that sleeps on it; the socket's end is the connection's
 //
 // Write access (the seals of SharedMemory keep it):
 //   listener page, server side, regions to READ    the server alone; clients map them read-only

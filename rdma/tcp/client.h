@@ -21,6 +21,9 @@ namespace remora::rdma {
 /// READs and FINDs leave with the next Poll, Wait, Arm or PostSend, so those that are posted together leave
 /// together.
 ///
+/// The class has more than 25 methods and 15 fields, because it implements two interfaces, makes the
+/// handshake, and keeps what is posted until its answer has come.
+///
 /// Thread safety: none.
 class TcpClient final : public ClientConnection {
  public:

@@ -35,6 +35,9 @@ struct NicCounters {
 /// to be sent are at most kMaxAnswers answers (link.cc), and those that the server thread has posted
 /// (QueueLimits::sends). A message without a receive stays in the stream, and so do all frames behind it.
 ///
+/// The class has more than 25 methods and 15 fields, because two threads share it: each has functions of its
+/// own, over one stream of frames.
+///
 /// Thread safety: each section names the thread that calls its functions.
 class TcpLink : public std::enable_shared_from_this<TcpLink> {
  public:

@@ -76,6 +76,10 @@ struct CmEvents {
   std::size_t turned_away = 0;  // clients, for lack of space
 };
 
+/// Makes and ends connections, in a thread of its own, since librdmacm waits in these calls.
+///
+/// The class has more than 25 methods, because each command has one that enqueues it and one that the thread
+/// runs.
 class CmThread {
  public:
   /// `events` of the listening id are this thread's from now on; both outlive this object. At most `capacity`

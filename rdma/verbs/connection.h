@@ -70,6 +70,9 @@ class RequestRing {
 };
 
 /// `End`: ClientConnection or ServerConnection.
+///
+/// The class has more than 25 methods, because it has all that both ends of a connection do, over one queue
+/// pair.
 template <typename End>
 class VerbsConnection : public End {
  public:

@@ -19,6 +19,10 @@
 
 namespace remora::rdma {
 
+/// Accepts clients over RDMA, and collects the completions of all their connections.
+///
+/// The class has more than 15 fields, because it owns the objects of the device (identifier, completion
+/// channel, regions, pool) that all of its connections use.
 class VerbsListener final : public Listener {
  public:
   static absl::StatusOr<std::unique_ptr<VerbsListener>> Create(const Address& address,

@@ -108,8 +108,8 @@ void Acceptor::AddSession(std::unique_ptr<ClientSession> session, const Port& po
   const std::size_t bytes =
       port.client_bytes - ClientSession::MaxRegisteredBytes().largest + session->registered_bytes();
   session->set_bytes(bytes);
-  session->set_slices(port.slices);
-  if (!session->is_read_only()) store_.Add(port.slices, 1);
+  session->set_staging_counter(port.staging_counter);
+  if (!session->is_read_only()) store_.Add(port.staging_counter, 1);
   session->set_client(client);
   session->set_token_use(use);
   rdma::Connection* const connection = &session->connection();
@@ -236,7 +236,7 @@ void Acceptor::Drop(rdma::Connection* connection, const absl::Status& why) {
   // Its requests, and the unprocessed completions of its connection, go with it.
   for (SessionObserver* const observer : observers_) observer->Forget(session);
   store_.Add(Counter::kRegisteredBytes, -static_cast<std::int64_t>(session.bytes()));
-  if (!session.is_read_only()) store_.Add(session.slices(), -1);
+  if (!session.is_read_only()) store_.Add(session.staging_counter(), -1);
   if (session.client() != nullptr) clients_.End(*session.client());
   if (TokenUse* const use = session.token_use()) --use->connections;
   sessions_.erase(found);

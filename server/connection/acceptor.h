@@ -31,10 +31,10 @@ namespace remora {
 struct Port {
   std::unique_ptr<rdma::Listener> listener;
   RemoteRegion memory;
-  std::size_t client_bytes = 0;            // each client's share of the counted memory, at most
-  Counter slices = Counter::kSlicesBound;  // where those of its clients are counted
-  std::uint64_t dropped_handshakes = 0;    // of the listener's, those that are counted
-  std::uint64_t without_descriptor = 0;    // and those that were logged
+  std::size_t client_bytes = 0;  // each client's share of the counted memory, at most
+  Counter staging_counter = Counter::kStagingBuffersBound;  // where those of its clients are counted
+  std::uint64_t dropped_handshakes = 0;                     // of the listener's, those that are counted
+  std::uint64_t without_descriptor = 0;                     // and those that were logged
 };
 
 /// Thread Safety: none; the server's one thread.

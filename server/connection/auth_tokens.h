@@ -4,7 +4,7 @@
 //   web       read-only   9f86d081884c7d659a2feaa0c55ad015
 //   importer  read-write  XoDsBGK2+1wzkqGHHA8Q4w==            connections=4 requests_per_second=1000
 //
-// with words apart by spaces or tabs; behind a # is a comment. `kvctl token` makes such a line.
+// with words apart by spaces or tabs; behind a # is a comment. `kvctl create_token` makes such a line.
 #pragma once
 
 #include <cstddef>

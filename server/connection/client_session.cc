@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<ClientSession>> ClientSession::Accept(
     return prepared;
   }
   reply.credits = kCredits;
-  if (!read_only) reply.slice = session->shared_staging_->remote();
+  if (!read_only) reply.staging = session->shared_staging_->remote();
   seal(&reply);
   REMORA_RETURN_IF_ERROR(session->connection_->Accept(AsBytes(reply)));
   return session;
@@ -68,7 +68,7 @@ absl::Status ClientSession::Prepare() {
     own_staging_.resize(kMaxPayloadSize);
     staging_ = own_staging_;
   } else {
-    REMORA_ASSIGN_OR_RETURN(shared_staging_, connection_->ProvideWrite("remora-slice", StagingSize()));
+    REMORA_ASSIGN_OR_RETURN(shared_staging_, connection_->ProvideWrite("remora-staging", StagingSize()));
     staging_ = shared_staging_->bytes();
   }
   REMORA_ASSIGN_OR_RETURN(messages_, connection_->ProvideMessages(MessagesSize(read_only_)));

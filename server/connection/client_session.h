@@ -27,6 +27,9 @@ struct TokenUse;
 /// Requests that a client may have unanswered.
 inline constexpr std::uint32_t kCredits = 16;
 
+/// The class has more than 25 methods: nine of them are accessors of what the server counts and looks up for
+/// a client.
+///
 /// Thread Safety: none; the server's one thread.
 class ClientSession {
  public:
@@ -90,8 +93,8 @@ class ClientSession {
   std::size_t bytes() const { return bytes_; }
   void set_bytes(std::size_t bytes) { bytes_ = bytes; }
   /// Returns the counter of its staging buffer, if it has one.
-  Counter slices() const { return slices_; }
-  void set_slices(Counter counter) { slices_ = counter; }
+  Counter staging_counter() const { return staging_counter_; }
+  void set_staging_counter(Counter counter) { staging_counter_ = counter; }
 
  private:
   ClientSession(std::unique_ptr<rdma::ServerConnection> connection, bool read_only)
@@ -102,7 +105,7 @@ class ClientSession {
 
   const bool read_only_;
   std::size_t bytes_ = 0;
-  Counter slices_ = Counter::kSlicesBound;
+  Counter staging_counter_ = Counter::kStagingBuffersBound;
   TokenUse* token_use_ = nullptr;
   ClientEntry* client_ = nullptr;
   std::uint32_t unanswered_ = 0;  // kCredits at most

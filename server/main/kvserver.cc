@@ -97,11 +97,11 @@ absl::Status CheckWhomItServes(const Flags& flags) {
   if (!flags.server.tokens_file.empty() || flags.insecure_open) return absl::OkStatus();
   for (const rdma::Address& address : flags.listen) {
     if (IsLoopback(address)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("whoever reaches ", address.ToString(),
-                     " could read and change everything: say whom to serve with --tokens=FILE (kvctl token "
-                     "makes them), or, "
-                     "where the network lets nobody else through, --insecure_open"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "whoever reaches ", address.ToString(),
+        " could read and change everything: say whom to serve with --tokens=FILE (kvctl create_token "
+        "makes them), or, "
+        "where the network lets nobody else through, --insecure_open"));
   }
   return absl::OkStatus();
 }
@@ -191,9 +191,10 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
       .Range(1, 65536);
   line.Add("--ready_fd", flags->ready_fd, "Write a line to this open descriptor, and close it, once serving")
       .NotNegative();
-  line.Add("--tokens", flags->server.tokens_file,
-           "Serve only who has one of these tokens: a file of lines NAME ROLE SECRET, as `kvctl token` "
-           "makes them. Read anew on SIGHUP: connections whose token is gone, or changed, end")
+  line.Add(
+          "--tokens", flags->server.tokens_file,
+          "Serve only who has one of these tokens: a file of lines NAME ROLE SECRET, as `kvctl create_token` "
+          "makes them. Read anew on SIGHUP: connections whose token is gone, or changed, end")
       .TypeName("FILE");
   line.AddFlag("--insecure_open", flags->insecure_open,
                "Serve whoever reaches a verbs or tcp address; with --tokens, also who has none");
@@ -334,8 +335,10 @@ void SayWhoMayWrite(const Flags& flags, const rdma::Listener& listener) {
   std::string_view said = "what a client may write is bound to its connection, by memory windows";
   if (!listener.binds_writes()) {
     said = flags.memory_windows == rdma::MemoryWindows::kOff
-               ? "a client that guesses another's key can write to its slice, as --memory_windows is off"
-               : "a client that guesses another's key can write to its slice, as the device has no memory "
+               ? "a client that guesses another's key can write to its staging buffer, as --memory_windows "
+                 "is off"
+               : "a client that guesses another's key can write to its staging buffer, as the device has no "
+                 "memory "
                  "windows of type 2B";
   }
   flags.server.log(absl::StrCat(listener.address().ToString(), ": ", AbslView(said)));

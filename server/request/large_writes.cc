@@ -54,7 +54,7 @@ absl::Status LargeWrites::TakePart(ClientSession& session, const Request& reques
   const std::span<const std::byte> part = session.DecodePart(request);
   if (part.empty() || part.size() > held.reservation.bytes.size() - held.filled) {
     Remove(found, /*used_up=*/false);
-    return absl::InvalidArgumentError("a part outside the slice, or of more than was reserved");
+    return absl::InvalidArgumentError("a part outside the staging buffer, or of more than was reserved");
   }
   std::memcpy(held.reservation.bytes.data() + held.filled, part.data(), part.size());
   held.filled += part.size();

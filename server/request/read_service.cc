@@ -12,7 +12,7 @@
 namespace remora {
 namespace {
 
-constexpr char kOutOfBounds[] = "a key, value, ttl or condition out of bounds, or outside the slice";
+constexpr char kOutOfBounds[] = "a key, value, ttl or condition out of bounds, or outside the staging buffer";
 
 // Between two tries to bring a record to memory: each reads it from the durable tier, and may do so in vain.
 constexpr std::chrono::milliseconds kPause{5};
@@ -115,7 +115,8 @@ void ReadService::AnswerOutcome(const PendingRequest& pending) {
     why = "the durable tier failed; the write is not visible, whether a restart shows it is unknown";
   }
   const bool unknown = reply.status == ReplyStatus::kUnknown;
-  if (why.empty() || unknown) store_.Add(unknown ? Counter::kOutcomesUnknown : Counter::kOutcomesTold, 1);
+  if (why.empty() || unknown)
+    store_.Add(unknown ? Counter::kCompletionsUnknown : Counter::kCompletionsTold, 1);
   replies_.Send(pending.session, reply, why);
 }
 

@@ -56,6 +56,9 @@ struct DurableTierOptions {
 /// The store writes it in groups, reads all of it at the start, and reads single keys whose record is
 /// not in memory.
 ///
+/// The class has more than 25 methods, because nothing else of the store knows RocksDB: each use of the disk
+/// has one here.
+///
 /// Thread Safety: members that say "any thread" may be called at any time, also while another thread
 /// writes, and show whole groups only. All others are for one thread at a time.
 class DurableTier {

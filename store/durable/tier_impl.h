@@ -39,6 +39,10 @@ inline constexpr char kVersionLimitKey[] = "version_limit";
 inline std::string_view ViewOf(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
 inline rocksdb::Slice ToSlice(std::string_view view) { return {view.data(), view.size()}; }
 
+/// State of a durable tier.
+///
+/// The class has more than 15 fields, because the files, the open group and the state of its log belong to
+/// one writer.
 class DurableTier::Impl {
  public:
   explicit Impl(std::unique_ptr<DataDir> dir) : dir_(std::move(dir)) {}

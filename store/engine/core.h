@@ -29,8 +29,8 @@
 namespace remora {
 
 /// Holds the state that the parts of a store (write/, read/, reclaim/, recovery/) share. Each part has the
-/// state that it alone uses, and a reference to this one. It has more fields than a class should, because all
-/// parts need most of them: they are one table, one log, one lock.
+/// state that it alone uses, and a reference to this one. It has more than 15 fields, because all parts need
+/// most of them: they are one table, one log, one lock.
 ///
 /// Ownership: it owns all that it holds except the clock, and a region that the caller passed.
 ///

@@ -117,7 +117,7 @@ StoreScan::Step StoreScan::AdvanceByHash() {
   return Step::kEntry;
 }
 
-std::string StoreScan::token() const {
+std::string StoreScan::resume_token() const {
   ScanRange rest = rep_->range;
   if (!key_.empty()) rest.GoBehind(key_);
   return MakeScanToken(rest);

@@ -40,7 +40,7 @@ struct StoreWatch::Rep {
 StoreWatch::StoreWatch(std::unique_ptr<Rep> rep, const ChangePlace& place)
     : rep_(std::move(rep)), place_(place) {}
 StoreWatch::~StoreWatch() = default;
-std::string StoreWatch::token() const { return MakeChangeToken(place_); }
+std::string StoreWatch::resume_token() const { return MakeChangeToken(place_); }
 
 absl::StatusOr<std::unique_ptr<StoreWatch>> Store::Watch(const WatchOptions& options) {
   ScanRange range;

@@ -60,8 +60,8 @@
 
 namespace remora {
 
-/// Owns the load of a store, and its threads. Its many methods are the steps of one path, from the tier to
-/// the index, with a branch for each kind of entry.
+/// Owns the load of a store, and its threads. It has more than 25 methods: the steps of one path, from the
+/// tier to the index, with a branch for each kind of entry.
 ///
 /// Thread Safety: one thread calls Start, Step and Stop, one after the other; any thread calls status and
 /// took. Each Worker belongs to one thread.

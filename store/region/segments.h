@@ -30,6 +30,9 @@ namespace remora {
 
 /// Table of the region's segments, with their live bytes, ages and expiries.
 ///
+/// The class has more than 25 methods and 15 fields, because a segment is in one of several lists. Each
+/// change of a segment moves it between these lists, and the sums over all segments change with it.
+///
 /// Thread safety: none; used by the writer.
 class Segments {
  public:

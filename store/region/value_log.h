@@ -41,6 +41,9 @@ constexpr std::uint64_t LogBytes(std::size_t key_size, std::size_t value_size) {
 /// It publishes the record (makes it live, then stores its place into a slot). When the slot leads elsewhere,
 /// it kills the record. A record that is not published can be rolled back.
 ///
+/// The class has more than 25 methods: those of the writer, which append, publish and kill records, and those
+/// of readers.
+///
 /// Thread safety: any thread may call Lay, and Header, Key, Value and Body of published records. One writer
 /// at a time calls the other functions.
 class ValueLog {

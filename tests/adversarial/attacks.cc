@@ -131,8 +131,8 @@ void WakeWithoutEnd(const rdma::Address& where) {
 void GuessKeys(const rdma::Address& where) {
   RawVerbs peer(where, true);
   if (!peer.Join(HelloRequest())) return;
-  const RemoteRegion slice = peer.hello().slice;
-  static_cast<void>(peer.Do(IBV_WR_RDMA_WRITE, slice.address, slice.key ^ 0x3300, "evil"));
+  const RemoteRegion staging = peer.hello().staging;
+  static_cast<void>(peer.Do(IBV_WR_RDMA_WRITE, staging.address, staging.key ^ 0x3300, "evil"));
   // A peer that hangs up before the server has looked has hung up, and nothing else.
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
 }

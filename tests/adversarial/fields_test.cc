@@ -17,7 +17,8 @@ constexpr std::size_t kKeySize = sizeof(kKey) - 1;
 
 class Fields : public Hostile {
  protected:
-  /// Each asks for something that is done, as far as the server does it at all; key and value in the slice.
+  /// Each asks for something that is done, as far as the server does it at all; key and value in the staging
+  /// buffer.
   struct Base {
     Operation operation;
     std::string key;
@@ -59,7 +60,7 @@ class Fields : public Hostile {
 
   void Rejoin() {
     peer_ = Enter();
-    image_.assign(peer_->hello().slice.size, 'x');
+    image_.assign(peer_->hello().staging.size, 'x');
     peer_->Write(0, image_);
   }
   void Fill(std::string_view payload) {
@@ -67,8 +68,8 @@ class Fields : public Hostile {
     image_.replace(0, payload.size(), payload);
     peer_->Write(0, payload);
   }
-  /// Seals the bytes of the slice at which the request says that key and value are, as far as that is in the
-  /// slice.
+  /// Seals the bytes of the staging buffer at which the request says that key and value are, as far as that
+  /// is in the staging buffer.
   void SealAsItIs(Request* request) {
     const std::uint64_t size = std::uint64_t{request->key_size} + request->value_size;
     if (size > image_.size() || request->payload_offset > image_.size() - size) return;
@@ -118,7 +119,7 @@ class Fields : public Hostile {
       }
     }
   }
-  /// The fields of what is in the slice.
+  /// The fields of what is in the staging buffer.
   template <std::size_t N>
   void TryPayload(const Base& base, const Field (&fields)[N]) {
     const auto& [operation, key, good, put_count] = base;
@@ -142,7 +143,7 @@ class Fields : public Hostile {
   }
 
   std::unique_ptr<RawPeer> peer_;
-  std::string image_;  // of the slice
+  std::string image_;  // of the staging buffer
   std::uint64_t seed_ = 0;
   std::uint64_t tries_ = 0;
   std::uint64_t refused_ = 0;

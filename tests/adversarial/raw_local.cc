@@ -71,7 +71,7 @@ RawPeer::Answer RawLocal::Hear() {
   own_mapping_ = map(2, side, true);
   for (std::uint32_t i = 0; i < reply.region_count; ++i) {
     if (reply.regions[i].writable != 0) {
-      slice_ = map(rdma::kLocalOwnDescriptors + i, reply.regions[i].size, true);
+      staging_ = map(rdma::kLocalOwnDescriptors + i, reply.regions[i].size, true);
     }
   }
   own = reinterpret_cast<rdma::LocalSide*>(own_mapping_.bytes().data());
@@ -84,8 +84,8 @@ RawPeer::Answer RawLocal::Hear() {
 bool RawLocal::HasEnded() { return server_->closed.load(std::memory_order_acquire) != 0; }
 
 void RawLocal::Write(std::uint64_t offset, std::string_view bytes) {
-  if (offset > slice_.bytes().size() || bytes.size() > slice_.bytes().size() - offset) return;
-  if (!bytes.empty()) std::memcpy(slice_.bytes().data() + offset, bytes.data(), bytes.size());
+  if (offset > staging_.bytes().size() || bytes.size() > staging_.bytes().size() - offset) return;
+  if (!bytes.empty()) std::memcpy(staging_.bytes().data() + offset, bytes.data(), bytes.size());
 }
 
 bool RawLocal::Send(std::span<const std::byte> message) {

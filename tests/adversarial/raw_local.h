@@ -43,7 +43,7 @@ class RawLocal final : public RawPeer {
   const bool takes_replies_;
   rdma::UniqueFd socket_;
   std::vector<std::byte> said_;
-  rdma::LocalMapping page_, server_mapping_, own_mapping_, slice_;
+  rdma::LocalMapping page_, server_mapping_, own_mapping_, staging_;
   const rdma::LocalSide* server_ = nullptr;
   rdma::RingWriter writer_;
   rdma::RingReader reader_;

@@ -44,7 +44,7 @@ class RawPeer {
   /// REQUIRES: Join was accepted.
   const HelloReply& hello() const { return hello_; }
 
-  /// WRITEs to its own slice.
+  /// WRITEs to its own staging buffer.
   virtual void Write(std::uint64_t offset, std::string_view bytes) = 0;
   /// Sends a message. False: there was no room for it within some seconds, or the connection has ended.
   virtual bool Send(std::span<const std::byte> message) = 0;
@@ -61,7 +61,7 @@ class RawPeer {
     std::string behind;
   };
   std::optional<Answered> Ask(const Request& request);
-  /// Sets the checksum of a request with this payload at its offset of the slice.
+  /// Sets the checksum of a request with this payload at its offset of the staging buffer.
   static void Seal(Request* request, std::string_view key, std::string_view value);
   /// A put by the book.
   std::optional<Answered> Put(std::uint64_t id, std::string_view key, std::string_view value);

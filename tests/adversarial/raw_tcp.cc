@@ -76,11 +76,11 @@ bool RawTcp::SayFrame(const rdma::FrameHeader& header, std::string_view payload)
 }
 
 void RawTcp::Write(std::uint64_t offset, std::string_view bytes) {
-  const RemoteRegion& slice = hello().slice;
+  const RemoteRegion& staging = hello().staging;
   SayFrame({.kind = rdma::FrameKind::kWrite,
             .size = static_cast<std::uint32_t>(bytes.size()),
-            .key = slice.key,
-            .offset = slice.address + offset},
+            .key = staging.key,
+            .offset = staging.address + offset},
            bytes);
 }
 

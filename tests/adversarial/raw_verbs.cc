@@ -191,8 +191,8 @@ std::string RawVerbs::bytes(std::size_t size) const {
 }
 
 void RawVerbs::Write(std::uint64_t offset, std::string_view bytes) {
-  if (offset > hello_.slice.size || bytes.size() > hello_.slice.size - offset) return;
-  static_cast<void>(Do(IBV_WR_RDMA_WRITE, hello_.slice.address + offset, hello_.slice.key, bytes));
+  if (offset > hello_.staging.size || bytes.size() > hello_.staging.size - offset) return;
+  static_cast<void>(Do(IBV_WR_RDMA_WRITE, hello_.staging.address + offset, hello_.staging.key, bytes));
 }
 
 bool RawVerbs::Send(std::span<const std::byte> message) {

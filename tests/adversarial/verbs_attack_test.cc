@@ -43,11 +43,11 @@ TEST_P(VerbsAttack, AccessesThatNobodyGranted) {
   const auto owner = EnterRaw();
   ASSERT_TRUE(owner->Put(1, "owned", "value").has_value());
   const RemoteRegion memory = owner->hello().memory;
-  const RemoteRegion slice = owner->hello().slice;
+  const RemoteRegion staging = owner->hello().staging;
   // Keys of 8 random bits each: only those that are nobody's, lest the guess be right.
   for (const std::uint32_t change : {0x01u, 0xffu, 0x3300u}) {
     ExpectRefused(IBV_WR_RDMA_READ, memory.address, memory.key ^ change, 64, "a READ with a guessed key");
-    ExpectRefused(IBV_WR_RDMA_WRITE, slice.address, slice.key ^ change, 64, "a WRITE with a guessed key");
+    ExpectRefused(IBV_WR_RDMA_WRITE, staging.address, staging.key ^ change, 64, "a WRITE with a guessed key");
   }
   ExpectRefused(IBV_WR_RDMA_READ, memory.address, 0, 64, "a READ with the key 0");
   ExpectRefused(IBV_WR_RDMA_READ, memory.address + memory.size - 32, memory.key, 64, "a READ past the end");
@@ -56,10 +56,10 @@ TEST_P(VerbsAttack, AccessesThatNobodyGranted) {
                 "a READ around the end of all memory");
   ExpectRefused(IBV_WR_RDMA_WRITE, memory.address + kSuperblockSize, memory.key, 64,
                 "a WRITE to what is to READ");
-  const auto own = [&](std::size_t offset) { return slice.address + offset; };
-  ExpectRefusedOf(*EnterRaw(), IBV_WR_RDMA_WRITE, own(slice.size - 8), slice.key, 64,
-                  "a WRITE past a slice's end");
-  ExpectRefusedOf(*EnterRaw(), IBV_WR_RDMA_READ, own(0), slice.key, 64, "a READ of a slice");
+  const auto own = [&](std::size_t offset) { return staging.address + offset; };
+  ExpectRefusedOf(*EnterRaw(), IBV_WR_RDMA_WRITE, own(staging.size - 8), staging.key, 64,
+                  "a WRITE past a staging buffer's end");
+  ExpectRefusedOf(*EnterRaw(), IBV_WR_RDMA_READ, own(0), staging.key, 64, "a READ of a staging buffer");
   EXPECT_TRUE(owner->Put(2, "owned", "still").has_value());
   ExpectNobodyElseHarmed();
 }
@@ -72,8 +72,8 @@ TEST_P(VerbsAttack, OperationsOfOtherKinds) {
     ExpectRefused(atomic, memory.address + kSuperblockSize, memory.key, 8,
                   "an atomic operation on what is to READ");
     const auto peer = EnterRaw();
-    ExpectRefusedOf(*peer, atomic, peer->hello().slice.address, peer->hello().slice.key, 8,
-                    "an atomic operation on a slice");
+    ExpectRefusedOf(*peer, atomic, peer->hello().staging.address, peer->hello().staging.key, 8,
+                    "an atomic operation on a staging buffer");
   }
   // A SEND that invalidates what others READ: a client may do so to keys of its own kind, which are not
   // these.
@@ -93,8 +93,8 @@ TEST_P(VerbsAttack, AWriteThatClaimsToBeAMessage) {
   for (const std::size_t size : {std::size_t{8}, sizeof(Request), std::size_t{200'000}}) {
     const auto peer = EnterRaw();
     ASSERT_TRUE(peer->Put(1, "key", "value").has_value());  // a request that lies in the server's buffers
-    static_cast<void>(peer->Do(IBV_WR_RDMA_WRITE_WITH_IMM, peer->hello().slice.address,
-                               peer->hello().slice.key, std::string(size, 'e')));
+    static_cast<void>(peer->Do(IBV_WR_RDMA_WRITE_WITH_IMM, peer->hello().staging.address,
+                               peer->hello().staging.key, std::string(size, 'e')));
     EXPECT_FALSE(peer->Receive().has_value()) << size;
     EXPECT_TRUE(peer->AwaitEnd()) << size;
     ExpectBroken(1);

@@ -101,7 +101,7 @@ TEST_P(AccessAttack, WhoSendsWritesWithATokenForReading) {
   const std::uint64_t version = count(Counter::kLastVersion);
   const auto reader = Enter(ProvenAnew(kReader));
   EXPECT_NE(reader->hello().flags & ReplyFlag::kReadOnly, 0u);
-  EXPECT_EQ(reader->hello().slice.size, 0u);
+  EXPECT_EQ(reader->hello().staging.size, 0u);
   const std::string scan = [] {
     const ScanStart start{.kind = ScanKind::kDrop};
     return std::string(reinterpret_cast<const char*>(&start), sizeof(start));
@@ -151,18 +151,18 @@ TEST_P(AccessAttack, MemoryThatAReaderCouldWriteThereIsNone) {
   EXPECT_CODE(kOk, Put("key", "other"));
 }
 
-TEST_P(AccessAttack, NobodyElseCanWriteToASlice) {
+TEST_P(AccessAttack, NobodyElseCanWriteToAStagingBuffer) {
   START(With(Lines()), Holding(kWriter));
   const auto owner = Enter(ProvenAnew(kWriter));
   ASSERT_EQ(owner->Put("key", "value")->status(), ReplyStatus::kOk);
-  EXPECT_EQ(count(Counter::kSlicesBound), 2u);
+  EXPECT_EQ(count(Counter::kStagingBuffersBound), 2u);
   for (const char* const token : {kReader, kWriter}) {
     const auto other = Enter(ProvenAnew(token));
-    owner->Write(owner->hello().slice, 0, "keyVALUE");
+    owner->Write(owner->hello().staging, 0, "keyVALUE");
     ASSERT_TRUE(owner->Ask(Operation::kPing, 0, 0).has_value());  // it is there
-    EXPECT_EQ(count(Counter::kSlicesBound), token == kWriter ? 3u : 2u);
-    other->Write(owner->hello().slice, 4, "x");
-    // Over the local transport each client's slice has the same name: it has written to its own.
+    EXPECT_EQ(count(Counter::kStagingBuffersBound), token == kWriter ? 3u : 2u);
+    other->Write(owner->hello().staging, 4, "x");
+    // Over the local transport each client's staging buffer has the same name: it has written to its own.
     const bool has_own = GetParam() == DeploymentKind::kLocal && token == kWriter;
     EXPECT_EQ(other->Ask(Operation::kPing, 0, 0).has_value(), has_own);
     const auto answer = owner->CommitPut("key", "VALUE");
@@ -170,22 +170,22 @@ TEST_P(AccessAttack, NobodyElseCanWriteToASlice) {
     EXPECT_EQ(answer->status(), ReplyStatus::kOk);
     EXPECT_EQ(Get("key"), "VALUE");
   }
-  EXPECT_EQ(count(Counter::kSlicesUnbound), 0u);
+  EXPECT_EQ(count(Counter::kStagingBuffersUnbound), 0u);
 }
 
-// Over verbs without memory windows, a client that knows another's key may WRITE to its slice
+// Over verbs without memory windows, a client that knows another's key may WRITE to its staging buffer
 // (ARCHITECTURE.md, Trust). The server does not store the bytes that it spoils.
 TEST_P(AccessAttack, WhatAnotherSpoiledIsRefused) {
   START(With(Lines(), {.memory_windows = rdma::MemoryWindows::kOff}), Holding(kWriter));
   const auto owner = Enter(ProvenAnew(kWriter));
   ASSERT_EQ(owner->Put("key", "value")->status(), ReplyStatus::kOk);
   const auto other = Enter(ProvenAnew(kReader));
-  owner->Write(owner->hello().slice, 0, "keyVALUE");
+  owner->Write(owner->hello().staging, 0, "keyVALUE");
   ASSERT_TRUE(owner->Ask(Operation::kPing, 0, 0).has_value());  // it is there
-  other->Write(owner->hello().slice, 4, "x");
+  other->Write(owner->hello().staging, 4, "x");
   const bool was_let = other->Ask(Operation::kPing, 0, 0).has_value();
   EXPECT_EQ(was_let, GetParam() == DeploymentKind::kVerbs);
-  EXPECT_EQ(count(Counter::kSlicesUnbound), was_let ? 2u : 0u);
+  EXPECT_EQ(count(Counter::kStagingBuffersUnbound), was_let ? 2u : 0u);
   const auto answer = owner->CommitPut("key", "VALUE");
   ASSERT_TRUE(answer.has_value());
   EXPECT_EQ(answer->status(), was_let ? ReplyStatus::kCorrupt : ReplyStatus::kOk);

@@ -21,7 +21,7 @@ using Map = std::map<std::string, std::string>;
 class AnyOrder : public Behaviour {
  protected:
   std::unique_ptr<KeyScan> Begin(ScanOptions options = {}) {
-    options.any_order = options.token.empty();
+    options.any_order = options.resume_token.empty();
     auto scan = kv_->Scan(options);
     EXPECT_TRUE(scan.ok()) << scan.status();
     return *std::move(scan);
@@ -142,9 +142,10 @@ TEST_P(AnyOrder, PagesByTokensGoOnWithOtherClients) {
   Map shown;
   std::string token;
   for (bool more = true; more;) {
-    auto scan = token.empty() ? Begin({.prefix = "key", .limit = 13}) : Begin({.limit = 13, .token = token});
+    auto scan =
+        token.empty() ? Begin({.prefix = "key", .limit = 13}) : Begin({.limit = 13, .resume_token = token});
     const Map page = Rest(*scan);
-    token = scan->token();
+    token = scan->resume_token();
     scan.reset();  // before its client
     more = !page.empty();
     for (const auto& entry : page) ASSERT_TRUE(shown.insert(entry).second) << "twice: " << entry.first;
@@ -166,13 +167,13 @@ TEST_P(AnyOrder, WhatMakesNoSenseIsRefused) {
   EXPECT_CODE(kInvalidArgument, kv_->Scan({.any_order = true, .one_moment = true}).status());
   const auto scan = Begin();
   ASSERT_TRUE(scan->Next());
-  const std::string token = scan->token();
-  EXPECT_CODE(kInvalidArgument, kv_->Scan({.any_order = true, .token = token}).status());
-  EXPECT_CODE(kInvalidArgument, kv_->Scan({.token = token, .one_moment = true}).status());
+  const std::string token = scan->resume_token();
+  EXPECT_CODE(kInvalidArgument, kv_->Scan({.any_order = true, .resume_token = token}).status());
+  EXPECT_CODE(kInvalidArgument, kv_->Scan({.resume_token = token, .one_moment = true}).status());
   const absl::Status ordered = kv_->Scan({.keys_only = true}).status();
   EXPECT_CODE(kFailedPrecondition, ordered);
   EXPECT_THAT(std::string(ordered.message()), HasSubstr("any_order"));
-  EXPECT_CODE(kFailedPrecondition, kv_->Scan({.token = MakeScanToken({.begin = "k"})}).status());
+  EXPECT_CODE(kFailedPrecondition, kv_->Scan({.resume_token = MakeScanToken({.begin = "k"})}).status());
 }
 
 // There, any order is that of the keys, and of one moment.
@@ -187,15 +188,15 @@ TEST_P(AnyOrder, WithADiskItIsTheOrderOfTheKeys) {
     ASSERT_TRUE(scan->Next()) << scan->status();
     ASSERT_EQ(scan->key(), key);
     ASSERT_TRUE(scan->value() == value);
-    if (++shown == 50) half = scan->token();
+    if (++shown == 50) half = scan->resume_token();
     ASSERT_CODE(kOk, Put(KeyOf(100 + shown), "later"));
   }
   EXPECT_FALSE(scan->Next());
-  const auto rest = Begin({.limit = 50, .token = half});
+  const auto rest = Begin({.limit = 50, .resume_token = half});
   ASSERT_TRUE(rest->Next());
   EXPECT_EQ(rest->key(), KeyOf(50));
   const std::string by_hash = MakeScanToken({.by_hash = true, .after = "key"});
-  EXPECT_CODE(kFailedPrecondition, kv_->Scan({.token = by_hash}).status());
+  EXPECT_CODE(kFailedPrecondition, kv_->Scan({.resume_token = by_hash}).status());
 }
 
 TEST_P(RemoteAnyOrder, ThoseThatTheServerGivesUpGoOn) {

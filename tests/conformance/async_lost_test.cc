@@ -173,7 +173,7 @@ TEST_F(AsyncLost, AConnectionCutAtAnyStepLeavesEachWriteDoneOnceAndInOrder) {
   for (const SimNetwork::Cut cut : {SimNetwork::Cut::kBoth, SimNetwork::Cut::kClient}) {
     EXPECT_GT(Sweep([&](std::uint64_t event) { network_.CutAt(event, cut); }, 1), 20u);
   }
-  EXPECT_EQ(server_->store().Read(Counter::kOutcomesUnknown), 0u);
+  EXPECT_EQ(server_->store().Read(Counter::kCompletionsUnknown), 0u);
 }
 
 TEST_F(AsyncLost, AServerKilledAtAnyStepLeavesEachLoggedWriteDoneOnceAndInOrder) {

@@ -213,7 +213,7 @@ TEST_P(Async, ValuesOfEverySizeSideBySide) {
   std::vector<std::string> values;
   std::vector<Outcome> outcomes(60);
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
-    // Some fill the slice, some a buffer, and some are empty.
+    // Some fill the staging buffer, some a buffer, and some are empty.
     const std::size_t size = i % 7 == 0 ? kMaxSmallValueSize - i : i % 5 == 0 ? 4096 + 97 * i : i % 3 * 500;
     values.emplace_back(size, static_cast<char>('a' + i % 26));
     ASSERT_CODE(kOk, async_->Put(KeyOf(i), values[i], Into(outcomes[i])).status());

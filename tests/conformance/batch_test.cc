@@ -237,7 +237,7 @@ class RemoteBatches : public Behaviour {
     auto connection = deployment_->Dial();
     EXPECT_TRUE(connection.ok());
     HandClient client(*std::move(connection), deployment_->clock());
-    client.Write(client.hello().slice, 0, bytes);
+    client.Write(client.hello().staging, 0, bytes);
     Request request = HandClient::MakeRequest(Operation::kBatch, 0, bytes.size());
     request.request_id = 1;
     request.payload_checksum = PayloadChecksum(request, HashKey({}), HashValue(bytes.data(), bytes.size()));

@@ -62,19 +62,19 @@ TEST_F(CScans, ShowKeysInOrder) {
   EXPECT_GT(version, 0u);
   EXPECT_EQ(remora_scan_next(scan, &key, nullptr, &version), REMORA_NOT_FOUND);
   const char* token = nullptr;
-  ASSERT_EQ(remora_scan_token(scan, &token), REMORA_OK);
+  ASSERT_EQ(remora_scan_resume_token(scan, &token), REMORA_OK);
   const std::string kept = token;
   remora_scan_end(scan);
 
   remora_scan_options next;
   remora_scan_options_init(&next);
-  next.token = kept.c_str();
+  next.resume_token = kept.c_str();
   ASSERT_EQ(remora_scan_begin(client_, &next, &scan), REMORA_OK) << remora_message();
   EXPECT_THAT(Rest(scan), testing::ElementsAre("b/1=of b/1"));
   remora_scan_end(scan);
   scan = nullptr;
   for (const char* none : {"no token", ""}) {
-    next.token = none;
+    next.resume_token = none;
     EXPECT_EQ(remora_scan_begin(client_, &next, &scan), REMORA_INVALID_ARGUMENT) << none;
     EXPECT_EQ(scan, nullptr);
   }
@@ -150,7 +150,7 @@ TEST_F(CScans, NullPointersAreRefused) {
   EXPECT_EQ(remora_scan_begin(nullptr, nullptr, &scan), REMORA_INVALID_ARGUMENT);
   EXPECT_EQ(remora_scan_begin(client_, nullptr, nullptr), REMORA_INVALID_ARGUMENT);
   EXPECT_EQ(remora_scan_next(nullptr, &key, nullptr, nullptr), REMORA_INVALID_ARGUMENT);
-  EXPECT_EQ(remora_scan_token(nullptr, &token), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_scan_resume_token(nullptr, &token), REMORA_INVALID_ARGUMENT);
   EXPECT_EQ(remora_count(client_, nullptr, nullptr), REMORA_INVALID_ARGUMENT);
   EXPECT_EQ(remora_count(client_, &broken, &count), REMORA_INVALID_ARGUMENT);
   EXPECT_EQ(remora_delete_range(client_, nullptr, &count), REMORA_INVALID_ARGUMENT);
@@ -187,7 +187,7 @@ TEST_F(CScans, WatchesShowWhatIsWritten) {
   EXPECT_EQ(change.expiry_ms, 0u);
   const uint64_t first = change.sequence;
   const char* token = nullptr;
-  ASSERT_EQ(remora_watch_token(watch, &token), REMORA_OK);
+  ASSERT_EQ(remora_watch_resume_token(watch, &token), REMORA_OK);
   const std::string kept = token;
   ASSERT_EQ(remora_watch_next(watch, 20'000, &change), REMORA_OK) << remora_message();
   EXPECT_EQ(Text(change.key) + "=" + Text(change.value), "k2=two");
@@ -200,7 +200,7 @@ TEST_F(CScans, WatchesShowWhatIsWritten) {
   EXPECT_EQ(remora_watch_next(watch, 1, &change), REMORA_NOT_FOUND);
   remora_watch_end(watch);
 
-  options.token = kept.c_str();
+  options.resume_token = kept.c_str();
   ASSERT_EQ(remora_watch_begin(client_, &options, &watch), REMORA_OK) << remora_message();
   ASSERT_EQ(remora_watch_next(watch, 20'000, &change), REMORA_OK) << remora_message();
   EXPECT_EQ(Text(change.key), "k2");
@@ -229,8 +229,8 @@ TEST_F(CScans, OutliveTheirClient) {
   EXPECT_EQ(remora_watch_next(watch, -1, &change), REMORA_FAILED_PRECONDITION);
   EXPECT_THAT(remora_message(), testing::HasSubstr("client of this watch is gone"));
   const char* token = nullptr;
-  EXPECT_EQ(remora_scan_token(scan, &token), REMORA_OK);
-  EXPECT_EQ(remora_watch_token(watch, &token), REMORA_OK);
+  EXPECT_EQ(remora_scan_resume_token(scan, &token), REMORA_OK);
+  EXPECT_EQ(remora_watch_resume_token(watch, &token), REMORA_OK);
   remora_scan_end(scan);
   remora_watch_end(watch);
   remora_buffer_release(buffer);
@@ -242,14 +242,14 @@ TEST_F(CScans, WatchesThatCannotBe) {
   EXPECT_EQ(remora_watch_begin(nullptr, nullptr, &watch), REMORA_INVALID_ARGUMENT);
   EXPECT_EQ(remora_watch_begin(client_, nullptr, nullptr), REMORA_INVALID_ARGUMENT);
   EXPECT_EQ(remora_watch_next(nullptr, 0, &change), REMORA_INVALID_ARGUMENT);
-  EXPECT_EQ(remora_watch_token(nullptr, nullptr), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_watch_resume_token(nullptr, nullptr), REMORA_INVALID_ARGUMENT);
   remora_watch_options options;
   remora_watch_options_init(&options);
   for (const char* none : {"no token", ""}) {
-    options.token = none;
+    options.resume_token = none;
     EXPECT_EQ(remora_watch_begin(client_, &options, &watch), REMORA_INVALID_ARGUMENT) << none;
   }
-  options.token = nullptr;
+  options.resume_token = nullptr;
   options.prefix = {nullptr, 1};
   EXPECT_EQ(remora_watch_begin(client_, &options, &watch), REMORA_INVALID_ARGUMENT);
   const std::string long_prefix(5000, 'p');

@@ -41,7 +41,7 @@ class KeyScan {
   virtual std::uint64_t version() const = 0;
   virtual std::uint64_t expiry_ms() const = 0;
   virtual const absl::Status& status() const = 0;
-  virtual std::string token() const = 0;
+  virtual std::string resume_token() const = 0;
 };
 
 /// Common interface of their watches.
@@ -55,7 +55,7 @@ class KeyWatch {
   virtual std::uint64_t version() const = 0;
   virtual std::uint64_t expiry_ms() const = 0;
   virtual std::uint64_t sequence() const = 0;
-  virtual std::string token() const = 0;
+  virtual std::string resume_token() const = 0;
 };
 
 /// Common interface of an embedded store and a client.

@@ -1,4 +1,4 @@
-// Values that are too large for a slice, in every deployment.
+// Values that are too large for a staging buffer, in every deployment.
 #include <chrono>
 #include <cstring>
 #include <memory>

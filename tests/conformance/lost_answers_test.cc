@@ -163,8 +163,8 @@ void LostAnswers::CutAtAnyStep() {
     }
   }
   EXPECT_GT(outcomes, 2) << "too few answers were lost for this test to tell anything";
-  EXPECT_GT(store().Read(Counter::kOutcomesTold), 0u);
-  EXPECT_EQ(store().Read(Counter::kOutcomesUnknown), 0u);
+  EXPECT_GT(store().Read(Counter::kCompletionsTold), 0u);
+  EXPECT_EQ(store().Read(Counter::kCompletionsUnknown), 0u);
 }
 
 TEST_P(LostAnswers, AConnectionCutAtAnyStepLeavesTheWriteDoneOnce) {

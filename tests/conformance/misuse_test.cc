@@ -189,7 +189,7 @@ TEST_P(Outliving, ScansAndWatchesSayThatTheirClientIsGone) {
   const std::unique_ptr<ClientWatch> watch = *client->Watch();
   while (over->Next()) continue;
   ASSERT_TRUE(scan->Next());
-  const std::string scanned = scan->token(), watched = watch->token();
+  const std::string scanned = scan->resume_token(), watched = watch->resume_token();
   ASSERT_CODE(kOk, Put("d", "value"));
   client.reset();
 
@@ -203,15 +203,15 @@ TEST_P(Outliving, ScansAndWatchesSayThatTheirClientIsGone) {
     EXPECT_CODE(kFailedPrecondition, gone);
     EXPECT_THAT(std::string(gone.message()), testing::HasSubstr("client of this watch is gone"));
   }
-  EXPECT_EQ(scan->token(), scanned);
-  EXPECT_EQ(watch->token(), watched);
+  EXPECT_EQ(scan->resume_token(), scanned);
+  EXPECT_EQ(watch->resume_token(), watched);
 
   client = NewClient();
   EXPECT_CODE(kInvalidArgument, client->Get("a", *buffer).status());
-  const std::unique_ptr<ClientScan> further = *client->Scan({.token = scanned});
+  const std::unique_ptr<ClientScan> further = *client->Scan({.resume_token = scanned});
   ASSERT_TRUE(further->Next());
   EXPECT_EQ(further->key(), "b");
-  const std::unique_ptr<ClientWatch> onward = *client->Watch({.token = watched});
+  const std::unique_ptr<ClientWatch> onward = *client->Watch({.resume_token = watched});
   ASSERT_TRUE(onward->Next(std::chrono::seconds(60)).value_or(false));
   EXPECT_EQ(onward->key(), "d");
 }

@@ -66,7 +66,8 @@ TEST_P(MultiPut, OfNothingAndOfUnequalNumbers) {
   EXPECT_CODE(kInvalidArgument, kv_->client()->MultiPut(requests, results));
 }
 
-// More than there are credits for, more than the slice holds, and a large one in the middle; in their order.
+// More than there are credits for, more than the staging buffer holds, and a large one in the middle; in
+// their order.
 TEST_P(MultiPut, OfManySizesInOrder) {
   START({.memory_size = std::size_t{64} << 20});
   std::vector<std::string> keys, values;
@@ -306,7 +307,7 @@ class PutLists : public Behaviour {
     auto connection = deployment_->Dial();
     EXPECT_TRUE(connection.ok());
     HandClient client(*std::move(connection), deployment_->clock());
-    client.Write(client.hello().slice, 0, bytes);
+    client.Write(client.hello().staging, 0, bytes);
     Request request = HandClient::MakeRequest(Operation::kPutList, 0, bytes.size());
     request.put_count = static_cast<std::uint8_t>(count);
     request.request_id = 1;
@@ -361,7 +362,7 @@ TEST_P(PutLists, WhoChangesOneThatIsUnderWayIsHungUpOn) {
     auto connection = deployment_->Dial();
     ASSERT_TRUE(connection.ok());
     HandClient client(*std::move(connection), deployment_->clock());
-    client.Write(client.hello().slice, 0, bytes);
+    client.Write(client.hello().staging, 0, bytes);
     for (bool done = true; done;) {
       Request request = HandClient::MakeRequest(Operation::kPutList, 0, bytes.size());
       request.put_count = kMaxListedPuts;
@@ -371,7 +372,7 @@ TEST_P(PutLists, WhoChangesOneThatIsUnderWayIsHungUpOn) {
       while (put_off() == before && !answer) answer = client.Await(std::chrono::milliseconds(1));
       done = answer.has_value();
     }
-    client.Write(client.hello().slice, 0, std::string(bytes.size(), 'x'));
+    client.Write(client.hello().staging, 0, std::string(bytes.size(), 'x'));
     const auto answer = client.Await();
     if (!answer) ++ends;  // else it was put off as a whole, or went on just before
   }

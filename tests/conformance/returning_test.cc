@@ -108,7 +108,7 @@ TEST_F(Returning, ItIsToldWhatBecameOfEachPutOfAListWithIds) {
   Request request = HandClient::MakeRequest(Operation::kPutList, 0, list.bytes().size());
   request.put_count = 3;
   const auto first = ByHand(false);
-  first->Write(first->hello().slice, 0, list.bytes());
+  first->Write(first->hello().staging, 0, list.bytes());
   first->set_last_id(6);
   const auto without = first->AskChecked(request, list.bytes());  // 7
   ASSERT_ANSWER(kOk, without);
@@ -145,8 +145,8 @@ TEST_F(Returning, WhatLaterWritesHaveReplacedIsUnknown) {
   hand->set_last_id(last);
   ASSERT_ANSWER(kUnknown, hand->AskForOutcome(id));
   ASSERT_ANSWER(kOk, hand->AskForOutcome(last));
-  EXPECT_EQ(Count(Counter::kOutcomesUnknown), 1u);
-  EXPECT_EQ(Count(Counter::kOutcomesTold), 1u);
+  EXPECT_EQ(Count(Counter::kCompletionsUnknown), 1u);
+  EXPECT_EQ(Count(Counter::kCompletionsTold), 1u);
 }
 
 TEST_F(Returning, WhatIsNoEarlierWriteOfItsOwnIsInvalid) {
@@ -160,7 +160,7 @@ TEST_F(Returning, WhatIsNoEarlierWriteOfItsOwnIsInvalid) {
   const auto nobody = ByHand(false);
   nobody->set_last_id(7);
   ASSERT_ANSWER(kInvalid, nobody->AskForOutcome(1));
-  EXPECT_EQ(Count(Counter::kOutcomesTold), 0u);
+  EXPECT_EQ(Count(Counter::kCompletionsTold), 0u);
 }
 
 TEST_F(Returning, AnotherClientsWritesAreNotItsOwn) {
@@ -189,7 +189,7 @@ TEST_F(Returning, WhoseRequestIdsDoNotGoUpIsDropped) {
   for (const std::uint64_t last : {2u, 11u, 12u, 13u}) {
     SCOPED_TRACE(last);
     hand = ByHand(true);
-    hand->Write(hand->hello().slice, 0, list.bytes());
+    hand->Write(hand->hello().staging, 0, list.bytes());
     hand->set_last_id(last - 1);
     EXPECT_FALSE(hand->AskChecked(request, list.bytes()).has_value()) << "11 was taken, and 0 is none";
   }

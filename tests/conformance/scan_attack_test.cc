@@ -42,7 +42,7 @@ class ScanAttack : public Behaviour {
     return std::string(reinterpret_cast<const char*>(&start), sizeof(start));
   }
   static std::optional<HandClient::Answer> Ask(HandClient& hand, const std::string& start) {
-    hand.Write(hand.hello().slice, 0, start);
+    hand.Write(hand.hello().staging, 0, start);
     return hand.AskChecked(HandClient::MakeRequest(Operation::kScan, 0, start.size()), start);
   }
   static std::optional<HandClient::Answer> AskNext(HandClient& hand, std::uint64_t cursor,
@@ -105,9 +105,9 @@ TEST_P(ScanAttack, WhatIsNoScanIsInvalid) {
                          .kind = ScanKind::kEntries}));
   for (const std::string& bytes : wrong) ASSERT_ANSWER(kInvalid, Ask(*hand, bytes));
   // Not what was summed up.
-  hand->Write(hand->hello().slice, 0, Count());
+  hand->Write(hand->hello().staging, 0, Count());
   ASSERT_ANSWER(kCorrupt, hand->Ask(Operation::kScan, 0, Count().size()));
-  // Outside of the slice.
+  // Outside of the staging buffer.
   Request outside = HandClient::MakeRequest(Operation::kScan, 0, 64);
   outside.payload_offset = ~std::uint64_t{0} - 8;
   const auto answer = hand->Ask(outside);

@@ -156,8 +156,8 @@ TEST_P(Scans, KeysAndBoundsOfTheLargestSize) {
   ASSERT_TRUE(scan->Next());
   EXPECT_EQ(scan->key(), key);
   EXPECT_FALSE(scan->Next());
-  EXPECT_TRUE(All({.token = scan->token()}).empty());
-  EXPECT_EQ(Keys({.token = Begin({.begin = key})->token()}).size(), 2u);
+  EXPECT_TRUE(All({.resume_token = scan->resume_token()}).empty());
+  EXPECT_EQ(Keys({.resume_token = Begin({.begin = key})->resume_token()}).size(), 2u);
 }
 
 TEST_P(Scans, AStoreInMemoryHasNoOrder) {
@@ -385,11 +385,11 @@ TEST_P(Scans, PagesByTokensGoOnWithOtherClientsAndServers) {
     std::string token;
     for (bool more = true; more;) {
       auto scan = token.empty() ? Begin({.prefix = "key", .reverse = reverse, .limit = 13})
-                                : Begin({.limit = 13, .token = token});
+                                : Begin({.limit = 13, .resume_token = token});
       more = false;
       for (; scan->Next(); more = true) shown.emplace_back(scan->key(), scan->value());
       ASSERT_CODE(kOk, scan->status());
-      token = scan->token();
+      token = scan->resume_token();
       scan.reset();  // before its client
       if (shown.size() == 39) {
         kv_ = Connect();
@@ -402,12 +402,12 @@ TEST_P(Scans, PagesByTokensGoOnWithOtherClientsAndServers) {
   {
     const auto scan = Begin();
     for (int i = 0; i < 60; ++i) ASSERT_TRUE(scan->Next());
-    token = scan->token();
+    token = scan->resume_token();
   }
   Restart();
-  EXPECT_EQ(All({.token = token}).size(), 40u);
+  EXPECT_EQ(All({.resume_token = token}).size(), 40u);
   token[token.size() / 2] = token[token.size() / 2] == 'A' ? 'B' : 'A';
-  EXPECT_CODE(kInvalidArgument, kv_->Scan({.token = token}).status());
+  EXPECT_CODE(kInvalidArgument, kv_->Scan({.resume_token = token}).status());
 }
 
 // --- Deleting ---------------------------------------------------------------------------------------------

@@ -223,7 +223,7 @@ class RawClient {
   void WritePayload(std::string_view bytes) {
     std::memcpy(buffer_.data(), bytes.data(), bytes.size());
     const rdma::Sge from = rdma::MakeSge(*registration_, 0, bytes.size());
-    Check(connection_->PostWritev(std::span(&from, 1), hello_.slice, 0));
+    Check(connection_->PostWritev(std::span(&from, 1), hello_.staging, 0));
   }
 
   /// Sends `size` bytes that start with `request`. Returns the result: kReceive with a reply, or
@@ -305,7 +305,7 @@ TEST_P(RemoteBehaviour, SizesAndOffsetsOutOfBoundsAreAnsweredAsInvalid) {
   requests[0].key_size = 0;
   requests[1].key_size = kMaxKeySize + 1;
   requests[2].value_size = kMaxValueSize + 1;
-  requests[3].payload_offset = kMaxPayloadSize + 4096;  // a slice may be rounded up to a page
+  requests[3].payload_offset = kMaxPayloadSize + 4096;  // a staging buffer may be rounded up to a page
   requests[4].payload_offset = ~std::uint64_t{0} - 3;
   requests[5].operation = Operation::kDelete;  // with a value
   // A raw client posts one receive: one request a connection.

@@ -79,18 +79,18 @@ TEST_P(Watches, ShowWhatIsWrittenFromThenOn) {
 TEST_P(Watches, ATokenGoesOnForAnotherClient) {
   START({.durability = Durability::kLogged});
   auto watch = Begin({.prefix = "user/"});
-  const std::string start = watch->token();
+  const std::string start = watch->resume_token();
   for (int i = 0; i < 5; ++i) {
     ASSERT_CODE(kOk, Put("user/" + std::to_string(i), "u"));
     ASSERT_CODE(kOk, Put("other", ""));
   }
   EXPECT_EQ(Take(*watch, 2), Lines({"user/0=u", "user/1=u"}));
-  const std::string middle = watch->token();
+  const std::string middle = watch->resume_token();
   watch.reset();
   const auto other = Connect();
-  EXPECT_EQ(Take(*Begin(*other, {.prefix = "user/", .token = middle}), 3),
+  EXPECT_EQ(Take(*Begin(*other, {.prefix = "user/", .resume_token = middle}), 3),
             Lines({"user/2=u", "user/3=u", "user/4=u"}));
-  EXPECT_EQ(Take(*Begin(*other, {.prefix = "user/", .token = start}), 5).front(), "user/0=u");
+  EXPECT_EQ(Take(*Begin(*other, {.prefix = "user/", .resume_token = start}), 5).front(), "user/0=u");
 }
 
 // Nobody writes, and nobody reads.
@@ -198,23 +198,23 @@ TEST_P(Watches, GoOnOverARestart) {
   ASSERT_CODE(kOk, Put("a", "1"));
   ASSERT_CODE(kOk, Put("b", "2"));
   EXPECT_EQ(Take(*watch, 1), Lines({"a=1"}));
-  const std::string token = watch->token();
+  const std::string token = watch->resume_token();
   watch.reset();
   Restart();
   Restart();
   ASSERT_CODE(kOk, Put("c", "3"));
-  EXPECT_EQ(Take(*Begin({.token = token}), 2), Lines({"b=2", "c=3"}));
+  EXPECT_EQ(Take(*Begin({.resume_token = token}), 2), Lines({"b=2", "c=3"}));
 }
 
 TEST_P(Watches, WithoutRetentionSayWhenTheyAreTooFarBehind) {
   START({.durability = Durability::kLogged, .watch_retention_bytes = 0});
   auto watch = Begin();
-  const std::string token = watch->token();
+  const std::string token = watch->resume_token();
   ASSERT_CODE(kOk, Put("a", "1"));
   watch.reset();
   Restart();
   ASSERT_CODE(kOk, Put("c", "3"));
-  auto late = kv_->Watch({.token = token});
+  auto late = kv_->Watch({.resume_token = token});
   absl::Status status = late.status();
   if (status.ok()) status = (*late)->Next(kLong).status();
   EXPECT_CODE(kOutOfRange, status);
@@ -223,15 +223,15 @@ TEST_P(Watches, WithoutRetentionSayWhenTheyAreTooFarBehind) {
 
 TEST_P(Watches, BadAsksAreRefused) {
   START({.durability = Durability::kLogged});
-  EXPECT_CODE(kInvalidArgument, kv_->Watch({.token = "nonsense"}).status());
+  EXPECT_CODE(kInvalidArgument, kv_->Watch({.resume_token = "nonsense"}).status());
   EXPECT_CODE(kInvalidArgument, kv_->Watch({.prefix = std::string(kMaxBoundSize + 1, 'k')}).status());
   const auto watch = Begin();
-  std::optional<ChangePlace> place = ReadChangeToken(watch->token());
+  std::optional<ChangePlace> place = ReadChangeToken(watch->resume_token());
   ASSERT_TRUE(place);
   place->sequence += 1000;
-  EXPECT_CODE(kInvalidArgument, kv_->Watch({.token = MakeChangeToken(*place)}).status());
+  EXPECT_CODE(kInvalidArgument, kv_->Watch({.resume_token = MakeChangeToken(*place)}).status());
   place->incarnation += 2;
-  EXPECT_CODE(kOutOfRange, kv_->Watch({.token = MakeChangeToken(*place)}).status());
+  EXPECT_CODE(kOutOfRange, kv_->Watch({.resume_token = MakeChangeToken(*place)}).status());
   ASSERT_CODE(kOk, Put("a", "1"));
   EXPECT_EQ(Take(*watch, 1), Lines({"a=1"})) << "the connection is as good as before";
 }

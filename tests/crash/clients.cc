@@ -73,7 +73,8 @@ class Clients::Client {
     if (Below(100) < all_.options_.synced) return Durability::kSynced;
     return Below(5) == 0 ? Durability::kMemory : Durability::kLogged;
   }
-  /// Mostly small; now and then several pages of a log file; seldom one that does not pass through a slice.
+  /// Mostly small; now and then several pages of a log file; seldom one that does not pass through a staging
+  /// buffer.
   std::size_t Size() {
     const std::size_t choice = Below(400);
     return choice == 0 ? std::size_t{300} << 10 : choice < 20 ? Below(20'000) : Below(200);

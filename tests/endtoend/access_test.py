@@ -138,8 +138,8 @@ class AccessTest(harness.TestCase):
         run = self.kvctl(self.write("others", token, 0o644), "ping")
         self.assertEqual(run.returncode, 77)
         self.assertIn(b"chmod 600", run.stderr)
-        self.assertEqual(harness.kvctl(None, "token", "bad name").returncode, 64)
-        self.assertEqual(harness.kvctl(None, "token", "name", "--role=admin").returncode, 64)
+        self.assertEqual(harness.kvctl(None, "create_token", "bad name").returncode, 64)
+        self.assertEqual(harness.kvctl(None, "create_token", "name", "--role=admin").returncode, 64)
 
     def test_a_token_for_a_server_that_has_none(self):
         self.memory_server()

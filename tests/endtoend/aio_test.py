@@ -367,9 +367,9 @@ class AioManyTest(harness.TestCase):
         self.assertEqual([key async for key in self.store.scan(keys_only=True, limit=3)], [k for k, _ in pairs[:3]])
         first, second = self.store.scan(prefix="key 00"), self.store.scan(reverse=True)
         self.assertEqual([await anext(first), await anext(second)], [pairs[0], pairs[-1]])
-        token = first.token()
+        token = first.resume_token()
         self.assertEqual((first.version() > 0, first.expiry()), (True, math.inf))
-        self.assertEqual([pair async for pair in self.store.scan(token=token)], pairs[1:100])
+        self.assertEqual([pair async for pair in self.store.scan(resume_token=token)], pairs[1:100])
         self.assertEqual([pair async for pair in first], pairs[1:100])
         self.assertEqual((await self.store.count(prefix="key 00"), await self.store.count()), (100, 1000))
         self.assertEqual(await self.store.delete_range(prefix="key 00"), 100)
@@ -381,7 +381,7 @@ class AioManyTest(harness.TestCase):
     async def test_watches(self):
         watch = await self.store.watch(prefix="key")
         self.assertIsNone(await watch.next(0))
-        kept = watch.token()
+        kept = watch.resume_token()
         seen = []
 
         async def follow():
@@ -400,18 +400,18 @@ class AioManyTest(harness.TestCase):
         wanted = [("put", f"key {i}".encode(), str(i).encode()) for i in range(600)]
         wanted += [("delete", b"key 0", None), ("put", b"key last", b"")]
         self.assertEqual(seen, wanted)
-        again = await self.store.watch(prefix="key", token=kept)
+        again = await self.store.watch(prefix="key", resume_token=kept)
         self.assertEqual((await again.next()).key, b"key 0")
-        self.assertEqual((await (await self.store.watch(token=again.token())).next()).key, b"key 1")
+        self.assertEqual((await (await self.store.watch(resume_token=again.resume_token())).next()).key, b"key 1")
         with self.assertRaises(remora.InvalidArgument):
-            await self.store.watch(token="no token")
+            await self.store.watch(resume_token="no token")
 
     @in_loop
     async def test_tokens_and_spans_that_are_none(self):
         with self.assertRaisesRegex(remora.InvalidArgument, "an empty token"):
-            await self.store.watch(token="")
+            await self.store.watch(resume_token="")
         with self.assertRaisesRegex(remora.InvalidArgument, "an empty token"):
-            await anext(self.store.scan(token=""))
+            await anext(self.store.scan(resume_token=""))
         watch = await self.store.watch()
         for wrong, kind in ((-1, ValueError), (math.nan, ValueError), (True, TypeError), ("5", TypeError)):
             with self.subTest(wrong), self.assertRaises(kind):

@@ -50,9 +50,9 @@ class AnyOrderTest(harness.TestCase):
     def test_python_pages_while_others_write(self):
         shown = []
         token = None
-        while len(page := list(scan := self.store.scan(limit=60, token=token, any_order=token is None))) > 0:
+        while len(page := list(scan := self.store.scan(limit=60, resume_token=token, any_order=token is None))) > 0:
             shown += [key for key, _ in page if key in self.pairs]
-            token = scan.token()
+            token = scan.resume_token()
             self.store.put_many((f"more {len(shown)} {i}", b"") for i in range(500))
         self.assertEqual((len(shown), set(shown)), (500, set(self.pairs)))
 
@@ -68,17 +68,17 @@ class AnyOrderTest(harness.TestCase):
         refused = kvctl(self.address, "scan")
         self.assertEqual((refused.returncode, refused.stdout), (69, b""))
         self.assertIn(b"any order", refused.stderr)
-        lines = self.run_ok("scan", "--any-order").splitlines()
+        lines = self.run_ok("scan", "--any_order").splitlines()
         self.assertEqual((len(lines), dict(line.split(b"\t") for line in lines)), (500, self.pairs))
-        lines = self.run_ok("scan", "--any-order", "--keys-only", "--prefix=key 1", "--limit=7").splitlines()
+        lines = self.run_ok("scan", "--any_order", "--keys_only", "--prefix=key 1", "--limit=7").splitlines()
         self.assertEqual((len(lines), len(set(lines))), (7, 7))
-        self.assertEqual(kvctl(self.address, "scan", "--any-order", "--reverse").returncode, 64)
+        self.assertEqual(kvctl(self.address, "scan", "--any_order", "--reverse").returncode, 64)
         self.assertEqual(self.run_ok("count", "--prefix=key 1"), b"111\n")
 
     def test_kvctl_export(self):
         self.assertEqual(kvctl(self.address, "export").returncode, 69)
         self.store.put("for a day", b"", ttl=86_400)
-        export = self.run_ok("export", "--any-order")
+        export = self.run_ok("export", "--any_order")
         records = [json.loads(line) for line in export.splitlines()]
         self.assertEqual(records[-1], {"records": 501})
         expiry = [record["expires_ms"] for record in records if record.get("key") == "for a day"]

@@ -215,7 +215,7 @@ class BackupTest(harness.TestCase):
     def test_a_watch_goes_on_behind_a_backup_of_a_stopped_server(self):
         server = self.serve()
         watch = subprocess.Popen(
-            [harness.program("kvctl"), f"--server={self.address}", "watch", "--tokens", "--limit=1"],
+            [harness.program("kvctl"), f"--server={self.address}", "watch", "--show_positions", "--limit=1"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         )  # fmt: skip
         self.addCleanup(watch.stdout.close)
@@ -227,7 +227,7 @@ class BackupTest(harness.TestCase):
         server.stop()
         self.run_ok("backup", f"--data={self.folder}/data", f"--to={self.backups}", offline=True)
         self.serve()
-        run = kvctl(self.address, "watch", f"--token={token}", "--idle=1s")
+        run = kvctl(self.address, "watch", f"--resume={token}", "--idle=1s")
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn(b"put\tmissed\tvalue\n", run.stdout)
 

@@ -124,7 +124,7 @@ class TestCase(unittest.TestCase):
         self.address = f"local://{self.folder}/socket"
 
     def make_token(self, name, role="read-write"):
-        run = kvctl(None, "token", name, f"--role={role}")
+        run = kvctl(None, "create_token", name, f"--role={role}")
         self.assertEqual((run.returncode, run.stderr), (0, b""))
         words = run.stdout.decode().split()
         self.assertEqual(words[:2], [name, role])

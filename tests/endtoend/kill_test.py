@@ -150,7 +150,7 @@ class KillTest(harness.TestCase):
         # Each server was killed under at most one addition of each.
         for _, unknown in told:
             self.assertLessEqual(unknown, 5)
-        self.assertEqual(harness.stats(self.address)["outcomes_told"], 0)
+        self.assertEqual(harness.stats(self.address)["completions_told"], 0)
 
     def writer(self, name, keys, paced=False):
         writer = Writer(self.address, name, keys, paced)
@@ -179,7 +179,7 @@ class KillTest(harness.TestCase):
 
     def test_a_watch_goes_on_behind_servers_that_were_killed_during_puts(self):
         server = self.logged_server("--quiet")
-        start = harness.kvctl(self.address, "watch", "--tokens", "--idle=1ms").stdout.decode().strip()
+        start = harness.kvctl(self.address, "watch", "--show_positions", "--idle=1ms").stdout.decode().strip()
         writers = []
         for kill in range(3):
             writers.append(self.writer(f"writer{kill}", MANY))
@@ -187,7 +187,7 @@ class KillTest(harness.TestCase):
             server.kill()
             writers[-1].end()
             server = self.logged_server("--quiet")
-        run = harness.kvctl(self.address, "watch", "--token", start, "--idle=1ms")
+        run = harness.kvctl(self.address, "watch", "--resume", start, "--idle=1ms")
         self.assertEqual(run.returncode, 0, run.stderr)
         shown = {writer.name: [] for writer in writers}
         for line in run.stdout.decode().splitlines():

@@ -45,26 +45,26 @@ class KvctlTest(harness.TestCase):
         self.expect(kvctl(self.address, "exists", "key"), 0)
 
     def test_versions_and_conditions(self):
-        self.expect(kvctl(self.address, "put", "key", "1", "--if-present"), 1)
-        self.expect(kvctl(self.address, "put", "key", "2", "--if-absent"), 0)
-        self.expect(kvctl(self.address, "put", "key", "3", "--if-absent"), 2)
+        self.expect(kvctl(self.address, "put", "key", "1", "--if_present"), 1)
+        self.expect(kvctl(self.address, "put", "key", "2", "--if_absent"), 0)
+        self.expect(kvctl(self.address, "put", "key", "3", "--if_absent"), 2)
         first = kvctl(self.address, "get", "--version", "key")
         self.assertRegex(first.stdout, rb"\A[0-9]+\n2\Z")
         version = first.stdout.split(b"\n")[0].decode()
-        self.expect(kvctl(self.address, "put", "key", "4", f"--if-version={version}"), 0)
+        self.expect(kvctl(self.address, "put", "key", "4", f"--if_version={version}"), 0)
         stale = [["put", "key", "5"], ["append", "key", "5"], ["incr", "key"], ["delete", "key"],
                  ["touch", "key", "1h"], ["persist", "key"]]  # fmt: skip
         for arguments in stale:
             with self.subTest(arguments=arguments):
-                self.expect(kvctl(self.address, *arguments, f"--if-version={version}"), 2)
-        self.expect(kvctl(self.address, "put", "missing", "5", f"--if-version={version}"), 1)
-        self.expect(kvctl(self.address, "put", "key", "5", "--if-present"), 0)
-        for flags in (["--if-version=0"], ["--if-version=x"], ["--if-version=-1"], ["--if-absent", "--if-present"],
-                      ["--if-absent", "--if-version=1"]):  # fmt: skip
+                self.expect(kvctl(self.address, *arguments, f"--if_version={version}"), 2)
+        self.expect(kvctl(self.address, "put", "missing", "5", f"--if_version={version}"), 1)
+        self.expect(kvctl(self.address, "put", "key", "5", "--if_present"), 0)
+        for flags in (["--if_version=0"], ["--if_version=x"], ["--if_version=-1"], ["--if_absent", "--if_present"],
+                      ["--if_absent", "--if_version=1"]):  # fmt: skip
             with self.subTest(flags=flags):
                 self.expect(kvctl(self.address, "put", "key", "6", *flags), 64)
         self.expect(kvctl(self.address, "get", "key"), 0, b"5")
-        self.expect(kvctl(self.address, "get", "key", "--if-absent"), 64)
+        self.expect(kvctl(self.address, "get", "key", "--if_absent"), 64)
 
     def test_incr_and_append(self):
         self.expect(kvctl(self.address, "incr", "number"), 0, b"1\n")
@@ -209,7 +209,7 @@ class KvctlTest(harness.TestCase):
         for arguments, nearest in (
             (["gt", "key"], b"the nearest is get"), (["delte", "key"], b"the nearest is delete"),
             (["get", "key", "--tiemout=1"], b"the nearest is --timeout"),
-            (["put", "key", "value", "--if_absent"], b"the nearest is --if-absent"),
+            (["put", "key", "value", "--if_abent"], b"the nearest is --if_absent"),
         ):  # fmt: skip
             with self.subTest(arguments=arguments):
                 run = kvctl(self.address, *arguments)
@@ -302,8 +302,8 @@ class LoggedTest(harness.TestCase):
             self.expect(kvctl(self.address, "put", key, value), 0)
         self.expect(
             kvctl(self.address, "scan"), 0, b"a\t1\nb/1\tline\\x0aend\\\\\\x09\nb/2\ttwo\nc\t\n")
-        self.expect(kvctl(self.address, "scan", "--prefix=b/", "--keys-only"), 0, b"b/1\nb/2\n")
-        self.expect(kvctl(self.address, "scan", "--reverse", "--limit=2", "--keys-only"), 0, b"c\nb/2\n")
+        self.expect(kvctl(self.address, "scan", "--prefix=b/", "--keys_only"), 0, b"b/1\nb/2\n")
+        self.expect(kvctl(self.address, "scan", "--reverse", "--limit=2", "--keys_only"), 0, b"c\nb/2\n")
         self.expect(kvctl(self.address, "scan", "--limit=-1"), 64)
         self.expect(kvctl(self.address, "count"), 0, b"4\n")
         self.expect(kvctl(self.address, "count", "--prefix=b"), 0, b"2\n")
@@ -313,7 +313,7 @@ class LoggedTest(harness.TestCase):
         self.assertEqual((run.returncode, run.stdout), (64, b""), run.stderr)
         self.assertIn(b"--prefix: the value is empty", run.stderr)
         self.expect(kvctl(self.address, "drop", "--prefix=b/", "--yes"), 0, b"2\n")
-        self.expect(kvctl(self.address, "scan", "--keys-only"), 0, b"a\nc\n")
+        self.expect(kvctl(self.address, "scan", "--keys_only"), 0, b"a\nc\n")
         self.expect(kvctl(self.address, "drop", "--yes"), 0, b"2\n")
         self.expect(kvctl(self.address, "scan"), 0)
         self.expect(kvctl(self.address, "count"), 0, b"0\n")
@@ -325,9 +325,9 @@ class LoggedTest(harness.TestCase):
             self.expect(kvctl(self.address, "put", f"{i:03}", value), 0)
             expected += f"{i:03}\t{value}\n".encode()
         self.expect(kvctl(self.address, "scan"), 0, expected)
-        start = kvctl(self.address, "watch", "--tokens", "--idle=1ms").stdout.decode().strip()
+        start = kvctl(self.address, "watch", "--show_positions", "--idle=1ms").stdout.decode().strip()
         self.expect(kvctl(self.address, "put", "last", "value"), 0)
-        for arguments in (["scan"], ["scan", "--limit=1"], ["watch", "--token", start, "--idle=1ms"], ["stats"]):
+        for arguments in (["scan"], ["scan", "--limit=1"], ["watch", "--resume", start, "--idle=1ms"], ["stats"]):
             with self.subTest(arguments=arguments), open("/dev/full", "wb") as full:
                 run = subprocess.run(
                     [harness.program("kvctl"), f"--server={self.address}", *arguments],
@@ -337,23 +337,23 @@ class LoggedTest(harness.TestCase):
                 self.assertIn(b"No space left on device", run.stderr)
 
     def test_watch(self):
-        start = kvctl(self.address, "watch", "--tokens", "--idle=1ms")
+        start = kvctl(self.address, "watch", "--show_positions", "--idle=1ms")
         self.assertEqual((start.returncode, start.stderr), (0, b""))
         for command in (("put", "b/1", "line\nend"), ("put", "a", "1"), ("delete", "b/1"), ("put", "b/2", "")):
             self.expect(kvctl(self.address, *command), 0)
-        since = ["--token", start.stdout.decode().strip(), "--idle=1ms"]
+        since = ["--resume", start.stdout.decode().strip(), "--idle=1ms"]
         self.expect(
             kvctl(self.address, "watch", *since),
             0, b"put\tb/1\tline\\x0aend\nput\ta\t1\ndelete\tb/1\nput\tb/2\t\n")  # fmt: skip
         self.expect(
-            kvctl(self.address, "watch", *since, "--prefix=b/", "--keys-only", "--limit=2"),
+            kvctl(self.address, "watch", *since, "--prefix=b/", "--keys_only", "--limit=2"),
             0, b"put\tb/1\ndelete\tb/1\n")  # fmt: skip
-        lines = kvctl(self.address, "watch", *since, "--tokens", "--limit=3").stdout.decode().splitlines()
+        lines = kvctl(self.address, "watch", *since, "--show_positions", "--limit=3").stdout.decode().splitlines()
         self.assertEqual([line.split("\t")[1:] for line in lines[:3]],
                          [["put", "b/1", "line\\x0aend"], ["put", "a", "1"], ["delete", "b/1"]])  # fmt: skip
         self.assertEqual(lines[3], lines[2].split("\t")[0])
-        self.expect(kvctl(self.address, "watch", "--token", lines[3], "--idle=1ms"), 0, b"put\tb/2\t\n")
-        self.expect(kvctl(self.address, "watch", "--token=nonsense"), 64)
+        self.expect(kvctl(self.address, "watch", "--resume", lines[3], "--idle=1ms"), 0, b"put\tb/2\t\n")
+        self.expect(kvctl(self.address, "watch", "--resume=nonsense"), 64)
         self.expect(kvctl(self.address, "watch", "--idle=soon"), 64)
 
 

@@ -215,10 +215,10 @@ class FinalizersTest(CallsTest):
         self.check_was_refused()
 
     def test_inside_a_watch(self):
-        token = self.store.watch().token()
+        token = self.store.watch().resume_token()
         self.store.put_many(self.pairs.items())
         self.check(
-            lambda: [change[1:3] for change in self.store.watch(prefix="key", token=token, timeout=0)],
+            lambda: [change[1:3] for change in self.store.watch(prefix="key", resume_token=token, timeout=0)],
             list(self.pairs.items()),
         )
         self.check_was_refused()

@@ -377,11 +377,11 @@ class ScanTest(harness.TestCase):
         first = self.store.scan(limit=3)
         self.assertEqual(len(list(first)), 3)
         self.assertGreater(first.version(), 0)
-        self.assertEqual(list(self.store.scan(token=first.token())), [(b"c", b"of c")])
+        self.assertEqual(list(self.store.scan(resume_token=first.resume_token())), [(b"c", b"of c")])
         with self.assertRaises(remora.InvalidArgument):
-            self.store.scan(token=first.token() + "x")
+            self.store.scan(resume_token=first.resume_token() + "x")
         with self.assertRaises(remora.InvalidArgument):
-            self.store.scan(token=first.token(), reverse=True)
+            self.store.scan(resume_token=first.resume_token(), reverse=True)
 
     def test_count_and_drop(self):
         self.assertEqual((len(self.store), self.store.count(), self.store.count(prefix="b")), (4, 4, 2))
@@ -408,7 +408,7 @@ class ScanTest(harness.TestCase):
             other.scan()
 
     def test_arguments(self):
-        for wrong in ({"prefix": 5}, {"limit": "many"}, {"bogus": 1}, {"token": 5}):
+        for wrong in ({"prefix": 5}, {"limit": "many"}, {"bogus": 1}, {"resume_token": 5}):
             with self.subTest(wrong), self.assertRaises(TypeError):
                 self.store.scan(**wrong)
         with self.assertRaises(OverflowError):
@@ -434,7 +434,7 @@ class ScanTest(harness.TestCase):
         self.store.put("b/3", "three", ttl=60)
         self.store["other"] = "not asked for"
         version = self.store.put("b/1", b"one")
-        kept = watch.token()
+        kept = watch.resume_token()
         change = watch.next(harness.PATIENCE)
         self.assertIsInstance(change, remora.Change)
         self.assertEqual((change.kind, change.key, change.value), ("put", b"b/3", b"three"))
@@ -444,15 +444,15 @@ class ScanTest(harness.TestCase):
         change = watch.next()
         self.assertEqual(change[:5], ("delete", b"b/1", None, 0, math.inf))
         self.assertIsNone(watch.next(timeout=0))
-        again = self.store.watch(prefix="b/", token=kept, timeout=0.01)
+        again = self.store.watch(prefix="b/", resume_token=kept, timeout=0.01)
         self.assertEqual([change.key for change in again], [b"b/3", b"b/1", b"b/1"])
 
     def test_watches_that_cannot_be(self):
-        for wrong in ({"prefix": 5}, {"token": 5}, {"timeout": "long"}, {"bogus": 1}):
+        for wrong in ({"prefix": 5}, {"resume_token": 5}, {"timeout": "long"}, {"bogus": 1}):
             with self.subTest(wrong), self.assertRaises(TypeError):
                 self.store.watch(**wrong)
         with self.assertRaises(remora.InvalidArgument):
-            self.store.watch(token="no token")
+            self.store.watch(resume_token="no token")
         with self.assertRaises(TypeError):
             remora.Watch()
         watch = self.store.watch()

@@ -95,11 +95,11 @@ class TypesTest(harness.TestCase):
         self.store["key"] = "value"
         for call in (self.store.scan, self.store.watch):
             with self.subTest(call), self.assertRaisesRegex(remora.InvalidArgument, "an empty token"):
-                call(token="")
+                call(resume_token="")
             for wrong in (5, b"token", True):
                 with self.subTest(call, wrong=wrong), self.assertRaises(TypeError):
-                    call(token=wrong)
-            call(token=None)
+                    call(resume_token=wrong)
+            call(resume_token=None)
 
     def test_keys(self):
         self.store["us"] = "o"

@@ -101,7 +101,7 @@ class FileSizeTest(harness.TestCase):
             self.assertEqual(kvctl(self.address, "put", f"key{number}", stdin=bytes(256 << 10)).returncode, 0)
         with open(self.folder / "export", "wb") as output:
             server = f"--server={self.address}"
-            run = self.start_limited("kvctl", server, "export", "--any-order", size=1 << 20, stdout=output)
+            run = self.start_limited("kvctl", server, "export", "--any_order", size=1 << 20, stdout=output)
         self.assertEqual(run.returncode, EX_IOERR, run.stderr)
         self.assertIn(b"standard output: File too large", run.stderr)
 
@@ -200,17 +200,17 @@ class ThreadsTest(harness.FewThreadsTestCase):
         """That client is told, and the others are served."""
         server, serves = self.start(1000)
         self.assertTrue(serves)
-        token = kvctl(self.address, "watch", "--tokens", "--idle=1ms").stdout.decode().strip()
+        token = kvctl(self.address, "watch", "--show_positions", "--idle=1ms").stdout.decode().strip()
         self.assertEqual(kvctl(self.address, "put", "key", "value").returncode, 0)
         self.limit(server, 1)
-        for command in (["backup"], ["watch", f"--token={token}", "--idle=1s"]):
+        for command in (["backup"], ["watch", f"--resume={token}", "--idle=1s"]):
             with self.subTest(command=command):
                 run = kvctl(self.address, *command)
                 self.assertEqual(run.returncode, EX_OSERR, run.stderr)
                 self.assertIn(b"a thread cannot be started", run.stderr)
         self.assertEqual(kvctl(self.address, "get", "key").stdout, b"value")
         self.limit(server, 1000)
-        run = kvctl(self.address, "watch", f"--token={token}", "--idle=1ms", "--limit=1")
+        run = kvctl(self.address, "watch", f"--resume={token}", "--idle=1ms", "--limit=1")
         self.assertEqual((run.returncode, run.stdout), (0, b"put\tkey\tvalue\n"), run.stderr)
         self.assertEqual(kvctl(self.address, "backup").returncode, 0)
 

@@ -39,7 +39,7 @@ class ClosedStreamsTest(harness.TestCase):
     def test_a_result_that_cannot_be_written_is_an_error(self):
         for command in (
             ["get", "key"], ["ttl", "key"], ["incr", "number"], ["append", "text", "more"], ["scan"], ["count"], ["stats"],
-            ["ping"], ["export"], ["token", "name"],
+            ["ping"], ["export"], ["create_token", "name"],
         ):  # fmt: skip
             with self.subTest(command=command):
                 self.assertEqual(run([*self.kvctl, *command]).returncode, 0)

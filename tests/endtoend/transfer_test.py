@@ -139,7 +139,7 @@ class TransferTest(harness.TestCase):
             b'{"key":"there","value":"theirs"}\n{"key":"over","value":"x","expires_ms":1}\n'
             b'{"key":"new","value":"theirs","expires_ms":99999999999999}\n{"key":"last","value":""}\n'
         )
-        self.assertEqual(self.run_ok("import", "--if-absent", stdin=FIRST + lines + last(4)), counts(2, 1, 1))
+        self.assertEqual(self.run_ok("import", "--if_absent", stdin=FIRST + lines + last(4)), counts(2, 1, 1))
         self.assertEqual(self.run_ok("get", "there"), b"mine")
         self.assertEqual(self.run_ok("import", stdin=FIRST + lines + last(4)), counts(3, 0, 1))
         self.assertEqual(self.run_ok("get", "there"), b"theirs")
@@ -161,7 +161,7 @@ class TransferTest(harness.TestCase):
                 lines = FIRST + good + bad + b'\n{"key":"behind","value":"x"}\n' + last(3)
                 self.assertRegex(self.refused(65, "import", stdin=lines), "line 3: .*; 1 records were imported")
                 self.assertEqual(self.run_ok("count"), b"1\n")
-                self.assertEqual(self.run_ok("import", "--skip-bad", stdin=lines), counts(2, skipped_bad=1))
+                self.assertEqual(self.run_ok("import", "--skip_bad", stdin=lines), counts(2, skipped_bad=1))
                 self.assertEqual(self.run_ok("count"), b"2\n")
 
     def test_what_is_no_whole_export(self):
@@ -181,9 +181,9 @@ class TransferTest(harness.TestCase):
         lines = FIRST + b'{"key":"one","value":"1"}\n{"key":"two","value":"2"}\n{"key":"over","value":"","expires_ms":1}\n'
         self.assertRegex(self.refused(65, "import", stdin=lines), "; 2 records were imported, 0 were .*, 1 had expired")
         self.assertEqual(self.run_ok("count"), b"2\n")
-        said = self.refused(65, "import", "--if-absent", stdin=lines)
+        said = self.refused(65, "import", "--if_absent", stdin=lines)
         self.assertRegex(said, "; 0 records were imported, 2 were there already, 1 had expired")
-        self.assertEqual(self.run_ok("import", "--if-absent", stdin=lines + last(3)), counts(0, 2, 1))
+        self.assertEqual(self.run_ok("import", "--if_absent", stdin=lines + last(3)), counts(0, 2, 1))
 
     def begin_import(self, *lines):
         """An import whose input goes on."""

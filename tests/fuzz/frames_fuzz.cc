@@ -20,7 +20,7 @@ namespace {
 using namespace remora::rdma;  // NOLINT(google-build-using-namespace)
 
 constexpr std::size_t kRegionSize = 512;
-constexpr std::size_t kSliceSize = 256;
+constexpr std::size_t kStagingSize = 256;
 constexpr std::size_t kReceiveSize = 64;
 constexpr std::size_t kGuard = 64;
 constexpr std::byte kUntouched{0x5a};
@@ -93,14 +93,14 @@ void FuzzLink(remora::Input& input) {
   FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
   UniqueFd peer(ends[1]);
   const QueueLimits limits{.sends = 4, .receives = 4, .reads = 4};
-  Guarded region(kRegionSize), slice(kSliceSize), receives(4 * kReceiveSize);
+  Guarded region(kRegionSize), staging(kStagingSize), receives(4 * kReceiveSize);
   NicCounters counters;
   std::array<std::byte, 1> stands_for_a_connection{};
   auto* const connection = reinterpret_cast<Connection*>(stands_for_a_connection.data());
   const auto link = std::make_shared<TcpLink>(UniqueFd(ends[0]), limits, *news);
   link->AddRead(1, region.bytes());
   constexpr std::uint32_t key = kTcpMaxReads + 1;
-  link->AddWrite(key, 0, slice.bytes());
+  link->AddWrite(key, 0, staging.bytes());
   FUZZ_CHECK(link->Start(epoll.get(), counters, connection));
   std::vector<std::byte> buffer(TcpInbox::kBufferSize);
   std::string answers;
@@ -120,7 +120,7 @@ void FuzzLink(remora::Input& input) {
         if (is_struck) break;
         link->Deregister(key);
         is_struck = true;
-        at_the_strike.assign(slice.bytes().begin(), slice.bytes().end());
+        at_the_strike.assign(staging.bytes().begin(), staging.bytes().end());
         break;
       case 2: {
         std::array<Completion, 8> completions;
@@ -157,9 +157,9 @@ void FuzzLink(remora::Input& input) {
   }
   CheckAnswers(answers);
   region.CheckUnchanged();
-  slice.Check();
+  staging.Check();
   receives.Check();
-  if (is_struck) FUZZ_CHECK(std::ranges::equal(at_the_strike, slice.bytes()));
+  if (is_struck) FUZZ_CHECK(std::ranges::equal(at_the_strike, staging.bytes()));
 }
 
 void FuzzClient(remora::Input& input) {

@@ -173,7 +173,7 @@ inline HelloReply HonestHello(std::uint64_t memory_size) {
   hello.incarnation = 1;
   hello.server_ms = 1'600'000'000'000;
   hello.memory = {0, memory_size, 1};
-  hello.slice = {4096, kMaxPayloadSize, 2};
+  hello.staging = {4096, kMaxPayloadSize, 2};
   return hello;
 }
 

@@ -1,4 +1,5 @@
-// Bytes that a server reads out of a client's slice: a batch, the opening of a scan, the fields of a request.
+// Bytes that a server reads out of a client's staging buffer: a batch, the opening of a scan, the fields of a
+// request.
 #include <optional>
 #include <string>
 #include <vector>

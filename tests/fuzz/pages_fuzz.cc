@@ -123,7 +123,7 @@ void CheckScan(Client& client, const ScanOptions& options) {
     last = key;
     ++shown;
     FUZZ_CHECK(options.limit == 0 || shown <= options.limit);
-    FUZZ_CHECK(ReadScanToken((*scan)->token()).has_value());
+    FUZZ_CHECK(ReadScanToken((*scan)->resume_token()).has_value());
   }
   FUZZ_CHECK(!(*scan)->Next());
 }
@@ -134,7 +134,7 @@ void CheckWatch(Client& client, const WatchOptions& options) {
   std::uint64_t next = 0;
   for (int failures = 0; failures < 3;) {
     const auto came = (*watch)->Next(std::chrono::milliseconds(0));
-    FUZZ_CHECK(ReadChangeToken((*watch)->token()).has_value());
+    FUZZ_CHECK(ReadChangeToken((*watch)->resume_token()).has_value());
     if (!came.ok() || !*came) {
       ++failures;
       continue;

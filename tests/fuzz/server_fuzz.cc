@@ -1,6 +1,6 @@
 // A server one of whose clients sends anything: messages with every field as it likes, any bytes in its
-// slice, in any order. Another client's key stays what it is, the other client is served, and the store still
-// can be gone through.
+// staging buffer, in any order. Another client's key stays what it is, the other client is served, and the
+// store still can be gone through.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -47,7 +47,7 @@ class HostileClient {
     switch (what % 8) {
       case 0:
       case 1:
-        Write(input_.Take<std::uint16_t>() % hello_.slice.size, input_.Text());
+        Write(input_.Take<std::uint16_t>() % hello_.staging.size, input_.Text());
         break;
       case 2:
         Send(input_.Text().substr(0, rdma::kMaxMessageSize));
@@ -73,10 +73,10 @@ class HostileClient {
         .IgnoreError();
   }
   void Write(std::uint64_t offset, std::string_view bytes) {
-    if (bytes.empty() || bytes.size() > hello_.slice.size - offset) return;
+    if (bytes.empty() || bytes.size() > hello_.staging.size - offset) return;
     std::memcpy(buffer_.data() + kSendAt, bytes.data(), bytes.size());
     const rdma::Sge from = rdma::MakeSge(*registration_, kSendAt, bytes.size());
-    connection_->PostWritev(std::span(&from, 1), hello_.slice, offset).IgnoreError();
+    connection_->PostWritev(std::span(&from, 1), hello_.staging, offset).IgnoreError();
   }
   void Send(std::string_view bytes) {
     if (bytes.empty()) return;

@@ -94,8 +94,8 @@ run_suite adversarial_test '*/verbs'
 run_mutants
 run_pages
 run_floor
-run_memory_windows auto slices_bound 'bound to its connection, by memory windows'
-run_memory_windows off slices_unbound 'as --memory_windows is off'
+run_memory_windows auto staging_buffers_bound 'bound to its connection, by memory windows'
+run_memory_windows off staging_buffers_unbound 'as --memory_windows is off'
 say "a short soak, over both transports at once"
 "$bin/soak" --on=verbs_and_local --minutes=0.3 --lives=2
 say "all done"

@@ -25,7 +25,7 @@ struct WorkloadOptions {
   std::uint32_t counters = 1;  // that are incremented
   std::uint32_t lists = 1;     // that are appended to
   std::size_t max_value = 2000;
-  std::uint32_t large_permille = 0;  // of puts, with values that do not pass through a slice
+  std::uint32_t large_permille = 0;  // of puts, with values that do not pass through a staging buffer
   std::uint32_t read_percent = 50;
   bool ttls = true;
   bool scans = false;         // where the store keeps an order

@@ -19,7 +19,7 @@ void Watcher::Do(KeyValue& kv) {
     Note();
   } else if (came.ok()) {
     // Else nothing came in time, but will: the server finds its place in the log beside its other work.
-    const std::optional<ChangePlace> place = ReadChangeToken(watch_->token());
+    const std::optional<ChangePlace> place = ReadChangeToken(watch_->resume_token());
     if (place && place->sequence > end) history_.watches.back().caught_up = begun;
   } else if (absl::IsOutOfRange(came.status())) {
     Leave();
@@ -33,7 +33,7 @@ void Watcher::Do(KeyValue& kv) {
 
 void Watcher::Begin(KeyValue& kv) {
   if (Below(30) == 0) token_.clear();
-  absl::StatusOr<std::unique_ptr<KeyWatch>> watch = kv.Watch({.token = token_});
+  absl::StatusOr<std::unique_ptr<KeyWatch>> watch = kv.Watch({.resume_token = token_});
   if (absl::IsOutOfRange(watch.status())) token_.clear();
   if (!watch.ok()) return;
   watch_ = *std::move(watch);
@@ -41,7 +41,7 @@ void Watcher::Begin(KeyValue& kv) {
     WatchResult& result = history_.watches.emplace_back();
     result.client = client_;
     result.opened = now_();
-    token_ = watch_->token();
+    token_ = watch_->resume_token();
   }
 }
 
@@ -52,7 +52,7 @@ void Watcher::Note() {
   change.version = watch_->version();
   change.shown = now_();
   if (watch_->kind() == ChangeKind::kPut) change.value = NameOf(change.key, std::string(watch_->value()));
-  token_ = watch_->token();
+  token_ = watch_->resume_token();
 }
 
 }  // namespace remora::linear

@@ -124,7 +124,7 @@ class World {
     result_.counts.evictions += store.Read(Counter::kEvictions);
     result_.counts.fetches += store.Read(Counter::kFetches);
     result_.counts.expired += store.Read(Counter::kExpired);
-    result_.counts.outcomes += store.Read(Counter::kOutcomesTold);
+    result_.counts.outcomes += store.Read(Counter::kCompletionsTold);
     server_.reset();
   }
 

@@ -93,7 +93,7 @@ class HandClient {
     Post(request);
     return Await();
   }
-  /// With the checksum of these bytes, in the slice as value.
+  /// With the checksum of these bytes, in the staging buffer as value.
   void PostChecked(Request request, std::string_view value) {
     request.request_id = last_id_ + 1;
     request.payload_checksum = PayloadChecksum(request, HashKey({}), HashValue(value.data(), value.size()));
@@ -134,7 +134,7 @@ class HandClient {
     if (grant.size > 0) return Write(grant, 0, bytes);
     for (std::size_t done = 0; done < bytes.size(); done += kPayloadSize) {
       const std::string_view part = std::string_view(bytes).substr(done, kPayloadSize);
-      Write(hello_.slice, 0, part);
+      Write(hello_.staging, 0, part);
       const auto answer = Ask(Operation::kPart, 0, part.size());
       EXPECT_TRUE(answer.has_value() && answer->status() == ReplyStatus::kOk);
     }
@@ -143,7 +143,7 @@ class HandClient {
   std::optional<Answer> Put(std::string_view key, std::string_view value) {
     key_hash_ = HashKey(key);
     value_hash_ = HashValue(value.data(), value.size());
-    Write(hello_.slice, 0, std::string(key) + std::string(value));
+    Write(hello_.staging, 0, std::string(key) + std::string(value));
     return Ask(Operation::kPut, key.size(), value.size());
   }
   /// Commits a put of bytes that have been WRITTEN.

@@ -233,6 +233,18 @@ TEST_F(CommandLineTest, TheEnvironmentSaysWhatTheCommandLineDoesNot) {
   ::setenv("COMMAND_LINE_TEST_TIMES", "", 1);
 }
 
+TEST_F(CommandLineTest, AHyphenMeansAnUnderscoreInNamesAndOnlyThere) {
+  std::string size;
+  line_.Add("--value_size", size);
+  bool keys_only = false;
+  Command command = line_.AddCommand("create_token", "");
+  command.AddFlag("--keys_only", keys_only, "");
+  EXPECT_EQ(Parse({"--value-size=a-b", "create-token", "--keys-only"}), std::nullopt);
+  EXPECT_EQ(size, "a-b");
+  EXPECT_TRUE(keys_only);
+  EXPECT_THAT(Refused({"create_token", "--keys_only", "--keys-only"}), HasSubstr("given twice"));
+}
+
 TEST_F(CommandLineTest, OneCommandIsGiven) {
   std::string key;
   bool quiet = false;

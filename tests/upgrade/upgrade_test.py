@@ -43,7 +43,7 @@ class UpgradeTest(harness.TestCase):
         return run.stdout
 
     def has(self, expected):
-        keys = self.run_ok("scan", "--keys-only").decode().splitlines()
+        keys = self.run_ok("scan", "--keys_only").decode().splitlines()
         self.assertEqual(sorted(keys), sorted(expected))
         for key, facts in expected.items():
             value = self.run_ok("get", key)

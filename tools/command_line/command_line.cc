@@ -348,8 +348,10 @@ std::optional<int> CommandLine::Parse(int argc, const char* const* argv) {
 std::string CommandLine::TakeArgument(const std::string& word) {
   if (command_ == nullptr && !commands_.empty()) {
     std::vector<std::string> names;
+    std::string name = word;
+    std::ranges::replace(name, '-', '_');
     for (DeclaredCommand& command : commands_) {
-      if (command.name == word) command_ = &command;
+      if (command.name == name) command_ = &command;
       names.push_back(command.name);
     }
     return command_ != nullptr ? "" : "there is no command '" + word + "'" + SayNearest(word, names);
@@ -428,7 +430,8 @@ std::string CommandLine::FindContradiction() const {
   return wrong;
 }
 
-DeclaredOption* CommandLine::Find(const std::string& name) {
+DeclaredOption* CommandLine::Find(std::string name) {
+  if (name.starts_with("--")) std::replace(name.begin() + 2, name.end(), '-', '_');
   DeclaredOption* found = nullptr;
   ForEach([&](DeclaredOption& option) {
     if (found == nullptr && std::ranges::find(option.names, name) != option.names.end()) found = &option;

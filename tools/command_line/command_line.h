@@ -7,10 +7,10 @@
 //   line.Add("--times", times, "How often").Range(1, 10).ShowDefault();
 //   if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
 //
-// Syntax: --flag=VALUE or --flag VALUE, -f VALUE or -fVALUE; `--flag=` is an empty value. Text that begins
-// with a dash is no value of its own, unless it is a dash or a negative number: write --flag=-x. Behind `--`
-// all are arguments. An option is given once, unless it repeats. number_text.h describes how numbers are
-// written.
+// Syntax: --flag=VALUE or --flag VALUE, -f VALUE or -fVALUE; `--flag=` is an empty value. The words of a
+// flag's name are joined by `_`; `-` means the same. Text that begins with a dash is no value of its own,
+// unless it is a dash or a negative number: write --flag=-x. Behind `--` all are arguments. An option is
+// given once, unless it repeats. number_text.h describes how numbers are written.
 #pragma once
 
 #include <cstddef>
@@ -153,7 +153,7 @@ class CommandLine : public Command {
   std::string TakeEnvironment();
   std::string FindContradiction() const;
 
-  DeclaredOption* Find(const std::string& name);
+  DeclaredOption* Find(std::string name);
   /// Calls with each option that may be given, those of the command first.
   void ForEach(const std::function<void(DeclaredOption&)>& visit);
   int Print(const std::string& text) const;

@@ -33,7 +33,7 @@ constexpr char kExitCodes[] =
     "Exit codes:\n"
     "   0  done\n"
     "   1  there is no such key; nothing was done. check, restore: damaged; nothing was restored\n"
-    "   2  --if-absent: there is such a key; --if-version: it has another version; incr: its value is\n"
+    "   2  --if_absent: there is such a key; --if_version: it has another version; incr: its value is\n"
     "      no number; nothing was done\n"
     "   3  check: the log ends torn, as a machine leaves it that fails; a server starts, and drops\n"
     "      what is behind that, none of which was synced\n"
@@ -157,7 +157,7 @@ int Parse(int argc, char** argv, Arguments* arguments) {
       .Range(1, 3'600'000)
       .ShowDefault();
   line.Add("--token_file", arguments->token_file,
-           "What `kvctl token` printed, for a server that serves only who has a token")
+           "What `kvctl create_token` printed, for a server that serves only who has a token")
       .Environment("REMORA_TOKEN_FILE")
       .TypeName("FILE");
 
@@ -187,8 +187,8 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   Command check =
       line.AddCommand("check", "Read all of a stopped server's data, or of a backup; print counts");
   Command ping = line.AddCommand("ping", "Ask the server for an answer and print the round-trip time");
-  Command token =
-      line.AddCommand("token", "Print a new token: a line for the server's --tokens, and for its clients");
+  Command token = line.AddCommand(
+      "create_token", "Print a new auth token: a line for the server's --tokens, and for its clients");
   token.Add("NAME", arguments->key, "Up to 32 letters, digits, dots, dashes and underscores")
       .Required()
       .Check(IsTokenName);
@@ -209,7 +209,7 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   Option more = append.Add("VALUE", arguments->value, "As for put").MayBeEmpty();
   incr.Add("DELTA", arguments->delta_text, "A number of 64 bits; an absent key counts as 0").ShowDefault();
   const auto add_if_version = [arguments](Command command) {
-    return command.Add("--if-version", arguments->if_version, "Only if the key has this version")
+    return command.Add("--if_version", arguments->if_version, "Only if the key has this version")
         .Range(std::uint64_t{1}, kMaxVersion - 1);
   };
   for (Command command : {put, append, incr}) {
@@ -218,9 +218,9 @@ int Parse(int argc, char** argv, Arguments* arguments) {
              "Let it expire so long from now; else by put: as the server's default says")
         .TypeName("DURATION");
     const Option absent =
-        command.AddFlag("--if-absent", arguments->if_absent, "Only if there is no such key");
+        command.AddFlag("--if_absent", arguments->if_absent, "Only if there is no such key");
     const Option present =
-        command.AddFlag("--if-present", arguments->if_present, "Only if there is such a key")
+        command.AddFlag("--if_present", arguments->if_present, "Only if there is such a key")
             .Excludes(absent);
     add_if_version(command).Excludes(absent).Excludes(present);
   }
@@ -235,22 +235,23 @@ int Parse(int argc, char** argv, Arguments* arguments) {
     command.Add("--limit", arguments->limit, "Show so many, at most; 0: all")
         .Range(std::uint64_t{0}, kMaxVersion)
         .ShowDefault();
-    command.AddFlag("--keys-only", arguments->keys_only, "Without values");
+    command.AddFlag("--keys_only", arguments->keys_only, "Without values");
   }
   const Option reverse = scan.AddFlag("--reverse", arguments->reverse, "From the last key to the first");
   const auto add_any_order = [arguments](Command command) {
-    return command.AddFlag("--any-order", arguments->any_order,
+    return command.AddFlag("--any_order", arguments->any_order,
                            "Not as of one moment: for a server that is only in memory");
   };
   add_any_order(scan).Excludes(reverse);
   add_any_order(export_command);
-  watch.Add("--token", arguments->token, "Go on behind the line that began with it; else from now on");
-  watch.AddFlag("--tokens", arguments->show_tokens,
-                "Begin each line with a token; print one at the end, too");
+  watch.Add("--resume", arguments->resume_token,
+            "Continue behind the line that begins with this resume token; else begin now");
+  watch.AddFlag("--show_positions", arguments->show_positions,
+                "Begin each line with a resume token; print one at the end, too");
   watch.Add("--idle", arguments->idle_text, "End when nothing has come for so long; else never")
       .TypeName("DURATION");
-  import_command.AddFlag("--if-absent", arguments->if_absent, "Leave keys alone that are there");
-  import_command.AddFlag("--skip-bad", arguments->skip_bad, "Leave out lines that are no records");
+  import_command.AddFlag("--if_absent", arguments->if_absent, "Leave keys alone that are there");
+  import_command.AddFlag("--skip_bad", arguments->skip_bad, "Leave out lines that are no records");
   drop.AddFlag("--yes", arguments->yes, "Yes, delete them");
   const auto directory = [](Command command, const char* flag, std::string& where, const char* help) {
     return command.Add(flag, where, help).TypeName("DIR");

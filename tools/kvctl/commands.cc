@@ -244,7 +244,7 @@ Outcome Scan(Client& client, const Arguments& arguments) {
 }
 
 Outcome Watch(Client& client, const Arguments& arguments) {
-  const auto watch = client.Watch({.prefix = arguments.prefix, .token = arguments.token});
+  const auto watch = client.Watch({.prefix = arguments.prefix, .resume_token = arguments.resume_token});
   if (!watch.ok()) return FromStatus(watch.status());
   constexpr std::chrono::seconds kLook{1};
   const bool ends = arguments.idle && *arguments.idle != kNeverExpires;
@@ -256,7 +256,7 @@ Outcome Watch(Client& client, const Arguments& arguments) {
     if (!*came) continue;
     ++shown;
     const bool is_put = (*watch)->kind() == ChangeKind::kPut;
-    line = arguments.show_tokens ? (*watch)->token() + '\t' : "";
+    line = arguments.show_positions ? (*watch)->resume_token() + '\t' : "";
     line += is_put ? "put\t" : "delete\t";
     AppendEscaped((*watch)->key(), &line);
     if (is_put && !arguments.keys_only) {
@@ -266,7 +266,7 @@ Outcome Watch(Client& client, const Arguments& arguments) {
     line.push_back('\n');
     if (Outcome outcome = WriteOutput(line); Failed(outcome)) return outcome;
   }
-  return arguments.show_tokens ? WriteOutput((*watch)->token() + '\n') : Outcome();
+  return arguments.show_positions ? WriteOutput((*watch)->resume_token() + '\n') : Outcome();
 }
 
 Outcome CountOrDrop(Client& client, const Arguments& arguments) {

@@ -54,8 +54,8 @@ struct Arguments {
   bool keys_only = false;
   bool any_order = false;
   bool yes = false;
-  std::string token;
-  bool show_tokens = false;
+  std::string resume_token;
+  bool show_positions = false;
   std::optional<std::string> idle_text;
   std::optional<std::chrono::milliseconds> idle;
   bool skip_bad = false;
@@ -69,7 +69,7 @@ struct Arguments {
 
   /// Returns true if the command runs here, without a server.
   bool is_offline() const {
-    return command == "token" || command == "backups" || command == "restore" || command == "check" ||
+    return command == "create_token" || command == "backups" || command == "restore" || command == "check" ||
            (command == "backup" && !data.empty());
   }
 };

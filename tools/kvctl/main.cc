@@ -19,7 +19,7 @@ Outcome Run(Arguments arguments) {
   const SteadyClock clock;
   if (Outcome outcome = Prepare(&arguments); Failed(outcome)) return outcome;
   if (arguments.is_offline()) {
-    if (arguments.command == "token") return MakeToken(arguments);
+    if (arguments.command == "create_token") return MakeToken(arguments);
     if (arguments.command == "backup") return BackupOffline(arguments);
     if (arguments.command == "backups") return Backups(arguments);
     return arguments.command == "restore" ? Restore(arguments, clock) : Check(arguments, clock);

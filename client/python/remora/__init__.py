@@ -38,10 +38,10 @@ any order. It shows each key that is there all the while exactly once, and other
 
 A program can watch the writes, from now on, or from the position of another watch:
 
-        watch = store.watch(prefix="user/", token=kept)     # OutOfRange: the server dropped the next changes
+        watch = store.watch(prefix="user/", resume_token=kept)     # OutOfRange: the server dropped the next changes
         for change in watch:                                # waits; with timeout=, ends when none came for so long
             change.kind, change.key, change.value           # "put" or "delete"; None of a deletion
-            kept = watch.token()
+            kept = watch.resume_token()
         store.backup(secrets.randbits(63) | 1)              # where the server's administrator said; waits for it
 
 Keys and values are str, or anything with the buffer protocol: bytes, bytearray, memoryview, array, numpy's. Values are

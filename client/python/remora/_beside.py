@@ -112,8 +112,8 @@ class Scan(_Steps[tuple[Any, str, int, float]], Generic[_T]):
         self._last = self._ready.pop()
         return self._last[0]
 
-    def token(self) -> str:
-        """Returns the resume token behind the last entry, for Client.scan(token=...)."""
+    def resume_token(self) -> str:
+        """Returns the resume token behind the last entry, for Client.scan(resume_token=...)."""
         return self._of_last(1)
 
     def version(self) -> int:
@@ -134,7 +134,7 @@ class Scan(_Steps[tuple[Any, str, int, float]], Generic[_T]):
             self._scan = client.scan(**self._options)
         entries, size = [], 0
         for entry in itertools.islice(self._scan, _MOST_ENTRIES):
-            entries.append((entry, self._scan.token(), self._scan.version(), self._scan.expiry()))
+            entries.append((entry, self._scan.resume_token(), self._scan.version(), self._scan.expiry()))
             size += len(entry) if isinstance(entry, bytes) else len(entry[0]) + len(entry[1])
             if size > _MOST_BYTES:
                 break
@@ -152,16 +152,16 @@ def _check_patience(seconds: float | None) -> None:
 class Watch(_Steps[tuple[Change, str]]):
     """The writes in their order, made by Client.watch. Iteration over it never ends."""
 
-    def __init__(self, beside: Beside, watch: _remora.Watch, token: str) -> None:
+    def __init__(self, beside: Beside, watch: _remora.Watch, resume_token: str) -> None:
         super().__init__(beside)
         self._watch = watch
-        self._token = token
+        self._resume_token = resume_token
 
     @classmethod
     async def begin(cls, beside: Beside, options: dict[str, Any]) -> Self:
         def step(client: _remora.Client) -> tuple[_remora.Watch, str]:
             watch = client.watch(**options)
-            return watch, watch.token()
+            return watch, watch.resume_token()
 
         return cls(beside, *await beside.do(step))
 
@@ -182,7 +182,7 @@ class Watch(_Steps[tuple[Change, str]]):
                 await self._await_change(timeout)
         if not self._ready:
             return None
-        change, self._token = self._ready.pop()
+        change, self._resume_token = self._ready.pop()
         return change
 
     async def _await_change(self, timeout: float | None) -> None:
@@ -196,9 +196,9 @@ class Watch(_Steps[tuple[Change, str]]):
             await asyncio.sleep(pause if due is None else max(0, min(pause, due - loop.time())))
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def token(self) -> str:
-        """Returns the resume token behind the last change, for Client.watch(token=...)."""
-        return self._token
+    def resume_token(self) -> str:
+        """Returns the resume token behind the last change, for Client.watch(resume_token=...)."""
+        return self._resume_token
 
     def _step(self, _: _remora.Client) -> list[tuple[Change, str]]:
         changes: list[tuple[Change, str]] = []
@@ -212,6 +212,6 @@ class Watch(_Steps[tuple[Change, str]]):
                 raise
             if change is None:
                 break
-            changes.append((change, self._watch.token()))
+            changes.append((change, self._watch.resume_token()))
             size += len(change.key) + len(change.value or b"")
         return changes

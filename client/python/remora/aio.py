@@ -284,7 +284,7 @@ class Client:
         limit: int | None = None,
         keys_only: Literal[False] = False,
         one_moment: bool = False,
-        token: str | None = None,
+        resume_token: str | None = None,
         any_order: bool = False,
     ) -> Scan[tuple[bytes, bytes]]: ...
     @overload
@@ -298,7 +298,7 @@ class Client:
         limit: int | None = None,
         keys_only: Literal[True],
         one_moment: bool = False,
-        token: str | None = None,
+        resume_token: str | None = None,
         any_order: bool = False,
     ) -> Scan[bytes]: ...
     def scan(self, **options):
@@ -321,9 +321,9 @@ class Client:
         """Deletes all keys, and returns how many they were."""
         return await self._beside().do(lambda client: client.drop_all())
 
-    async def watch(self, *, prefix: Bytes | None = None, token: str | None = None) -> Watch:
-        """Returns an iterator for `async for` over the writes in their order, from now on or from a token on."""
-        return await Watch.begin(self._beside(), {"prefix": prefix, "token": token})
+    async def watch(self, *, prefix: Bytes | None = None, resume_token: str | None = None) -> Watch:
+        """Returns an iterator for `async for` over the writes in their order, from now on or from a resume token on."""
+        return await Watch.begin(self._beside(), {"prefix": prefix, "resume_token": resume_token})
 
     async def backup(self, name: int) -> Backup:
         """Has the server make a backup, and returns it when it is done, as remora.Client does."""

@@ -60,6 +60,9 @@ struct LogKeep {
 
 /// Owns the files of a log. It shares each file with its users, for example with a sync in progress.
 ///
+/// The class has more than 15 fields, because a file is held, spare or retained, and one thread makes what
+/// the others take.
+///
 /// Thread Safety: any thread may call any member, at any time.
 class CommitLogFiles {
  public:

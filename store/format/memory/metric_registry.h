@@ -128,10 +128,10 @@ struct MetricEntry {
   X(kChallenges, "challenges", "remora_challenges_total", kCounter, kNone,                                   \
     "Challenges sent to clients that have to prove an auth token")                                           \
   X(kTokens, "tokens", "remora_tokens", kGauge, kNone, "Auth tokens in force")                               \
-  X(kSlicesBound, "slices_bound", "remora_slices_bound", kGauge, kNone,                                      \
-    "Connected clients whose slice no other client can write")                                               \
-  X(kSlicesUnbound, "slices_unbound", "remora_slices_unbound", kGauge, kNone,                                \
-    "Connected clients whose slice others can write if they know or guess its key")                          \
+  X(kStagingBuffersBound, "staging_buffers_bound", "remora_staging_buffers_bound", kGauge, kNone,            \
+    "Connected clients whose staging buffer no other client can write")                                      \
+  X(kStagingBuffersUnbound, "staging_buffers_unbound", "remora_staging_buffers_unbound", kGauge, kNone,      \
+    "Connected clients whose staging buffer others can write if they know or guess its key")                 \
   X(kRequestsDenied, "requests_denied", "remora_requests_denied_total", kCounter, kNone,                     \
     "Requests denied to clients that may only read")                                                         \
   X(kRequestsDelayed, "requests_delayed", "remora_requests_delayed_total", kCounter, kNone,                  \
@@ -140,10 +140,10 @@ struct MetricEntry {
     "Clients, connected or not, whose last writes the server knows")                                         \
   X(kClientsForgotten, "clients_forgotten", "remora_clients_forgotten_total", kCounter, kNone,               \
     "Clients that returned after the server had forgotten their last writes")                                \
-  X(kOutcomesTold, "outcomes_told", "remora_outcomes_told_total", kCounter, kNone,                           \
-    "Outcomes told to clients that had lost the answer to a write")                                          \
-  X(kOutcomesUnknown, "outcomes_unknown", "remora_outcomes_unknown_total", kCounter, kNone,                  \
-    "Outcomes asked for that the server did not know any more")                                              \
+  X(kCompletionsTold, "completions_told", "remora_completions_told_total", kCounter, kNone,                  \
+    "Completion records found for clients that had lost the answer to a write")                              \
+  X(kCompletionsUnknown, "completions_unknown", "remora_completions_unknown_total", kCounter, kNone,         \
+    "Completion records asked for that the server no longer had")                                            \
   X(kReceiveCompletions, "receive_completions", "remora_receive_completions_total", kCounter, kNone,         \
     "Messages received from clients")                                                                        \
   X(kWakeups, "wakeups", "remora_wakeups_total", kCounter, kNone,                                            \

@@ -43,7 +43,7 @@ struct WatchOptions {
   std::string_view prefix{};
   /// Resume token of a StoreWatch or ClientWatch: continues behind the change that was shown last
   /// when it was given. Empty: shows writes from now on.
-  std::string_view token{};
+  std::string_view resume_token{};
 };
 
 /// Header of each change in a page (store/format/wire/scan_messages.h).

@@ -40,7 +40,7 @@ struct ScanOptions {
   /// Resume token of another scan. This scan continues behind where that one was when it gave the
   /// token, in its range and its order, as of now. Any limit may be given, but not prefix, begin,
   /// end, reverse and any_order.
-  std::string_view token{};
+  std::string_view resume_token{};
   /// A client's scan, which the server may have to give up (ClientScan): ends with Aborted then, instead of
   /// going on as of a later moment. A store's never has to.
   bool one_moment = false;

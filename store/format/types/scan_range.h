@@ -113,7 +113,7 @@ inline std::size_t Take16(std::string_view bytes, std::size_t at) {
 
 }  // namespace scan_token
 
-/// Returns the resume token for the rest of a scan, for ScanOptions::token.
+/// Returns the resume token for the rest of a scan, for ScanOptions::resume_token.
 inline std::string MakeScanToken(const ScanRange& rest) {
   std::string bytes = {scan_token::kVersion, static_cast<char>((rest.reverse ? scan_token::kReverse : 0) |
                                                                (rest.by_hash ? scan_token::kByHash : 0))};
@@ -158,14 +158,15 @@ inline constexpr char kNoMoment[] = "what is shown in any order is not of one mo
 
 /// Checks options. Null: *range is what they say. Else returns why they make no sense.
 inline const char* ResolveScan(const ScanOptions& options, ScanRange* range) {
-  if (!options.token.empty()) {
+  if (!options.resume_token.empty()) {
     if (!options.prefix.empty() || !options.begin.empty() || !options.end.empty() || options.reverse ||
         options.any_order) {
-      return "a token brings its range and order along: give no prefix, begin, end, reverse or any_order "
+      return "a resume token brings its range and order along: give no prefix, begin, end, reverse or "
+             "any_order "
              "beside it";
     }
-    const std::optional<ScanRange> rest = ReadScanToken(options.token);
-    if (!rest) return "this is no token of a scan, or it was changed or cut";
+    const std::optional<ScanRange> rest = ReadScanToken(options.resume_token);
+    if (!rest) return "this is no resume token of a scan, or it was changed or cut";
     if (rest->by_hash && options.one_moment) return kNoMoment;
     *range = *rest;
     return nullptr;

@@ -7,7 +7,7 @@
 //     HelloRequest (proves)           ->
 //                                     <- HelloReply with a proof of the server's
 //   then, for each request of the client, at most `credits` of them unanswered:
-//     WRITE key, value, reads into the slice
+//     WRITE key, value, reads into the staging buffer
 //     SEND Request                    ->
 //                                     <- SEND Reply
 //
@@ -18,7 +18,7 @@
 //                                     Grant
 //     with a Grant:    WRITE key, value into it, in any pieces
 //     without one, for each part, in order:
-//       WRITE the part into the slice
+//       WRITE the part into the staging buffer
 //       SEND Request (part)           ->
 //                                     <- SEND Reply
 //     SEND Request (commit)           ->   the server revokes the grant, then verifies, then publishes
@@ -149,7 +149,7 @@ struct HelloReply {
   std::uint64_t incarnation = 0;
   std::int64_t server_ms = 0;         // Clock::UnixMillis
   RemoteRegion memory;                // to READ: superblock, index, records
-  RemoteRegion slice;                 // to WRITE; none where ReplyFlag::kReadOnly
+  RemoteRegion staging;               // to WRITE; none where ReplyFlag::kReadOnly
   std::array<std::byte, 32> proof{};  // of a client that asked for one; else zeros
 };
 static_assert(sizeof(HelloReply) == 112 && sizeof(HelloReply) <= 196);
@@ -216,7 +216,8 @@ enum class Operation : std::uint8_t {
   // store/format/wire/scan_messages.h
   kScan = 12,      // opens a cursor
   kScanNext = 14,  // goes on with it
-  // Nothing in the slice; condition: a number of the client's own, random and not 0: the name of a backup.
+  // Nothing in the staging buffer; condition: a number of the client's own, random and not 0: the name of a
+  // backup.
   kBackup = 15,
   kOutcome = 13,  // nothing; payload_offset: the request id of a write that this name has sent before
   // Its value is the bytes of a list of puts; key_size, ttl_ms and condition are 0.
@@ -301,7 +302,7 @@ enum class ReplyStatus : std::uint8_t {
 enum ReplyFlag : std::uint16_t {
   kLoading = 1,     // the index may lack keys that exist; in one incarnation, it goes from 1 to 0 once
   kWantsReads = 2,  // until a reply does not say so
-  kReadOnly = 4,    // of a HelloReply: requests that need a writer are rejected, there is no slice
+  kReadOnly = 4,    // of a HelloReply: requests that need a writer are rejected, there is no staging buffer
 };
 
 struct Reply {

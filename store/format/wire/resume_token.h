@@ -38,9 +38,9 @@ inline std::optional<ChangePlace> ReadChangeToken(std::string_view token) {
 
 /// Checks options. Null: *range and *place are what they say. Else returns why they make no sense.
 inline const char* ResolveWatch(const WatchOptions& options, ScanRange* range, ChangePlace* place) {
-  if (!options.token.empty()) {
-    const std::optional<ChangePlace> read = ReadChangeToken(options.token);
-    if (!read) return "this is no token of a change feed, or it was changed or cut";
+  if (!options.resume_token.empty()) {
+    const std::optional<ChangePlace> read = ReadChangeToken(options.resume_token);
+    if (!read) return "this is no resume token of a change feed, or it was changed or cut";
     *place = *read;
   }
   return ResolveRange({.prefix = options.prefix}, range);

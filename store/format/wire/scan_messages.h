@@ -1,6 +1,6 @@
 // Bytes of scans, between client and server (messages.h).
 //
-//   WRITE ScanStart, begin, end, after into the slice
+//   WRITE ScanStart, begin, end, after into the staging buffer
 //   SEND Request (scan)             ->   the server opens a cursor: one moment of what is stored
 //                                    <-  WRITE a page into the client's window, SEND Reply
 //   SEND Request (scan_next)        ->

@@ -195,17 +195,17 @@ TEST_F(LocalHostileTest, WhatIsOfferedAmissIsHungUpOn) {
 TEST_F(LocalHostileTest, AHolePunchedIntoWhatIsOfferedHurtsNobody) {
   StartService();
   const auto memory =
-      SharedMemory::Create("remora-test-offer", kTestSliceSize, SharedMemory::Writers::kPeers);
+      SharedMemory::Create("remora-test-offer", kTestStagingSize, SharedMemory::Writers::kPeers);
   ASSERT_THAT(memory, IsOk());
   const auto client = Client::Open(where_, clock_, {.offered = memory->get()});
   ASSERT_THAT(client, IsOk());
   const auto registration = (*client)->connection().RegisterWrite(**memory);
   ASSERT_THAT(registration, IsOk());
-  const WriteCommand what{.command = {.op = ServiceOp::kWriteBack, .a = 0, .b = kTestSliceSize},
+  const WriteCommand what{.command = {.op = ServiceOp::kWriteBack, .a = 0, .b = kTestStagingSize},
                           .region = (*registration)->remote()};
   const std::string message(reinterpret_cast<const char*>(&what), sizeof(what));
   for (int i = 0; i < 20; ++i) {
-    ASSERT_EQ(fallocate((*memory)->fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kTestSliceSize), 0);
+    ASSERT_EQ(fallocate((*memory)->fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kTestStagingSize), 0);
     ASSERT_EQ((*client)->Call(message).value_or(""), message);
   }
   ExpectUnharmed();
@@ -387,7 +387,7 @@ TEST_F(LocalHostileTest, TheServersMemoryCannotBeMadeWritable) {
   RawClient client(where_);
   client.Join();
   ASSERT_EQ(client.reply.region_count, 2u);
-  constexpr std::size_t kListenerPage = 0, kServerSide = 1, kClientSide = 2, kRegion = 3, kSlice = 4;
+  constexpr std::size_t kListenerPage = 0, kServerSide = 1, kClientSide = 2, kRegion = 3, kStaging = 4;
   constexpr std::size_t kPage = 4096;
   for (const std::size_t i : {kListenerPage, kServerSide, kRegion}) {
     const int fd = client.descriptors[i].get();
@@ -399,7 +399,7 @@ TEST_F(LocalHostileTest, TheServersMemoryCannotBeMadeWritable) {
     EXPECT_EQ(pwrite(fd, "x", 1, 0), -1) << i;
     EXPECT_EQ(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kPage), -1) << i;
   }
-  for (const std::size_t i : {kListenerPage, kServerSide, kClientSide, kRegion, kSlice}) {
+  for (const std::size_t i : {kListenerPage, kServerSide, kClientSide, kRegion, kStaging}) {
     EXPECT_EQ(ftruncate(client.descriptors[i].get(), 0), -1) << i;
   }
 }

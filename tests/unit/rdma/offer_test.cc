@@ -11,7 +11,7 @@ namespace {
 
 class OfferTest : public TransportTest {
  protected:
-  static constexpr std::size_t kOfferSize = kTestSliceSize;
+  static constexpr std::size_t kOfferSize = kTestStagingSize;
 
   static std::unique_ptr<SharedMemory> Memory(std::size_t size = kOfferSize,
                                               SharedMemory::Writers writers = SharedMemory::Writers::kPeers) {

@@ -121,11 +121,11 @@ TEST_F(TcpHostileTest, AHelloAndFramesInPiecesAreAsGoodAsWhole) {
   ASSERT_TRUE(raw.Hear(&reply));
   ASSERT_EQ(reply.answer, TcpAnswer::kAccepted);
   std::memcpy(&raw.welcome, reply.data, sizeof(raw.welcome));
-  const std::string message = CommandText(ServiceOp::kHashSlice, 10, 9);
+  const std::string message = CommandText(ServiceOp::kHashStaging, 10, 9);
   dribble(TextOf({.kind = FrameKind::kWrite,
                   .size = 9,
-                  .key = raw.welcome.slice.key,
-                  .offset = raw.welcome.slice.address + 10},
+                  .key = raw.welcome.staging.key,
+                  .offset = raw.welcome.staging.address + 10},
                  "dribbling") +
           TextOf({.kind = FrameKind::kMessage, .size = static_cast<std::uint32_t>(message.size())}, message) +
           TextOf({.kind = FrameKind::kRead, .size = 33, .key = raw.welcome.region.key, .offset = 5}));
@@ -154,9 +154,10 @@ TEST_F(TcpHostileTest, SilentClientsGiveWay) {
 
 TEST_F(TcpHostileTest, EveryFieldOfAHeaderIsChecked) {
   const Welcome welcome = witness_->welcome();
-  const std::uint32_t region = welcome.region.key, slice = welcome.slice.key;
+  const std::uint32_t region = welcome.region.key, staging = welcome.staging.key;
   const std::uint64_t end = welcome.region.size;
-  const std::uint64_t slice_begin = welcome.slice.address, slice_end = slice_begin + welcome.slice.size;
+  const std::uint64_t staging_begin = welcome.staging.address,
+                      staging_end = staging_begin + welcome.staging.size;
   const auto read = [](std::uint32_t key, std::uint64_t offset, std::uint32_t size) {
     return FrameHeader{.kind = FrameKind::kRead, .size = size, .key = key, .offset = offset};
   };
@@ -172,9 +173,9 @@ TEST_F(TcpHostileTest, EveryFieldOfAHeaderIsChecked) {
     frames.emplace_back(header, "a READ outside");
   }
   for (const FrameHeader& header :
-       {write(region, 0, 1), write(slice, slice_end, 1), write(slice, slice_end - 3, 4),
-        write(slice, ~std::uint64_t{0}, 8), write(slice, slice_begin, ~std::uint32_t{0}),
-        write(slice, slice_begin - 1, 1), write(slice + 1, slice_begin, 1), write(0, 0, 1)}) {
+       {write(region, 0, 1), write(staging, staging_end, 1), write(staging, staging_end - 3, 4),
+        write(staging, ~std::uint64_t{0}, 8), write(staging, staging_begin, ~std::uint32_t{0}),
+        write(staging, staging_begin - 1, 1), write(staging + 1, staging_begin, 1), write(0, 0, 1)}) {
     frames.emplace_back(header, "a WRITE outside");
   }
   frames.emplace_back(FrameHeader{.kind = FrameKind::kMessage, .size = kMaxMessageSize + 1},
@@ -205,10 +206,11 @@ TEST_F(TcpHostileTest, EveryFieldOfAHeaderIsChecked) {
 TEST_F(TcpHostileTest, FramesBehindABadOneAreNotTaken) {
   RawTcp raw = Raw();
   raw.Join();
-  const RemoteRegion slice = raw.welcome.slice;
+  const RemoteRegion staging = raw.welcome.staging;
   const std::string bytes =
       TextOf({.kind = FrameKind::kRead, .size = 10, .key = raw.welcome.region.key, .offset = 1}) +
-      TextOf({.kind = FrameKind::kWrite, .size = 4, .key = slice.key + 1, .offset = slice.address}, "evil") +
+      TextOf({.kind = FrameKind::kWrite, .size = 4, .key = staging.key + 1, .offset = staging.address},
+             "evil") +
       TextOf({.kind = FrameKind::kRead, .size = 10, .key = raw.welcome.region.key, .offset = 1});
   raw.Say(bytes.data(), bytes.size());
   FrameHeader header;
@@ -248,9 +250,9 @@ TEST_F(TcpHostileTest, APeerThatStopsInTheMiddleOfAFrameKeepsNobodyWaiting) {
   for (const FrameKind kind : {FrameKind::kWrite, FrameKind::kMessage, FrameKind::kRead, FrameKind::kEnd}) {
     RawTcp& raw = stopped.emplace_back(Raw());
     raw.Join();
-    const RemoteRegion& slice = raw.welcome.slice;
+    const RemoteRegion& staging = raw.welcome.staging;
     std::string text =
-        TextOf({.kind = kind, .size = 100, .key = slice.key, .offset = slice.address}, "begun");
+        TextOf({.kind = kind, .size = 100, .key = staging.key, .offset = staging.address}, "begun");
     if (kind == FrameKind::kRead) text.resize(sizeof(FrameHeader) - 1);
     raw.Say(text.data(), text.size());
   }

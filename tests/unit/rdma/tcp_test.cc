@@ -57,8 +57,8 @@ class TcpTest : public ::testing::Test {
     EXPECT_THAT(cause, IsOk());
     return absl::StatusCodeToString(cause.value_or(absl::OkStatus()).code());
   }
-  static std::uint64_t SliceHash(Client& client) {
-    return NumberIn(client.Call(CommandText(ServiceOp::kHashSlice, 0, kTestSliceSize)).value_or(""));
+  static std::uint64_t StagingHash(Client& client) {
+    return NumberIn(client.Call(CommandText(ServiceOp::kHashStaging, 0, kTestStagingSize)).value_or(""));
   }
 
   const SteadyClock clock_ = {};
@@ -67,16 +67,16 @@ class TcpTest : public ::testing::Test {
 
 // --- Who can WRITE where ---------------------------------------------------------------------------
 
-TEST_F(TcpTest, ASliceIsItsOwnClientsAlone) {
+TEST_F(TcpTest, AStagingBufferIsItsOwnClientsAlone) {
   StartService();
   service_->Do([](Service& service) { EXPECT_TRUE(service.binds_writes()); });
   const auto owner = Open();
-  ASSERT_EQ(WriteTo(*owner, owner->welcome().slice, 0, "mine"), "");
+  ASSERT_EQ(WriteTo(*owner, owner->welcome().staging, 0, "mine"), "");
   const RemoteRegion grant = Grant(*owner, 4096, 100'000);
-  const std::uint64_t before = SliceHash(*owner);
-  EXPECT_EQ(WriteTo(*Open(), owner->welcome().slice, 0, "evil"), "PERMISSION_DENIED");
+  const std::uint64_t before = StagingHash(*owner);
+  EXPECT_EQ(WriteTo(*Open(), owner->welcome().staging, 0, "evil"), "PERMISSION_DENIED");
   EXPECT_EQ(WriteTo(*Open(), grant, 0, "evil"), "PERMISSION_DENIED");
-  EXPECT_EQ(SliceHash(*owner), before);
+  EXPECT_EQ(StagingHash(*owner), before);
   EXPECT_EQ(owner->Read(4096, {4}).value_or(""), RegionText(4096, 4));
   ASSERT_EQ(WriteTo(*owner, grant, 0, "good"), "");
   EXPECT_EQ(owner->Read(4096, {4}).value_or(""), "good");
@@ -85,10 +85,10 @@ TEST_F(TcpTest, ASliceIsItsOwnClientsAlone) {
 TEST_F(TcpTest, NoKeyButOnesOwnIsWritten) {
   StartService();
   const auto owner = Open();
-  const RemoteRegion slice = owner->welcome().slice;
-  for (std::uint32_t key = 0; key < 2 * slice.key + 4; ++key) {
-    if (key == slice.key) continue;
-    RemoteRegion forged = slice;
+  const RemoteRegion staging = owner->welcome().staging;
+  for (std::uint32_t key = 0; key < 2 * staging.key + 4; ++key) {
+    if (key == staging.key) continue;
+    RemoteRegion forged = staging;
     forged.key = key;
     EXPECT_EQ(WriteTo(*Open(), forged, 0, "evil"), "PERMISSION_DENIED") << key;
   }
@@ -120,7 +120,7 @@ TEST_F(TcpTest, WhatWasTakenBackIsNobodysAnyMore) {
 
 // A client writes as fast as it can while its grant ends: nothing changes behind the end.
 TEST_F(TcpTest, NothingLandsBehindTheEndOfAGrant) {
-  constexpr std::size_t kSize = kTestSliceSize;
+  constexpr std::size_t kSize = kTestStagingSize;
   StartService();
   for (int round = 0; round < 20; ++round) {
     const auto writer = Open();

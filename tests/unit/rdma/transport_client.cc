@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Open(const Address& address, con
 absl::Status Client::Connect(const Address& address) {
   sends_at_ = options_.limits.receives * kMaxMessageSize;
   writes_at_ = sends_at_ + options_.limits.sends * kMaxMessageSize;
-  reads_at_ = writes_at_ + kTestSliceSize;
+  reads_at_ = writes_at_ + kTestStagingSize;
   memory_.resize(reads_at_ + options_.read_buffer_size);
   const TimePoint deadline = clock_.Now() + kPatience;
   REMORA_ASSIGN_OR_RETURN(connection_, Dial(address, options_.limits, clock_, deadline));
@@ -100,7 +100,7 @@ absl::Status Client::PostRead(std::uint64_t offset, std::uint32_t size) {
 absl::Status Client::Write(std::uint64_t offset, std::string_view bytes) {
   std::ranges::copy(BytesOf(bytes), Buffer(writes_at_ + offset, bytes.size()).begin());
   const Sge from = MakeSge(*registration_, writes_at_ + offset, bytes.size());
-  return connection_->PostWritev({&from, 1}, welcome_.slice, offset);
+  return connection_->PostWritev({&from, 1}, welcome_.staging, offset);
 }
 
 absl::Status Client::WriteTo(const RemoteRegion& region, std::uint64_t offset, std::string_view bytes) {

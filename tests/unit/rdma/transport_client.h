@@ -72,8 +72,8 @@ class Client {
                                        std::initializer_list<std::size_t> sizes);
   /// Posts one READ of `size` bytes and returns.
   absl::Status PostRead(std::uint64_t offset, std::uint32_t size);
-  /// Posts a WRITE into the slice. `bytes` are copied to the same offset of a buffer as large as the slice,
-  /// so no place may be written again before the end of a SEND behind it.
+  /// Posts a WRITE into the staging buffer. `bytes` are copied to the same offset of a buffer of its
+  /// size, so no place may be written again before the end of a SEND behind it.
   absl::Status Write(std::uint64_t offset, std::string_view bytes);
   /// Posts a WRITE to any region, from the beginning of that buffer.
   absl::Status WriteTo(const RemoteRegion& region, std::uint64_t offset, std::string_view bytes);

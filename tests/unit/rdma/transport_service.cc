@@ -34,7 +34,7 @@ std::uint64_t HashOf(std::span<const std::byte> bytes) {
 // Members in the order that their lives must be nested.
 struct Service::Session {
   std::unique_ptr<ServerConnection> connection;
-  std::unique_ptr<Registration> slice;
+  std::unique_ptr<Registration> staging;
   std::unique_ptr<Registration> messages;  // limits.receives to receive into, then limits.sends to send from
   std::unique_ptr<Registration> grant;
   std::vector<std::byte> page_bytes;
@@ -115,15 +115,15 @@ absl::Status Service::Admit(std::unique_ptr<ServerConnection> connection, Servic
   auto session = std::make_unique<Session>();
   session->connection = std::move(connection);
   session->receive_size = mode == ServiceMode::kTinyReceives ? 8 : kMaxMessageSize;
-  REMORA_ASSIGN_OR_RETURN(session->slice,
-                          session->connection->ProvideWrite("remora-test-slice", kTestSliceSize));
+  REMORA_ASSIGN_OR_RETURN(session->staging,
+                          session->connection->ProvideWrite("remora-test-staging", kTestStagingSize));
   REMORA_ASSIGN_OR_RETURN(session->messages, session->connection->ProvideMessages(
                                                  (limits_.receives + limits_.sends) * kMaxMessageSize));
   for (std::uint64_t i = 0; i < limits_.receives; ++i) REMORA_RETURN_IF_ERROR(session->PostReceive(i));
 
   std::array<std::byte, kMaxAcceptData> data;
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = PatternByte(i);
-  const Welcome welcome = {.region = region_, .slice = session->slice->remote()};
+  const Welcome welcome = {.region = region_, .staging = session->staging->remote()};
   std::memcpy(data.data(), &welcome, sizeof(welcome));
   const std::span<const std::byte> request = session->connection->peer_data();
   std::copy_n(request.begin(), std::min(request.size(), kMaxConnectData), data.begin() + sizeof(welcome));
@@ -158,8 +158,8 @@ void Service::Obey(Session& session, std::span<const std::byte> message) {
   switch (command.op) {
     case ServiceOp::kEcho:
       return Reply(session, message);
-    case ServiceOp::kHashSlice:
-      return Reply(session, AsBytes(HashOf(session.slice->bytes().subspan(command.a, command.b))));
+    case ServiceOp::kHashStaging:
+      return Reply(session, AsBytes(HashOf(session.staging->bytes().subspan(command.a, command.b))));
     case ServiceOp::kCountWakeUps:
       return Reply(session, AsBytes(wake_ups_));
     case ServiceOp::kWriteBack:
@@ -177,14 +177,14 @@ void Service::WriteBack(Session& session, std::span<const std::byte> message) {
   if (message.size() < sizeof(what)) return;
   std::memcpy(&what, message.data(), sizeof(what));
   if (session.page == nullptr) {
-    session.page_bytes.resize(kTestSliceSize);
+    session.page_bytes.resize(kTestStagingSize);
     auto page = session.connection->RegisterMessages(session.page_bytes);
     REMORA_CHECK(page.ok());
     session.page = *std::move(page);
   }
   // Only one of these at a time: its answer is the sign that its bytes may be overwritten.
-  const std::size_t size = std::min<std::size_t>(what.command.b, kTestSliceSize);
-  std::copy_n(session.slice->bytes().begin(), size, session.page_bytes.begin());
+  const std::size_t size = std::min<std::size_t>(what.command.b, kTestStagingSize);
+  std::copy_n(session.staging->bytes().begin(), size, session.page_bytes.begin());
   const Sge from = MakeSge(*session.page, 0, size);
   write_back_ = session.connection->PostWritev(std::span(&from, 1), what.region, what.command.a);
   if (write_back_.ok() && session.connection->status().ok()) Reply(session, message);
@@ -202,7 +202,7 @@ void Service::GrantAnew(Session& session, const ServiceCommand& command) {
 std::vector<std::uint32_t> Service::LocalKeys() const {
   std::vector<std::uint32_t> keys;
   for (const auto& [connection, session] : sessions_) {
-    keys.push_back(session->slice->local_key());
+    keys.push_back(session->staging->local_key());
     if (session->grant != nullptr) keys.push_back(session->grant->local_key());
   }
   return keys;
@@ -218,7 +218,7 @@ void Service::DisconnectAll() {
   for (auto& [connection, session] : sessions_) {
     session->grant.reset();
     session->messages.reset();
-    session->slice.reset();
+    session->staging.reset();
   }
   listener_->AwaitEnds();
 }

@@ -21,7 +21,7 @@ namespace remora::rdma {
 /// The region that clients READ: byte i is PatternByte(i).
 inline constexpr std::size_t kTestRegionSize = std::size_t{2} << 20;
 /// Size of the memory that each connection may WRITE.
-inline constexpr std::size_t kTestSliceSize = 64 << 10;
+inline constexpr std::size_t kTestStagingSize = 64 << 10;
 
 inline std::byte PatternByte(std::size_t i) { return static_cast<std::byte>((i * 131 + i / 251) & 0xff); }
 
@@ -39,16 +39,17 @@ enum class ServiceMode : std::uint8_t {
 /// (kMaxConnectData bytes), then PatternByte.
 struct Welcome {
   RemoteRegion region;
-  RemoteRegion slice;
+  RemoteRegion staging;
 };
 
 /// The first byte of a message. The rest of the message is ignored, except where stated.
 enum class ServiceOp : std::uint8_t {
   kEcho = 1,          // sends the message back
-  kHashSlice = 2,     // ServiceCommand; replies with HashOf(slice[a, a + b)) as 8 bytes
+  kHashStaging = 2,   // ServiceCommand; replies with HashOf(staging buffer[a, a + b)) as 8 bytes
   kCountWakeUps = 3,  // replies with the number of times that the service was woken, as 8 bytes
   kClose = 4,         // destroys the connection
-  kWriteBack = 5,     // WriteCommand; WRITEs the slice's first bytes to where it says, then replies as kEcho
+  kWriteBack =
+      5,  // WriteCommand; WRITEs the staging buffer's first bytes to where it says, then replies as kEcho
   kGrant = 6,  // ServiceCommand; takes back what was granted before, and replies with the RemoteRegion of
                // bytes [a, a + b) of the region, granted to this connection
 };

@@ -187,10 +187,10 @@ TEST_P(TransportTest, AMessageComesAfterTheWritesBeforeIt) {  // O1
   std::mt19937_64 random(2);
   for (int i = 0; i < Rounds(5000); ++i) {
     const std::size_t size = 1 + random() % (i % 16 == 0 ? 40000 : 600);
-    const std::uint64_t offset = random() % (kTestSliceSize - size);
+    const std::uint64_t offset = random() % (kTestStagingSize - size);
     const std::string bytes = RandomText(random, size);
     ASSERT_THAT(client->Write(offset, bytes), IsOk());
-    const auto reply = client->Call(CommandText(ServiceOp::kHashSlice, offset, size));
+    const auto reply = client->Call(CommandText(ServiceOp::kHashStaging, offset, size));
     ASSERT_THAT(reply, IsOk());
     ASSERT_EQ(NumberIn(*reply), HashOf(BytesOf(bytes)))
         << "round " << i << ", " << size << " bytes at " << offset;
@@ -203,9 +203,9 @@ TEST_P(TransportTest, AReadSeesTheWritesBeforeIt) {  // O2
   std::mt19937_64 random(3);
   for (int i = 0; i < Rounds(2000); ++i) {
     const std::string bytes = RandomText(random, 1 + random() % 300);
-    const std::uint64_t offset = random() % (kTestSliceSize - bytes.size());
+    const std::uint64_t offset = random() % (kTestStagingSize - bytes.size());
     ASSERT_THAT(client->Write(offset, bytes), IsOk());
-    const auto seen = client->ReadFrom(client->welcome().slice, offset, {bytes.size()});
+    const auto seen = client->ReadFrom(client->welcome().staging, offset, {bytes.size()});
     if (is_verbs()) {
       // The device lets nobody READ memory for WRITE, so what there would be to observe is refused.
       ASSERT_THAT(seen, HasCode(absl::StatusCode::kPermissionDenied));
@@ -218,11 +218,12 @@ TEST_P(TransportTest, AReadSeesTheWritesBeforeIt) {  // O2
 TEST_P(TransportTest, WriteBeyondTheRegionIsNotPosted) {
   StartService();
   const auto client = Open();
-  EXPECT_THAT(client->Write(kTestSliceSize, "x"), HasCode(absl::StatusCode::kInvalidArgument));
-  EXPECT_THAT(client->Write(kTestSliceSize - 3, "four"), HasCode(absl::StatusCode::kInvalidArgument));
-  ASSERT_THAT(client->Write(kTestSliceSize - 4, "four"), IsOk());
-  EXPECT_EQ(NumberIn(client->Call(CommandText(ServiceOp::kHashSlice, kTestSliceSize - 4, 4)).value_or("")),
-            HashOf(BytesOf("four")));
+  EXPECT_THAT(client->Write(kTestStagingSize, "x"), HasCode(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(client->Write(kTestStagingSize - 3, "four"), HasCode(absl::StatusCode::kInvalidArgument));
+  ASSERT_THAT(client->Write(kTestStagingSize - 4, "four"), IsOk());
+  EXPECT_EQ(
+      NumberIn(client->Call(CommandText(ServiceOp::kHashStaging, kTestStagingSize - 4, 4)).value_or("")),
+      HashOf(BytesOf("four")));
 }
 
 TEST_P(TransportTest, MessagesKeepTheirOrder) {
@@ -247,7 +248,7 @@ TEST_P(TransportTest, ManyConnectionsAtOnce) {
   for (int round = 0; round < Rounds(100); ++round) {
     for (std::size_t i = 0; i < clients.size(); ++i) {
       ASSERT_THAT(clients[i]->Write(0, std::string(100, static_cast<char>('a' + i))), IsOk());
-      ASSERT_THAT(clients[i]->Send(CommandText(ServiceOp::kHashSlice, 0, 100)), IsOk());
+      ASSERT_THAT(clients[i]->Send(CommandText(ServiceOp::kHashStaging, 0, 100)), IsOk());
       ASSERT_THAT(clients[i]->PostRead(i, 50), IsOk());
     }
     for (std::size_t i = 0; i < clients.size(); ++i) {
@@ -463,7 +464,7 @@ int CountOfConnections() {
   int count = 0;
   for (std::string line; std::getline(maps, line);) {
     for (const char* const name :
-         {"/memfd:remora-to-client ", "/memfd:remora-to-server ", "/memfd:remora-test-slice "}) {
+         {"/memfd:remora-to-client ", "/memfd:remora-to-server ", "/memfd:remora-test-staging "}) {
       count += line.find(name) != std::string::npos;
     }
   }

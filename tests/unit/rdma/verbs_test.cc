@@ -206,21 +206,21 @@ TEST_P(VerbsTest, RefusedAccessesChangeNothingAndBreakOnlyTheirConnection) {
   const auto other = Open();
   ASSERT_THAT(other->Write(0, RegionText(9, 64)), IsOk());
   ASSERT_THAT(other->Call(CommandText(ServiceOp::kEcho)), IsOk());
-  const RemoteRegion slice = other->welcome().slice;
-  RemoteRegion larger = slice, stranger = slice, readable = other->welcome().region;
+  const RemoteRegion staging = other->welcome().staging;
+  RemoteRegion larger = staging, stranger = staging, readable = other->welcome().region;
   larger.size += 4096;
   stranger.key += 77;
   const struct {
     const char* what;
     RemoteRegion region;
     std::uint64_t offset;
-  } writes[] = {{"past the end", larger, slice.size - 32},
+  } writes[] = {{"past the end", larger, staging.size - 32},
                 {"wrong key", stranger, 0},
                 {"to the region for READ", readable, 0}};
-  const auto slice_hash = [&] {
-    return NumberIn(other->Call(CommandText(ServiceOp::kHashSlice, 0, kTestSliceSize)).value_or(""));
+  const auto staging_hash = [&] {
+    return NumberIn(other->Call(CommandText(ServiceOp::kHashStaging, 0, kTestStagingSize)).value_or(""));
   };
-  const std::uint64_t before = slice_hash();
+  const std::uint64_t before = staging_hash();
   for (const auto& write : writes) {
     SCOPED_TRACE(write.what);
     const auto forger = Open();
@@ -232,11 +232,11 @@ TEST_P(VerbsTest, RefusedAccessesChangeNothingAndBreakOnlyTheirConnection) {
     ASSERT_THAT(forger->connection().PostWritev({&from, 1}, write.region, write.offset), IsOk());
     EXPECT_EQ(forger->AwaitDisconnect().value_or(absl::OkStatus()).code(),
               absl::StatusCode::kPermissionDenied);
-    EXPECT_EQ(slice_hash(), before);
+    EXPECT_EQ(staging_hash(), before);
     EXPECT_EQ(other->Read(0, {64}).value_or(""), RegionText(0, 64));
   }
   const auto forger = Open();
-  EXPECT_THAT(forger->ReadFrom(forger->welcome().slice, 0, {8}),
+  EXPECT_THAT(forger->ReadFrom(forger->welcome().staging, 0, {8}),
               HasCode(absl::StatusCode::kPermissionDenied));
   EXPECT_EQ(other->Read(5, {100}).value_or(""), RegionText(5, 100));
   EXPECT_TRUE(service_->Await([](Service& service) { return service.disconnects() == 4; }));
@@ -274,7 +274,7 @@ TEST_P(VerbsTest, WritesWithoutAMessageFillTheQueueAndDrain) {
     ++written;
   }
   absl::Status sent;
-  while (absl::IsResourceExhausted(sent = client->Send(CommandText(ServiceOp::kHashSlice, 0, written))))
+  while (absl::IsResourceExhausted(sent = client->Send(CommandText(ServiceOp::kHashStaging, 0, written))))
     client->Poll();
   ASSERT_THAT(sent, IsOk());
   EXPECT_EQ(NumberIn(client->Receive().value_or("")), HashOf(BytesOf(std::string(written, 'x'))));
@@ -368,12 +368,12 @@ TEST_P(VerbsTest, AConnectionMayEndWhileItIsMade) {
     if (request == nullptr) continue;
     // How far it comes before it ends: asked for, with memory, accepted, or a while behind that.
     const int stage = met++ % 4;
-    std::unique_ptr<Registration> slice, messages;
+    std::unique_ptr<Registration> staging, messages;
     if (stage >= 1) {
-      slice = request->ProvideWrite("remora-test", 4096).value_or(nullptr);
+      staging = request->ProvideWrite("remora-test", 4096).value_or(nullptr);
       messages = request->ProvideMessages(4096).value_or(nullptr);
-      ASSERT_TRUE(slice != nullptr && messages != nullptr);
-      EXPECT_EQ(slice->bytes().size(), 4096u);
+      ASSERT_TRUE(staging != nullptr && messages != nullptr);
+      EXPECT_EQ(staging->bytes().size(), 4096u);
       EXPECT_THAT(request->PostRecv(1, MakeSge(*messages, 0, 4096)), IsOk());
     }
     if (stage >= 2) {
@@ -418,15 +418,15 @@ TEST_P(VerbsTest, EachConnectionsMemoryIsItsOwn) {
   for (int i = 0; i < 10; ++i) {
     clients.push_back(Open());
     Client& client = *clients.back();
-    EXPECT_TRUE(addresses.insert(client.welcome().slice.address).second);
-    EXPECT_TRUE(keys.insert(client.welcome().slice.key).second);
-    EXPECT_EQ(NumberIn(client.Call(CommandText(ServiceOp::kHashSlice, 0, kTestSliceSize)).value_or("")),
-              HashOf(BytesOf(std::string(kTestSliceSize, '\0'))));
-    ASSERT_THAT(client.Write(0, std::string(kTestSliceSize, 'x')), IsOk());
+    EXPECT_TRUE(addresses.insert(client.welcome().staging.address).second);
+    EXPECT_TRUE(keys.insert(client.welcome().staging.key).second);
+    EXPECT_EQ(NumberIn(client.Call(CommandText(ServiceOp::kHashStaging, 0, kTestStagingSize)).value_or("")),
+              HashOf(BytesOf(std::string(kTestStagingSize, '\0'))));
+    ASSERT_THAT(client.Write(0, std::string(kTestStagingSize, 'x')), IsOk());
     ASSERT_THAT(client.Call(CommandText(ServiceOp::kEcho)), IsOk());
     if (i % 3 == 2) {
-      addresses.erase(client.welcome().slice.address);
-      keys.erase(client.welcome().slice.key);
+      addresses.erase(client.welcome().staging.address);
+      keys.erase(client.welcome().staging.key);
       clients.pop_back();
     }
   }

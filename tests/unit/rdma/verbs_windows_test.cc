@@ -33,31 +33,31 @@ class WindowsTest : public TransportTest {
     EXPECT_THAT(cause, IsOk());
     return absl::StatusCodeToString(cause.value_or(absl::OkStatus()).code());
   }
-  static std::uint64_t SliceHash(Client& client) {
-    return NumberIn(client.Call(CommandText(ServiceOp::kHashSlice, 0, kTestSliceSize)).value_or(""));
+  static std::uint64_t StagingHash(Client& client) {
+    return NumberIn(client.Call(CommandText(ServiceOp::kHashStaging, 0, kTestStagingSize)).value_or(""));
   }
 };
 
 INSTANTIATE_TEST_SUITE_P(On, WindowsTest, ::testing::Values("verbs"),
                          [](const auto& test) { return test.param; });
 
-TEST_P(WindowsTest, ASliceIsItsOwnClientsAlone) {
+TEST_P(WindowsTest, AStagingBufferIsItsOwnClientsAlone) {
   StartService();
   service_->Do([](Service& service) { EXPECT_TRUE(service.binds_writes()); });
   const auto owner = Open();
   const auto bystander = Open();
-  ASSERT_EQ(WriteTo(*owner, owner->welcome().slice, 0, "mine"), "");
-  std::uint64_t before = SliceHash(*owner);
-  for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{kTestSliceSize - 4}}) {
+  ASSERT_EQ(WriteTo(*owner, owner->welcome().staging, 0, "mine"), "");
+  std::uint64_t before = StagingHash(*owner);
+  for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{kTestStagingSize - 4}}) {
     const auto thief = Open();
-    ASSERT_EQ(WriteTo(*thief, thief->welcome().slice, offset, "fine"), "");
-    EXPECT_EQ(WriteTo(*thief, owner->welcome().slice, offset, "evil"), "PERMISSION_DENIED");
-    EXPECT_EQ(SliceHash(*owner), before);
-    ASSERT_EQ(WriteTo(*owner, owner->welcome().slice, offset, "good"), "");
-    EXPECT_NE(SliceHash(*owner), before);
-    before = SliceHash(*owner);
+    ASSERT_EQ(WriteTo(*thief, thief->welcome().staging, offset, "fine"), "");
+    EXPECT_EQ(WriteTo(*thief, owner->welcome().staging, offset, "evil"), "PERMISSION_DENIED");
+    EXPECT_EQ(StagingHash(*owner), before);
+    ASSERT_EQ(WriteTo(*owner, owner->welcome().staging, offset, "good"), "");
+    EXPECT_NE(StagingHash(*owner), before);
+    before = StagingHash(*owner);
   }
-  EXPECT_EQ(WriteTo(*bystander, bystander->welcome().slice, 0, "well"), "");
+  EXPECT_EQ(WriteTo(*bystander, bystander->welcome().staging, 0, "well"), "");
   EXPECT_TRUE(service_->Await([](Service& service) { return service.disconnects() == 2; }));
 }
 
@@ -86,14 +86,14 @@ TEST_P(WindowsTest, TheRegionBehindAWindowIsClosed) {
   std::vector<std::uint32_t> keys;
   service_->Do([&](Service& service) { keys = service.LocalKeys(); });
   ASSERT_EQ(keys.size(), 2u);
-  const std::uint64_t before = SliceHash(*owner);
+  const std::uint64_t before = StagingHash(*owner);
   for (const std::uint32_t key : keys) {
-    for (RemoteRegion region : {owner->welcome().slice, grant}) {
+    for (RemoteRegion region : {owner->welcome().staging, grant}) {
       region.key = key;
       EXPECT_EQ(WriteTo(*Open(), region, 0, "evil"), "PERMISSION_DENIED");
     }
   }
-  EXPECT_EQ(SliceHash(*owner), before);
+  EXPECT_EQ(StagingHash(*owner), before);
   EXPECT_EQ(owner->Read(0, {4096}).value_or(""), RegionText(0, 4096));
   EXPECT_EQ(WriteTo(*owner, grant, 0, "good"), "");
 }
@@ -128,12 +128,12 @@ TEST_P(WindowsTest, WhoDisconnectsIsNotThere) {
   const auto writer = Open(), large_writer = Open(), asker = Open(), idle = Open();
   const RemoteRegion grant = Grant(*large_writer, 0, 4096);
   service_->Do([](Service& service) { service.DisconnectAll(); });
-  ASSERT_EQ(WriteTo(*writer, writer->welcome().slice, 0, "late"), "UNAVAILABLE");
+  ASSERT_EQ(WriteTo(*writer, writer->welcome().staging, 0, "late"), "UNAVAILABLE");
   EXPECT_EQ(WriteTo(*large_writer, grant, 0, "late"), "UNAVAILABLE");
   EXPECT_THAT(asker->Call(CommandText(ServiceOp::kEcho)), HasCode(absl::StatusCode::kUnavailable));
   EXPECT_THAT(idle->AwaitDisconnect().value_or(absl::OkStatus()), HasCode(absl::StatusCode::kUnavailable));
   EXPECT_TRUE(service_->Await([](Service& service) { return service.session_count() == 0; }));
-  EXPECT_EQ(WriteTo(*Open(), Open()->welcome().slice, 0, "others'"), "PERMISSION_DENIED");
+  EXPECT_EQ(WriteTo(*Open(), Open()->welcome().staging, 0, "others'"), "PERMISSION_DENIED");
 }
 
 // The client looks only once both are there: the completions, of which the last one failed, and the event
@@ -142,7 +142,7 @@ TEST_P(WindowsTest, ARefusalIsTheReasonAlsoBehindOtherCompletions) {
   constexpr std::size_t kReads = 24;
   StartService();
   const auto client = Open();
-  RemoteRegion forged = Open()->welcome().slice;  // of a client that has left
+  RemoteRegion forged = Open()->welcome().staging;  // of a client that has left
   EXPECT_TRUE(service_->Await([](Service& service) { return service.disconnects() == 1; }));
   for (std::size_t i = 0; i < kReads; ++i) ASSERT_THAT(client->PostRead(i, 8), IsOk());
   ASSERT_THAT(client->WriteTo(forged, 0, "evil"), IsOk());
@@ -158,7 +158,7 @@ TEST_P(WindowsTest, ARefusalIsTheReasonAlsoBehindOtherCompletions) {
 
 // A client writes as fast as it can while its grant ends: nothing changes behind the end.
 TEST_P(WindowsTest, NothingLandsBehindTheEndOfAGrant) {
-  constexpr std::size_t kSize = kTestSliceSize;
+  constexpr std::size_t kSize = kTestStagingSize;
   StartService();
   for (int round = 0; round < 10; ++round) {
     const auto writer = Open();
@@ -185,7 +185,7 @@ TEST_P(WindowsTest, NothingLandsBehindTheEndOfAGrant) {
   }
 }
 
-// The server's device is asked to bind each slice while others are served.
+// The server's device is asked to bind each staging buffer while others are served.
 TEST_P(WindowsTest, ConnectionsThatComeDisturbNobody) {
   StartService();
   std::vector<std::unique_ptr<Client>> busy;
@@ -202,7 +202,7 @@ TEST_P(WindowsTest, ConnectionsThatComeDisturbNobody) {
   }
   for (int i = 0; i < 20; ++i) {
     const auto client = Open();
-    EXPECT_EQ(WriteTo(*client, client->welcome().slice, 0, "here"), "");
+    EXPECT_EQ(WriteTo(*client, client->welcome().staging, 0, "here"), "");
   }
   done = true;
   threads.clear();
@@ -249,10 +249,10 @@ TEST_P(WindowsTest, WithoutWindowsWhoKnowsAKeyCanWrite) {
   service_->Do([](Service& service) { EXPECT_FALSE(service.binds_writes()); });
   const auto owner = Open();
   const RemoteRegion grant = Grant(*owner, 0, 4096);
-  const std::uint64_t before = SliceHash(*owner);
+  const std::uint64_t before = StagingHash(*owner);
   const auto other = Open();
-  EXPECT_EQ(WriteTo(*other, owner->welcome().slice, 0, "evil"), "");
-  EXPECT_NE(SliceHash(*owner), before);
+  EXPECT_EQ(WriteTo(*other, owner->welcome().staging, 0, "evil"), "");
+  EXPECT_NE(StagingHash(*owner), before);
   EXPECT_EQ(WriteTo(*other, grant, 0, "evil"), "");
   EXPECT_EQ(owner->Read(0, {4}).value_or(""), "evil");
   service_->Do([](Service& service) { service.RevokeGrants(); });

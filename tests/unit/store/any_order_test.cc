@@ -72,7 +72,7 @@ class AnyOrderTest : public testing::Test {
     ASSERT_TRUE(status.ok()) << status;
   }
   std::unique_ptr<StoreScan> Begin(ScanOptions options = {}) {
-    options.any_order = options.token.empty();
+    options.any_order = options.resume_token.empty();
     auto scan = store_->Scan(options);
     EXPECT_TRUE(scan.ok()) << scan.status();
     return *std::move(scan);
@@ -142,11 +142,11 @@ TEST_F(AnyOrderTest, AgreesWithAMap) {
     std::string token;
     for (bool more = true; more;) {
       ScanOptions page = options;
-      if (!token.empty()) page = {.keys_only = keys_only, .token = token};
+      if (!token.empty()) page = {.keys_only = keys_only, .resume_token = token};
       page.limit = 1 + random() % 7;
       const auto scan = Begin(page);
       const Map shown = Rest(*scan);
-      token = scan->token();
+      token = scan->resume_token();
       more = !shown.empty();
       for (const auto& entry : shown) ASSERT_TRUE(pages.insert(entry).second) << "twice: " << entry.first;
     }
@@ -299,7 +299,7 @@ TEST_F(AnyOrderTest, ATokenGoesOnInAStoreOfAnySize) {
   const auto token_after = [&](int shown) {
     const auto scan = Begin();
     for (int i = 0; i < shown; ++i) EXPECT_TRUE(scan->Next());
-    return std::pair(scan->token(), std::string(scan->key()));
+    return std::pair(scan->resume_token(), std::string(scan->key()));
   };
   Open();
   for (int i = 0; i < 20'000; ++i) ASSERT_NO_FATAL_FAILURE(Put(KeyOf(i), "large"));
@@ -308,7 +308,7 @@ TEST_F(AnyOrderTest, ATokenGoesOnInAStoreOfAnySize) {
   Open();
   for (int i = 0; i < 500; ++i) ASSERT_NO_FATAL_FAILURE(Put(KeyOf(i), "small"));
   for (const auto& [token, last] : tokens) {
-    const Map shown = Rest(*Begin({.token = token}));
+    const Map shown = Rest(*Begin({.resume_token = token}));
     for (int i = 0; i < 500; ++i) {
       ASSERT_EQ(shown.contains(KeyOf(i)), ComesBeforeByHash(last, KeyOf(i))) << i;
     }
@@ -332,20 +332,20 @@ TEST_F(AnyOrderTest, WhatMakesNoSenseIsRefused) {
   ASSERT_NO_FATAL_FAILURE(Put("key", "value"));
   EXPECT_TRUE(absl::IsInvalidArgument(store_->Scan({.reverse = true, .any_order = true}).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(store_->Scan({.any_order = true, .one_moment = true}).status()));
-  const std::string token = Begin()->token();
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->Scan({.any_order = true, .token = token}).status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->Scan({.token = token, .one_moment = true}).status()));
-  EXPECT_EQ(Rest(*Begin({.token = token})).size(), 1u);
+  const std::string token = Begin()->resume_token();
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->Scan({.any_order = true, .resume_token = token}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->Scan({.resume_token = token, .one_moment = true}).status()));
+  EXPECT_EQ(Rest(*Begin({.resume_token = token})).size(), 1u);
   // A store in memory has no order of keys. A token of a
   // scan by hash is not valid in a store with another order.
   ScanRange ordered{.begin = "k"};
-  EXPECT_TRUE(absl::IsFailedPrecondition(store_->Scan({.token = MakeScanToken(ordered)}).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(store_->Scan({.resume_token = MakeScanToken(ordered)}).status()));
   const auto shown = Begin();
   ASSERT_TRUE(shown->Next());
   const TempDir temp;
   const auto logged = Store::Open(LoggedIn(temp / "store"));
   ASSERT_TRUE(logged.ok()) << logged.status();
-  const absl::Status status = (*logged)->Scan({.token = shown->token()}).status();
+  const absl::Status status = (*logged)->Scan({.resume_token = shown->resume_token()}).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr("begin anew"));
 }

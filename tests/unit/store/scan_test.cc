@@ -365,7 +365,7 @@ TEST_F(ScanTest, ATokenGoesOnBehindEachEntry) {
         ASSERT_FALSE(scan->Next());
       }
       const std::vector<std::string> rest(keys.begin() + static_cast<std::ptrdiff_t>(shown), keys.end());
-      EXPECT_EQ(Keys(*store_, {.token = scan->token()}), rest);
+      EXPECT_EQ(Keys(*store_, {.resume_token = scan->resume_token()}), rest);
     }
   }
 }
@@ -378,10 +378,10 @@ TEST_F(ScanTest, PagesByTokensAcrossARestartShowAll) {
   for (bool more = true; more;) {
     Open(Logged());
     const auto scan =
-        token.empty() ? Begin(*store_, {.limit = 7}) : Begin(*store_, {.limit = 7, .token = token});
+        token.empty() ? Begin(*store_, {.limit = 7}) : Begin(*store_, {.limit = 7, .resume_token = token});
     more = false;
     for (; scan->Next(); more = true) keys.emplace_back(scan->key());
-    token = scan->token();
+    token = scan->resume_token();
   }
   EXPECT_EQ(keys, Keys(*store_));
 }
@@ -391,10 +391,10 @@ TEST_F(ScanTest, ATokenThatWasChangedIsRefused) {
   ASSERT_NO_FATAL_FAILURE(Put("key", "value"));
   const auto scan = Begin(*store_, {.prefix = "k"});
   ASSERT_TRUE(scan->Next());
-  const std::string token = scan->token();
+  const std::string token = scan->resume_token();
   for (const char letter : token) EXPECT_TRUE(std::isalnum(letter) || letter == '-' || letter == '_');
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->Scan({.prefix = "k", .token = token}).status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->Scan({.reverse = true, .token = token}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->Scan({.prefix = "k", .resume_token = token}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->Scan({.reverse = true, .resume_token = token}).status()));
   std::vector<std::string> wrong = {"A", "=", token + "A", token + token, std::string(20'000, 'A')};
   for (std::size_t i = 0; i < token.size(); ++i) {
     wrong.push_back(token.substr(0, i + 1 == token.size() ? i : i + 1));
@@ -402,7 +402,7 @@ TEST_F(ScanTest, ATokenThatWasChangedIsRefused) {
     wrong.back()[i] = token[i] == 'A' ? 'B' : 'A';
   }
   for (const std::string& each : wrong) {
-    EXPECT_TRUE(absl::IsInvalidArgument(store_->Scan({.token = each}).status())) << each;
+    EXPECT_TRUE(absl::IsInvalidArgument(store_->Scan({.resume_token = each}).status())) << each;
   }
 }
 

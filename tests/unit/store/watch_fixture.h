@@ -58,7 +58,7 @@ class WatchFixture : public testing::Test {
     ASSERT_TRUE(store_->Put(key, value, options).ok());
   }
   absl::Status Begin(std::string_view token = {}, std::string_view prefix = {}) {
-    auto watch = store_->Watch({.prefix = prefix, .token = token});
+    auto watch = store_->Watch({.prefix = prefix, .resume_token = token});
     if (!watch.ok()) return watch.status();
     watch_ = *std::move(watch);
     return absl::OkStatus();

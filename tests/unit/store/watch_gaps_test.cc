@@ -64,16 +64,16 @@ TEST_F(WatchGapsTest, AWriteThatSharesAGroupWithALoggedOneIsShown) {
 
 // The store keeps the writes that were not logged, and the log does not tell why it lacks them.
 TEST_F(WatchGapsTest, BehindARestartAPlaceBeforeTheGapIsNotKept) {
-  const std::string before = watch_->token();
+  const std::string before = watch_->resume_token();
   Put("memory", Durability::kMemory);
   Put("logged", {});
   EXPECT_EQ(Take(1), Keys({"logged"}));
-  const std::string behind = watch_->token();
+  const std::string behind = watch_->resume_token();
   Open();
   Put("last", {});
-  watch_ = *store_->Watch({.token = behind});
+  watch_ = *store_->Watch({.resume_token = behind});
   EXPECT_EQ(Take(1), Keys({"last"}));
-  watch_ = *store_->Watch({.token = before});
+  watch_ = *store_->Watch({.resume_token = before});
   for (int i = 0; i < 2; ++i) {
     const absl::Status status = watch_->Next(std::chrono::seconds(60)).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;

@@ -52,7 +52,7 @@ class LogWatchTest : public WatchFixture {
     std::vector<std::string> tokens;
     for (int i = from; i < from + count; ++i) {
       EXPECT_TRUE(Begin().ok());
-      tokens.push_back(watch_->token());
+      tokens.push_back(watch_->resume_token());
       Put("key", std::to_string(i) + std::string(10'000, 'v'));
     }
     return tokens;
@@ -64,7 +64,7 @@ TEST_F(LogWatchTest, GoesOnWhereAKillCameBetween) {
   Put("a", "1");
   Put("b", "2");
   ASSERT_TRUE(*watch_->Next(std::chrono::milliseconds(0)));
-  const std::string token = watch_->token();
+  const std::string token = watch_->resume_token();
   for (int i = 0; i < 3; ++i) OpenAsKilled();
   Put("c", "3");
   ASSERT_TRUE(Begin(token).ok());
@@ -144,11 +144,11 @@ TEST_F(LogWatchTest, ShowsWritesOfEveryLevel) {
 TEST_F(LogWatchTest, SaysSoAtAWriteThatIsLargerThanAFile) {  // C8c, T1
   ASSERT_TRUE(Begin().ok());
   Put("a", "1");
-  const std::string before = watch_->token();
+  const std::string before = watch_->resume_token();
   Put("large", std::string(200'000, 'l'));
   std::unique_ptr<StoreWatch> follower = std::move(watch_);
   ASSERT_TRUE(Begin().ok());
-  const std::string behind = watch_->token();
+  const std::string behind = watch_->resume_token();
   Put("b", "2");
   EXPECT_EQ(Rest(), Lines({"b=2"}));
   watch_ = std::move(follower);
@@ -162,7 +162,7 @@ TEST_F(LogWatchTest, SaysSoAtAWriteThatIsLargerThanAFile) {  // C8c, T1
 
 TEST_F(LogWatchTest, SaysSoAtADamagedGroup) {
   ASSERT_TRUE(Begin().ok());
-  const std::string token = watch_->token();
+  const std::string token = watch_->resume_token();
   Put("a", "1");
   Put("damaged", "2");
   Put("b", "3");
@@ -183,10 +183,10 @@ TEST_F(LogWatchTest, ATokenOfAnEarlierStoreIsNoPlaceInTheLog) {
   commit_log_bytes_ = 0;
   Open();
   ASSERT_TRUE(Begin().ok());
-  const std::string first = watch_->token();
+  const std::string first = watch_->resume_token();
   for (int i = 0; i < 1000; ++i) Put("key", "");
   Rest();
-  const std::string last = watch_->token();
+  const std::string last = watch_->resume_token();
   commit_log_bytes_ = kLeastLog;
   Open();
   EXPECT_EQ(Begin(first).code(), absl::StatusCode::kOutOfRange);
@@ -199,7 +199,7 @@ TEST_F(LogWatchTest, ATokenOfAnEarlierStoreIsNoPlaceInTheLog) {
 TEST_F(LogWatchTest, ATokenOfTheStoreThatWasBackedUpIsNoPlaceInTheLog) {
   Open();
   ASSERT_TRUE(Begin().ok());
-  const std::string first = watch_->token();
+  const std::string first = watch_->resume_token();
   for (int i = 0; i < 10; ++i) Put("key", "");
   ASSERT_TRUE(store_->Backup(temp_ / "backups").ok());
   watch_.reset();

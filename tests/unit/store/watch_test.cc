@@ -137,15 +137,15 @@ TEST_P(WatchTest, APrefixLeavesOutTheOthers) {
 
 TEST_P(WatchTest, ATokenGoesOnBehindWhatWasShown) {
   ASSERT_TRUE(Begin().ok());
-  const std::string start = watch_->token();
+  const std::string start = watch_->resume_token();
   WriteBatch batch;
   for (const char* key : {"a", "b", "c", "d"}) batch.Put(key, "");
   ASSERT_TRUE(store_->Apply(batch).ok());
   ASSERT_TRUE(*watch_->Next(milliseconds(0)));
   ASSERT_TRUE(*watch_->Next(milliseconds(0)));
-  const std::string middle = watch_->token();
+  const std::string middle = watch_->resume_token();
   ASSERT_TRUE(Begin(middle).ok());
-  EXPECT_EQ(watch_->token(), middle);
+  EXPECT_EQ(watch_->resume_token(), middle);
   EXPECT_EQ(Rest(), Lines({"c=", "d="}));
   ASSERT_TRUE(Begin(start).ok());
   EXPECT_EQ(Rest(), Lines({"a=", "b=", "c=", "d="}));
@@ -155,7 +155,7 @@ TEST_P(WatchTest, GoesOnOverARestartWhereNothingWasMissed) {
   ASSERT_TRUE(Begin().ok());
   Put("a", "");
   EXPECT_EQ(Rest(), Lines({"a="}));
-  const std::string token = watch_->token();
+  const std::string token = watch_->resume_token();
   for (int i = 0; i < 3; ++i) Open();
   Put("b", "");
   ASSERT_TRUE(Begin(token).ok());
@@ -165,7 +165,7 @@ TEST_P(WatchTest, GoesOnOverARestartWhereNothingWasMissed) {
 // With the default retention.
 TEST_P(WatchTest, GoesOnOverManyRestartsAnywhere) {
   ASSERT_TRUE(Begin().ok());
-  const std::string token = watch_->token();
+  const std::string token = watch_->resume_token();
   Lines expected;
   for (int i = 0; i < 15; ++i) {
     Put(std::to_string(i), "");
@@ -182,7 +182,7 @@ TEST_P(WatchTest, WithRetentionGoesOnOverARestartAnywhere) {
   retention_ = std::chrono::hours(1);
   Open();
   ASSERT_TRUE(Begin().ok());
-  const std::string token = watch_->token();
+  const std::string token = watch_->resume_token();
   for (int i = 0; i < 3; ++i) {
     Put(std::to_string(i), "");
     Open();
@@ -199,7 +199,7 @@ TEST_P(WatchTest, SaysSoWhenWhatItHasShownIsNoMore) {
   Put("lost", "1");
   Put("lost", "2");
   EXPECT_EQ(Rest(), Lines({"lost=1", "lost=2"}));
-  const std::string token = watch_->token();
+  const std::string token = watch_->resume_token();
   Restore();
   // New writes get the sequence numbers of the lost ones.
   for (int i = 0; i < 100; ++i) Put("other", "");
@@ -210,7 +210,7 @@ TEST_P(WatchTest, SaysSoWhenTheIncarnationWentOnAndLost) {
   ASSERT_TRUE(Begin().ok());
   Put("kept", "");
   EXPECT_EQ(Rest(), Lines({"kept="}));
-  const std::string kept = watch_->token();
+  const std::string kept = watch_->resume_token();
   watch_.reset();
   store_.reset();
   std::filesystem::copy(temp_ / "store", temp_ / "kept", std::filesystem::copy_options::recursive);
@@ -230,7 +230,7 @@ TEST_P(WatchTest, SaysSoWhenTheIncarnationWentOnAndLost) {
 
 TEST_P(WatchTest, RefusesWhatIsNoToken) {
   ASSERT_TRUE(Begin().ok());
-  const std::string token = watch_->token();
+  const std::string token = watch_->resume_token();
   EXPECT_EQ(Begin("nonsense").code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Begin(token + "A").code(), absl::StatusCode::kInvalidArgument);
   for (std::size_t i = 0; i < token.size(); ++i) {
@@ -278,7 +278,7 @@ TEST_P(WatchTest, FindsTheLastMegabytesBehindARestart) {
   };
   for (int i = 0; i < 75; ++i) put(i);
   ASSERT_TRUE(Begin().ok());
-  const std::string token = watch_->token();
+  const std::string token = watch_->resume_token();
   for (int i = 75; i < 135; ++i) put(i);
   Open();
   ASSERT_TRUE(Begin(token).ok());

@@ -37,7 +37,7 @@ TEST_F(WalWatchTest, FindsTheLatestBytesThatAreRetained) {
   Lines values;
   for (int i = 0; i < 12; ++i) {
     ASSERT_TRUE(Begin().ok());
-    tokens.push_back(watch_->token());
+    tokens.push_back(watch_->resume_token());
     const std::string value = std::to_string(i) + std::string(kSize, 'v');
     Put("key", value);
     values.push_back("key=" + value);
@@ -59,7 +59,7 @@ TEST_F(WalWatchTest, SaysSoWhenItIsTooFarBehind) {
   retention_bytes_ = 0;
   Open();
   ASSERT_TRUE(Begin().ok());
-  const std::string token = watch_->token();
+  const std::string token = watch_->resume_token();
   Put("a", "");
   Open();
   Open();  // the contents of the first log are in a table by now
@@ -74,7 +74,7 @@ TEST_F(WalWatchTest, SaysSoEvenWhereSomeWritesSkipTheLog) {
   Open();
   Put("first", "");  // raises the version limit
   ASSERT_TRUE(Begin().ok());
-  const std::string token = watch_->token();
+  const std::string token = watch_->resume_token();
   Put("memory", "", {.durability = Durability::kMemory});
   const std::string name = std::filesystem::path(LogsIn(temp_ / "store")->back()).filename();
   const auto is_there = [&] {
@@ -93,7 +93,7 @@ TEST_F(WalWatchTest, SaysSoEvenWhereSomeWritesSkipTheLog) {
 
 TEST_F(WalWatchTest, SaysSoWhereALogOfAnEarlierOpeningIsMissing) {
   ASSERT_TRUE(Begin().ok());
-  const std::string token = watch_->token();
+  const std::string token = watch_->resume_token();
   for (const char* key : {"a", "b", "c"}) {
     Put(key, "");
     Open();
@@ -111,10 +111,10 @@ TEST_F(WalWatchTest, SaysSoWhereALogOfAnEarlierOpeningIsMissing) {
 // The damaged part may not have been synced when the machine failed.
 TEST_F(WalWatchTest, AnArchivedLogThatIsDamagedIsNotKept) {
   ASSERT_TRUE(Begin().ok());
-  const std::string before = watch_->token();
+  const std::string before = watch_->resume_token();
   Put("a", "");
   EXPECT_EQ(Rest(), Lines({"a="}));
-  const std::string behind = watch_->token();
+  const std::string behind = watch_->resume_token();
   Open();
   Put("b", "");
   Open();
@@ -140,7 +140,7 @@ TEST_F(WalWatchTest, WritesThatSkipTheLogAreNotShown) {
     for (int j = 0; j < 3; ++j) Put("memory", "", {.durability = Durability::kMemory});
     EXPECT_EQ(Rest(), Lines());
   }
-  const std::string token = watch_->token();
+  const std::string token = watch_->resume_token();
   Put("last", "");
   ASSERT_TRUE(Begin(token).ok());
   EXPECT_EQ(Rest(), Lines({"last="}));
