@@ -47,14 +47,14 @@ absl::StatusOr<Address> ParseHostAndPort(TransportKind kind, const std::string& 
   const std::string_view host = rest.substr(begin, end - begin);
   if (host.empty()) return Fault(text, "there is no host");
   if (bracketed != (host.find(':') != std::string_view::npos)) {
-    return Fault(text, "what stands in the brackets is no IPv6 address");
+    return Fault(text, "the text in brackets is not an IPv6 address");
   }
   if (host.find_first_of("[]/ \t\r\n") != std::string_view::npos) {
     return Fault(text, absl::StrCat("'", absl::Utf8SafeCHexEscape(AbslView(host)), "' is no host"));
   }
   std::string_view behind = end == std::string_view::npos ? std::string_view() : rest.substr(end + begin);
   if (behind.empty() || behind == ":") return Fault(text, "there is no port");
-  if (!behind.starts_with(':')) return Fault(text, "behind the brackets stands no port");
+  if (!behind.starts_with(':')) return Fault(text, "no port follows the brackets");
   behind.remove_prefix(1);
   const std::optional<std::uint16_t> port = ParsePort(behind);
   if (!port) return Fault(text, "the port is not a number from 1 to 65535");

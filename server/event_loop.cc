@@ -154,7 +154,7 @@ inline void EventLoop::Dispatch(const PendingRequest& pending) {
   }
   parts_.store.Add(Counter::kRejectedRequests, 1);
   parts_.acceptor.Drop(&session.connection(),
-                       absl::InvalidArgumentError("a request of an unknown operation"));
+                       absl::InvalidArgumentError("protocol error: unknown operation"));
 }
 
 void EventLoop::TakeRequest(ClientSession& session, const rdma::Completion& completion) {
@@ -169,7 +169,7 @@ void EventLoop::TakeRequest(ClientSession& session, const rdma::Completion& comp
   if (client != nullptr && !client->TakeRequestIds(request.request_id, IdsOf(request))) {
     parts_.store.Add(Counter::kRejectedRequests, 1);
     return parts_.acceptor.Drop(completion.connection,
-                                absl::InvalidArgumentError("a request id that does not go up"));
+                                absl::InvalidArgumentError("protocol error: request IDs must increase"));
   }
   if (request.read_count > 0) RecordReads(session, request);
   if (RateLimiter::Limits(session) && parts_.rate_limiter.Delays(pending)) return;

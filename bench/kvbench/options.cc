@@ -101,7 +101,7 @@ void AddTargetFlags(CommandLine& line, Flags& flags, BenchOptions& options) {
       .Size()
       .Placeholder("SIZE");
   line.Add("--token_file", flags.token_file,
-           "server: what `kvctl create_token` printed, where it serves only who has a token")
+           "server: what `kvctl create_token` printed, for a server that requires an auth token")
       .Environment("REMORA_TOKEN_FILE")
       .Placeholder("FILE");
   line.AddFlag("--batch", options.target.batch,

@@ -128,7 +128,9 @@ void AsyncClient::Core::TakeReplyOfLargePut(const ServerReply& answer, bool may_
       const bool granted = FromBytes(std::as_bytes(std::span(answer.behind)), &grant);
       if (granted) large_.region = grant.region;
       if (!granted || grant.region.size == operation->key.size() + operation->value_to_put().size()) return;
-      return Abort(*operation, absl::InternalError("the server granted another size than was asked for"));
+      return Abort(
+          *operation,
+          absl::InternalError("protocol error: the server granted another size than the client asked for"));
     }
     case Step::kFilling:
     case Step::kReturn:
@@ -142,7 +144,8 @@ void AsyncClient::Core::TakeReplyOfLargePut(const ServerReply& answer, bool may_
       large_.step = Step::kNone;
       break;
     default:
-      return Break(absl::UnavailableError("the server answered what it was not asked"));
+      return Break(
+          absl::UnavailableError("protocol error: the server sent a reply to a request that it did not get"));
   }
   large_.operation = nullptr;
   large_.stream.reset();

@@ -98,11 +98,12 @@ inline std::string_view View(const void* bytes, size_t size) {
   return {static_cast<const char*>(bytes), size};
 }
 
-/// Refuses an empty token: a program that has lost its position must not begin anew without notice.
+/// Refuses an empty token: a program that has lost its position must not start from now without notice.
 inline absl::Status CheckToken(const char* token, const char* what) {
   if (token == nullptr || *token != '\0') return absl::OkStatus();
   return absl::InvalidArgumentError(
-      std::string(what) + ": an empty token is none; pass one that was given, or no token, to begin anew");
+      std::string(what) +
+      ": the resume token is empty; pass the one that you got, or null to start from now");
 }
 
 /// Returns a part of a buffer. InvalidArgument: the part is not all inside, or the buffer is null.

@@ -26,7 +26,8 @@ absl::StatusOr<PutOptions> PutOptionsOf(const remora_write_options* options) {
     wanted.condition = Condition::Version(taken.condition);
   }
   if (taken.durability > REMORA_DURABILITY_SYNCED) {
-    return absl::InvalidArgumentError("a durability that there is not");
+    return absl::InvalidArgumentError(
+        "unknown durability; pass REMORA_DURABILITY_MEMORY, _LOGGED or _SYNCED");
   }
   wanted.durability = DecodeDurability(static_cast<std::uint8_t>(taken.durability));
   wanted.version = taken.version;

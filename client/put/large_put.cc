@@ -59,7 +59,7 @@ absl::StatusOr<ServerReply> Send(Session& session, std::string_view key, const S
   Grant grant;
   const bool granted = FromBytes(std::as_bytes(std::span(reserved.behind)), &grant);
   if (granted && grant.region.size != key.size() + value.bytes.size()) {
-    return absl::InternalError("the server granted another size than was asked for");
+    return absl::InternalError("protocol error: the server granted another size than the client asked for");
   }
   PayloadStream stream(key, value);
   REMORA_RETURN_IF_ERROR(granted ? WriteToGrant(session, stream, grant.region) : SendParts(session, stream));

@@ -40,7 +40,7 @@ absl::Status ToStatus(const ServerReply& answer) {
     case ReplyStatus::kInvalid:  // the client checked all bounds that it knows before
       return absl::InvalidArgumentError(absl::StrCat("the server refused: ", AbslView(answer.behind)));
   }
-  return absl::InternalError("the server's reply has a status that there is not");
+  return absl::InternalError("protocol error: the server's reply has an unknown status");
 }
 
 namespace {

@@ -205,7 +205,7 @@ absl::Status ClientScan::Impl::TakePage(const ServerReply& answer, std::size_t h
   }
   REMORA_RETURN_IF_ERROR(ToStatus(answer));
   if (answer.reply.result < 0 || static_cast<std::uint64_t>(answer.reply.result) > page_size_) {
-    return NoScanPage("it is larger than was asked for");
+    return NoScanPage("it is larger than the client asked for");
   }
   cursor_ = answer.reply.version;
   half_ = half;

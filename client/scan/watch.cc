@@ -88,7 +88,7 @@ absl::Status ClientWatch::Impl::FetchPage(Session& session) {
   }
   const Reply& reply = answer->reply;
   if (reply.result < 0 || static_cast<std::uint64_t>(reply.result) > page_size) {
-    return NoWatchPage("it is larger than was asked for");
+    return NoWatchPage("it is larger than the client asked for");
   }
   if (reply.version == 0 || reply.slot < place_.sequence || reply.slot > kMaxSequence) {
     return NoWatchPage("it ends before it begins, or nowhere");

@@ -18,6 +18,6 @@ class Forks {
 };
 
 inline constexpr const char* kForked =
-    "the client was connected before a fork, and is the parent's: connect anew in the child";
+    "a client that was connected before a fork belongs to the parent; connect a new one in the child";
 
 }  // namespace remora

@@ -36,8 +36,8 @@ absl::Status RefusalStatus(std::span<const std::byte> data, bool has_token) {
   if (refusal.magic != kHelloMagic) return NoServer();
   if (refusal.reason == RefusalReason::kChallenge) {
     return absl::PermissionDeniedError(
-        has_token ? "the server does not know this client's token, or not any more"
-                  : "the server serves only who has a token, and this client has none: give it one "
+        has_token ? "the server does not accept this client's auth token; ask its operator for a valid one"
+                  : "the server requires an auth token, and this client has none; pass one "
                     "(ClientOptions::token, --token_file)");
   }
   const std::size_t size = ::strnlen(refusal.text, sizeof(refusal.text));
@@ -47,7 +47,7 @@ absl::Status RefusalStatus(std::span<const std::byte> data, bool has_token) {
 
 absl::Status NotProven() {
   return absl::PermissionDeniedError(
-      "the server does not show that it has this client's token, so it may be somebody else's: start it with "
+      "the server cannot prove that it has this client's auth token, so it may be an impostor; start it with "
       "that token (kvserver --tokens), or connect without one");
 }
 

@@ -152,15 +152,15 @@ absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, Duration patience) {
   struct stat status;
   switch (errno) {
     case ENOENT:
-      return absl::UnavailableError(absl::StrCat("nobody listens at ", path, ": is the server running?"));
+      return absl::UnavailableError(absl::StrCat("no server listens at ", path, ": is the server running?"));
     case ECONNREFUSED:
       if (stat(path.c_str(), &status) == 0 && !S_ISSOCK(status.st_mode)) {
         return absl::UnavailableError(absl::StrCat(path, " is no socket: give the address of a server"));
       }
-      return absl::UnavailableError(absl::StrCat("nobody listens at ", path, ": is the server running?"));
+      return absl::UnavailableError(absl::StrCat("no server listens at ", path, ": is the server running?"));
     case EPROTOTYPE:  // the socket has another type than ours
       return absl::UnavailableError(
-          absl::StrCat("what listens at ", path, " is no Remora server: give the address of one"));
+          absl::StrCat(path, " is the socket of another program: give the address of a Remora server"));
     case EAGAIN:
       return absl::DeadlineExceededError(absl::StrCat("the server at ", path, " does not answer"));
     default:

@@ -320,7 +320,7 @@ TcpClient::Posted* TcpClient::NextAsked() {
 }
 
 bool TcpClient::RefuseAnswer(const FrameHeader& header) {
-  Refuse(absl::InternalError(absl::StrCat("an answer of ", header.size, " bytes that nobody asked for")));
+  Refuse(absl::InternalError(absl::StrCat("an answer of ", header.size, " bytes to no request")));
   return false;
 }
 

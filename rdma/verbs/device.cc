@@ -53,9 +53,10 @@ absl::Status DeviceLimits::Check(const QueueLimits& limits) const {
   }
   const std::uint64_t sum = std::uint64_t{limits.sends} + limits.receives;
   if (limits.sends > requests || limits.receives > requests || sum > completions) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "device ", name, " has queues of ", requests, " requests and ", completions,
-        " completions; asked for are ", limits.sends, " sends and ", limits.receives, " receives"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("device ", name, " has queues of ", requests, " requests and ", completions,
+                     " completions; the configuration asks for ", limits.sends, " sends and ",
+                     limits.receives, " receives"));
   }
   return absl::OkStatus();
 }

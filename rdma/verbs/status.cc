@@ -75,7 +75,7 @@ absl::Status StatusFromEvent(rdma_cm_event_type event, int event_status, absl::s
         return absl::FailedPreconditionError(words("rejected the connection"));
       }
       if (event_status == kRejectInvalidServiceId) {
-        return absl::UnavailableError(words("nobody listens there"));
+        return absl::UnavailableError(words("no server listens there"));
       }
       return absl::UnavailableError(words("refused or gave up the connection"));
     case RDMA_CM_EVENT_UNREACHABLE:
@@ -116,7 +116,8 @@ absl::Status StatusFromErrno(int error, absl::string_view call, absl::string_vie
       return Coded(absl::StatusCode::kAlreadyExists, error, call,
                    absl::StrCat("another server listens at ", address));
     case ECONNREFUSED:
-      return Coded(absl::StatusCode::kUnavailable, error, call, absl::StrCat("nobody listens at ", address));
+      return Coded(absl::StatusCode::kUnavailable, error, call,
+                   absl::StrCat("no server listens at ", address));
     case ENETUNREACH:
     case EHOSTUNREACH:
     case ETIMEDOUT:

@@ -98,7 +98,7 @@ bool Acceptor::AcceptClient(Port& port) {
   } else {
     rate_limited_log_.Write(
         kStrangers,
-        absl::StrCat("client ", peer, ": gone while being accepted: ", session.status().message()));
+        absl::StrCat("client ", peer, ": disconnected before it was accepted: ", session.status().message()));
   }
   return true;
 }
@@ -136,7 +136,7 @@ bool Acceptor::CheckHello(rdma::ServerConnection& connection, const HelloRequest
   }
   // O1. Whether its own end has ended or not: nobody else has this client ID.
   if (known != nullptr && known->connection != nullptr) {
-    Drop(known->connection, absl::UnavailableError("its client has come back over another connection"));
+    Drop(known->connection, absl::UnavailableError("the client has reconnected over another connection"));
   }
   if (*use != nullptr && (*use)->is_full()) {
     Reject(connection, Counter::kRefusedTokenFull, {.reason = RefusalReason::kFull},
@@ -196,7 +196,7 @@ bool Acceptor::Authenticate(rdma::ServerConnection& connection, const HelloReque
     store_.Add(Counter::kChallenges, 1);
   } else {
     Reject(connection, Counter::kRefusedToken, refusal,
-           has_token ? "the proof is of no token that it knows" : "it serves only who has a token");
+           has_token ? "the client's auth token is unknown" : "an auth token is required");
   }
   return false;
 }
@@ -261,10 +261,10 @@ void Acceptor::ProbeClients() {
 
 void Acceptor::ReloadTokens() {
   if (authenticator_ == nullptr)
-    return log_.Log("asked to read tokens anew, and has none: start it with --tokens");
+    return log_.Log("SIGHUP: there is no file of auth tokens to read; start with --tokens");
   absl::StatusOr<std::vector<Token>> tokens = ReadTokens(options_.tokens_file);
   if (!tokens.ok())
-    return log_.Warn(absl::StrCat("all tokens stay as they were: ", tokens.status().message()));
+    return log_.Warn(absl::StrCat("kept all auth tokens as they were: ", tokens.status().message()));
   store_.Add(Counter::kTokens,
              static_cast<std::int64_t>(tokens->size()) - static_cast<std::int64_t>(authenticator_->size()));
   authenticator_->Replace(*std::move(tokens), [this](TokenUse& use) {
@@ -273,11 +273,11 @@ void Acceptor::ReloadTokens() {
       if (session->token_use() == &use) connections.push_back(connection);
     }
     for (rdma::Connection* const connection : connections) {
-      Drop(connection, absl::UnavailableError(absl::StrCat("its token ", use.token.name, " was taken back")));
+      Drop(connection, absl::UnavailableError(absl::StrCat("its token ", use.token.name, " was revoked")));
     }
   });
   for (Port& port : ports_) port.listener->AwaitEnds();
-  log_.Log(absl::StrCat("read ", authenticator_->size(), " tokens anew"));
+  log_.Log(absl::StrCat("reloaded ", authenticator_->size(), " auth tokens"));
 }
 
 }  // namespace remora

@@ -30,9 +30,9 @@ absl::Status TakeLimit(absl::string_view word, Token* token) {
   if (parts.first == "requests_per_second") limit = &token->max_requests_per_second;
   if (limit == nullptr) {
     return absl::InvalidArgumentError(
-        "behind the secret may stand connections=N and requests_per_second=N, and nothing else");
+        "unknown word after the secret; connections=N and requests_per_second=N may follow it");
   }
-  if (*limit != 0) return absl::InvalidArgumentError(absl::StrCat(parts.first, " stands there twice"));
+  if (*limit != 0) return absl::InvalidArgumentError(absl::StrCat(parts.first, " is given twice"));
   // Without a sign, which SimpleAtoi would accept.
   if (std::ranges::all_of(parts.second, absl::ascii_isdigit) && absl::SimpleAtoi(parts.second, limit) &&
       *limit >= 1 && *limit <= kMaxTokenLimit) {
@@ -80,14 +80,17 @@ absl::StatusOr<std::vector<Token>> ParseTokens(std::string_view text) {
     for (const Token& other : tokens) {
       if (other.name == token->name) return wrong(absl::StrCat("there is a token ", other.name, " already"));
       if (other.secret == token->secret) {
-        return wrong(absl::StrCat("the secret is that of ", other.name, ": who has it would be both"));
+        return wrong(
+            absl::StrCat("the secret is that of ", other.name, "; each token needs a secret of its own"));
       }
     }
     if (tokens.size() == kMaxTokens)
       return wrong(absl::StrCat("there are more than ", kMaxTokens, " tokens"));
     tokens.push_back(*std::move(token));
   }
-  if (tokens.empty()) return absl::InvalidArgumentError("there is no token in it: nobody could connect");
+  if (tokens.empty())
+    return absl::InvalidArgumentError(
+        "the file has no token, so no client could connect; add one (kvctl create_token)");
   return tokens;
 }
 

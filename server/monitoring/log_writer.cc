@@ -49,7 +49,8 @@ struct LogWriter::Queue {
         text = std::move(lines.front());
         lines.pop_front();
       } else {
-        text = absl::StrCat(std::exchange(dropped, 0), " lines were dropped here: nobody read them in time");
+        text = absl::StrCat(std::exchange(dropped, 0),
+                            " lines were dropped here, because standard error was not read in time");
       }
       lock.unlock();
       WriteAll(fd, absl::StrCat(prefix, text, "\n"));

@@ -197,12 +197,13 @@ absl::Status WriteBatcher::AddBatch(PendingRequest& pending) {
   pending.writes = 0;
   if (!VerifyPayload(&pending.request, HashKey({}), HashValue(copy.data(), copy.size()))) {
     return absl::DataLossError(
-        "what was sent was damaged on its way: the batch does not match its checksum; nothing was done");
+        "the batch does not match its checksum: its bytes were damaged on the way; nothing was done, send it "
+        "again");
   }
   if (pending.request.operation == Operation::kPutList) {
     std::size_t number = pending.multi_put == nullptr ? 0 : pending.multi_put->outcomes.size();
     pending.writes = AddMultiPut(copy, pending.request.put_count, number, &writes_);
-    if (pending.writes == 0) return absl::InvalidArgumentError("the bytes of a list of puts are none");
+    if (pending.writes == 0) return absl::InvalidArgumentError("protocol error: malformed multi-put");
     for (Write& write : std::span(writes_).last(pending.writes)) {
       write.durability = DecodeDurability(pending.request.durability);
       write.request = RequestNameOf(pending, number++);
@@ -210,7 +211,7 @@ absl::Status WriteBatcher::AddBatch(PendingRequest& pending) {
     return absl::OkStatus();
   }
   pending.writes = remora::AddBatch(copy, &writes_);
-  if (pending.writes == 0) return absl::InvalidArgumentError("the bytes of a batch are none");
+  if (pending.writes == 0) return absl::InvalidArgumentError("protocol error: malformed batch");
   Write& first = writes_[writes_.size() - pending.writes];
   first.request = RequestNameOf(pending);
   first.durability = DecodeDurability(pending.request.durability);

@@ -35,8 +35,9 @@ absl::Status NoOrder() {
 
 absl::Status NoHashes() {
   return absl::FailedPreconditionError(
-      "this token is of a scan in any order, of a store that is only in memory, and this store has a disk: "
-      "begin anew");
+      "the resume token belongs to a scan in any order of a store in memory, and this store has a disk; "
+      "start "
+      "a new scan");
 }
 
 // A scan keeps no more memory than this for the values that follow a large one.

@@ -78,7 +78,7 @@ TEST_F(CScans, ShowKeysInOrder) {
     EXPECT_EQ(remora_scan_begin(client_, &next, &scan), REMORA_INVALID_ARGUMENT) << none;
     EXPECT_EQ(scan, nullptr);
   }
-  EXPECT_THAT(remora_message(), testing::HasSubstr("an empty token"));
+  EXPECT_THAT(remora_message(), testing::HasSubstr("the resume token is empty"));
   remora_scan_end(nullptr);
 }
 

@@ -27,7 +27,7 @@ class AccessTest(harness.TestCase):
         self.assertIn(b"for reading alone", run.stderr)
         run = self.kvctl(None, "get", "key")
         self.assertEqual(run.returncode, 77)
-        self.assertIn(b"serves only who has a token", run.stderr)
+        self.assertIn(b"requires an auth token", run.stderr)
         stranger = self.write("stranger", self.make_token("reader", "read-only"))
         run = self.kvctl(stranger, "get", "key")
         self.assertEqual(run.returncode, 77)
@@ -40,12 +40,12 @@ class AccessTest(harness.TestCase):
 
         self.write("tokens", "nonsense\n")
         server.process.send_signal(signal.SIGHUP)
-        harness.wait_until(lambda: b"stay as they were" in server.said(), "the bad file is refused")
+        harness.wait_until(lambda: b"kept all auth tokens" in server.said(), "the bad file is refused")
         self.assertIn(b"line 1", server.said())
         self.assertEqual(self.kvctl(reader_file, "get", "key").returncode, 0)
         self.write("tokens", writer)
         server.process.send_signal(signal.SIGHUP)
-        harness.wait_until(lambda: b"read 1 tokens anew" in server.said(), "the new file is read")
+        harness.wait_until(lambda: b"reloaded 1 auth tokens" in server.said(), "the new file is read")
         self.assertEqual(self.kvctl(reader_file, "get", "key").returncode, 77)
         self.assertEqual(self.kvctl(writer_file, "get", "key").returncode, 0)
         for line in (writer, reader):
@@ -76,7 +76,7 @@ class AccessTest(harness.TestCase):
                 self.assertIn(b"for reading alone", run.stderr)
                 run = measure(program, None, *arguments)
                 self.assertNotEqual(run.returncode, 0)
-                self.assertIn(b"serves only who has a token", run.stderr)
+                self.assertIn(b"requires an auth token", run.stderr)
                 run = measure(program, stranger, *arguments)
                 self.assertNotEqual(run.returncode, 0)
                 self.assertIn(b"does not know this client's token", run.stderr)
@@ -105,7 +105,7 @@ class AccessTest(harness.TestCase):
                 watch.kill()
         self.assertEqual(watch.returncode, 77)
         self.assertIn(b"does not know this client's token", errors)
-        server.await_said(b"was taken back")
+        server.await_said(b"was revoked")
 
     def test_what_is_refused_before_anything_is_served(self):
         token = self.make_token("one")

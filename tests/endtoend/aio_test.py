@@ -408,9 +408,9 @@ class AioManyTest(harness.TestCase):
 
     @in_loop
     async def test_tokens_and_spans_that_are_none(self):
-        with self.assertRaisesRegex(remora.InvalidArgument, "an empty token"):
+        with self.assertRaisesRegex(remora.InvalidArgument, "the resume token is empty"):
             await self.store.watch(resume_token="")
-        with self.assertRaisesRegex(remora.InvalidArgument, "an empty token"):
+        with self.assertRaisesRegex(remora.InvalidArgument, "the resume token is empty"):
             await anext(self.store.scan(resume_token=""))
         watch = await self.store.watch()
         for wrong, kind in ((-1, ValueError), (math.nan, ValueError), (True, TypeError), ("5", TypeError)):

@@ -315,7 +315,7 @@ class LogTest(harness.TestCase):
         self.assertEqual(kvctl(self.address, "ping").returncode, 0)
         harness.wait_until(lambda: b": disconnected" in server.said(), "a client came and went")
         server.process.send_signal(signal.SIGHUP)
-        harness.wait_until(lambda: b"read 1 tokens anew" in server.said(), "the tokens are read")
+        harness.wait_until(lambda: b"reloaded 1 auth tokens" in server.said(), "the tokens are read")
         self.assertEqual(server.stop()[0], 0)
         said = server.said()
         self.assertEqual(said.count(b": refused: ") + self.left_out(said), 2000)

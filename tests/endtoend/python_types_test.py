@@ -94,7 +94,7 @@ class TypesTest(harness.TestCase):
     def test_tokens_of_scans_and_watches(self):
         self.store["key"] = "value"
         for call in (self.store.scan, self.store.watch):
-            with self.subTest(call), self.assertRaisesRegex(remora.InvalidArgument, "an empty token"):
+            with self.subTest(call), self.assertRaisesRegex(remora.InvalidArgument, "the resume token is empty"):
                 call(resume_token="")
             for wrong in (5, b"token", True):
                 with self.subTest(call, wrong=wrong), self.assertRaises(TypeError):

@@ -315,7 +315,7 @@ SimConnection::~SimConnection() {
 }
 
 absl::Status SimConnection::Connect(std::span<const std::byte> request_data, TimePoint deadline) {
-  if (network_.listener_ == nullptr) return absl::UnavailableError("nobody listens");
+  if (network_.listener_ == nullptr) return absl::UnavailableError("no server listens");
   auto request = std::make_unique<SimConnection>(network_, network_.listener_);
   request->peer_data_.assign(request_data.begin(), request_data.end());
   request->peer_data_.resize(rdma::kMaxConnectData);

@@ -157,7 +157,7 @@ int Parse(int argc, char** argv, Arguments* arguments) {
       .Range(1, 3'600'000)
       .ShowDefault();
   line.Add("--token_file", arguments->token_file,
-           "What `kvctl create_token` printed, for a server that serves only who has a token")
+           "What `kvctl create_token` printed, for a server that requires an auth token")
       .Environment("REMORA_TOKEN_FILE")
       .TypeName("FILE");
 

@@ -41,8 +41,8 @@ Outcome Export(Client& client, const Arguments& arguments) {
   }
   if (absl::IsAborted((*scan)->status())) {
     return {EX_TEMPFAIL,
-            "the server has given the export up, which is to be of one moment: for 30 s nobody took "
-            "the output, or the connection broke; begin again"};
+            "the server ended the export of one moment: the output was not read for 30 s, or the connection "
+            "broke; start it again"};
   }
   if (!(*scan)->status().ok()) return FromStatus((*scan)->status());
   AddLastLine(records, &lines);

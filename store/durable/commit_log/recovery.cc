@@ -97,13 +97,14 @@ absl::StatusOr<RecoveredLog> RecoverCommitLog(const LogRecoveryOptions& options,
   REMORA_ASSIGN_OR_RETURN(const LogRemains remains, FindLogRemains(options.dir, log.end));
   synced_to = std::max(synced_to, remains.synced_to);
   if (synced_to > log.end) {
-    return Damaged(options.dir, log.end,
-                   absl::StrCat("the disk had all up to LSN ", synced_to.value, " once"));
+    return Damaged(
+        options.dir, log.end,
+        absl::StrCat("it is missing groups up to LSN ", synced_to.value, ", which the disk once had"));
   }
   if (remains.groups == 0) return log;
   if (options.is_of_this_boot) {
     return Damaged(options.dir, log.end,
-                   absl::StrCat("a group is damaged, and ", remains.groups, " stand behind it"));
+                   absl::StrCat("a group is damaged, and ", remains.groups, " follow it"));
   }
   log.was_torn = true;
   if (options.read_only) return log;

@@ -88,7 +88,8 @@ class WriteBatch {
     if (options.ttl && !IsTtl(*options.ttl)) return NoTtl(*options.ttl);
     if (!options.condition.IsValid()) return std::string(kNoSuchVersion);
     if (options.durability) return "a durability of its own; a batch has one, which Apply takes";
-    if (options.version != nullptr) return "its version is asked for; Apply tells that of the first write";
+    if (options.version != nullptr)
+      return "a pointer for its version; Apply returns the version of the first write";
     return {};
   }
 
