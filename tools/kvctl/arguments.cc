@@ -83,6 +83,23 @@ std::string IsTokenName(const std::string& name) {
   return is_one ? "" : "a token's name has 1 to 32 letters, digits, dots, dashes and underscores";
 }
 
+void AddSize(Command size, Arguments* arguments) {
+  size.Add("--records", arguments->records, "How many records")
+      .Range(std::uint64_t{1}, std::uint64_t{1} << 40)
+      .Required();
+  size.Add("--value_size", arguments->value_size, "Bytes of a value, on average: 100, 4K")
+      .Size()
+      .Range(std::uint64_t{0}, std::uint64_t{kMaxValueSize})
+      .Required();
+  size.Add("--key_size", arguments->key_size, "Bytes of a key, on average")
+      .Size()
+      .Range(std::uint64_t{kMinKeySize}, std::uint64_t{kMaxKeySize})
+      .ShowDefault();
+  size.Add("--clients", arguments->clients, "Clients that are connected at once")
+      .Range(std::uint64_t{1}, std::uint64_t{65536})
+      .ShowDefault();
+}
+
 bool TakesKey(std::string_view command) {
   for (const std::string_view other :
        {"ping", "stats", "scan", "watch", "count", "drop", "export", "import", "backup"}) {
@@ -196,6 +213,7 @@ int Parse(int argc, char** argv, Arguments* arguments) {
       .IsOneOf({"read-only", "read-write"})
       .ShowDefault()
       .TypeName("ROLE");
+  AddSize(line.AddCommand("size", "Print the memory that a server needs for so many records"), arguments);
   line.AddCommand("stats", "Print the server's metrics, a name and a value on each line")
       .AddFlag("--json", arguments->json, "As one JSON object");
   for (Command command : {get, exists, put, append, incr, remove, touch, persist, ttl}) {

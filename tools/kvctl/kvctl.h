@@ -4,6 +4,7 @@
 //   commands.cc    a connection, and one operation over it
 //   backup.cc      backup, backups, restore and check
 //   transfer.cc    export and import
+//   size.cc        size
 //   main.cc        which part does which command
 #pragma once
 
@@ -66,11 +67,16 @@ struct Arguments {
   std::string to;
   std::uint32_t id = 0;  // 0: the newest
   std::uint32_t keep = 0;
+  // Of size.
+  std::uint64_t records = 0;
+  std::uint64_t key_size = 16;
+  std::uint64_t value_size = 0;
+  std::uint64_t clients = 64;
 
   /// Returns true if the command runs here, without a server.
   bool is_offline() const {
     return command == "create_token" || command == "backups" || command == "restore" || command == "check" ||
-           (command == "backup" && !data.empty());
+           command == "size" || (command == "backup" && !data.empty());
   }
 };
 
@@ -111,6 +117,8 @@ Outcome Watch(Client& client, const Arguments& arguments);
 Outcome CountOrDrop(Client& client, const Arguments& arguments);
 /// A line for the server's file of tokens, with a new secret.
 Outcome MakeToken(const Arguments& arguments);
+/// The memory for a number of records.
+Outcome Size(const Arguments& arguments);
 Outcome Backup(Client& client);
 Outcome BackupOffline(const Arguments& arguments);
 Outcome Backups(const Arguments& arguments);

@@ -20,6 +20,7 @@ Outcome Run(Arguments arguments) {
   if (Outcome outcome = Prepare(&arguments); Failed(outcome)) return outcome;
   if (arguments.is_offline()) {
     if (arguments.command == "create_token") return MakeToken(arguments);
+    if (arguments.command == "size") return Size(arguments);
     if (arguments.command == "backup") return BackupOffline(arguments);
     if (arguments.command == "backups") return Backups(arguments);
     return arguments.command == "restore" ? Restore(arguments, clock) : Check(arguments, clock);

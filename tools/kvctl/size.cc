@@ -1,0 +1,55 @@
+// size: the memory that a server needs for a number of records.
+#include <sysexits.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "store/format/memory/layout.h"
+#include "store/memory_plan.h"
+#include "tools/kvctl/kvctl.h"
+
+namespace remora::kvctl {
+namespace {
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
+// Memory beside the region for each client, and for all addresses together, at most. Rounded up from
+// server/memory/memory_budget.h; tests/endtoend/size_test.py starts a server with them.
+constexpr std::uint64_t kClientBytes = 400 << 10;
+constexpr std::uint64_t kAddressBytes = 4 * kMiB;
+
+std::uint64_t ToMiB(std::uint64_t bytes) { return (bytes + kMiB - 1) / kMiB; }
+
+/// Returns the bytes that one record takes of the memory.
+std::uint64_t BytesOfRecord(std::size_t key_size, std::size_t value_size) {
+  const std::size_t run = RunLength(key_size, value_size);
+  if (run > 0) return run * kSegmentSize;
+  return ExtentUnits(RecordExtentCode(key_size, value_size)) * kUnitSize;
+}
+
+}  // namespace
+
+Outcome Size(const Arguments& arguments) {
+  const std::uint64_t records = arguments.records;
+  const std::uint64_t record_bytes = BytesOfRecord(arguments.key_size, arguments.value_size);
+  const Outcome beyond = {
+      EX_USAGE,
+      absl::StrFormat("%d records of %d bytes of memory each are too many; a server has up to %d bytes",
+                      records, record_bytes, kMaxMemorySize)};
+  if (records > kMaxMemorySize / record_bytes) return beyond;
+  const std::uint64_t least = MemoryNeeded(records, records * record_bytes);
+  // While records are replaced, up to a quarter of the region rests or is free (docs/internals/memory.md).
+  const std::uint64_t region = std::max<std::uint64_t>(least / 3 * 4, least + 8 * kSegmentSize);
+  if (region > kMaxMemorySize) return beyond;
+  const std::uint64_t clients = arguments.clients * kClientBytes + kAddressBytes;
+  return WriteOutput(absl::StrFormat(
+      "record_bytes %d\nindex_bytes %d\nlog_bytes %d\nclient_bytes %d\nleast_memory %dM\nmemory %dM\n"
+      "kvserver --memory=%dM --max_clients=%d\n",
+      record_bytes, least - std::min(least, MemoryNeeded(0, records * record_bytes)), records * record_bytes,
+      clients, ToMiB(least + clients), ToMiB(region + clients), ToMiB(region + clients), arguments.clients));
+}
+
+}  // namespace remora::kvctl
