@@ -1,4 +1,4 @@
-// The transport: one-sided reads and writes, and messages, in librdmacm's own words (rdma_verbs.h).
+// The transport: one-sided reads and writes, and messages, in the words of librdmacm (<rdma/rdma_verbs.h>).
 // It knows regions and messages, and nothing of keys. Implementations: verbs/verbs.h, local/local.h,
 // tcp/tcp.h; for tests a simulated one. All keep this contract, and one suite
 // (tests/unit/rdma/transport_test.cc) holds them to it.

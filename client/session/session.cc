@@ -11,7 +11,8 @@
 
 namespace remora {
 ClientOptions ResolvedFor(const rdma::Address& address, ClientOptions options) {
-  // Through mapped memory a READ is a copy: the look-up costs about what it saves (ARCHITECTURE.md).
+  // Through mapped memory a READ is a copy: a look-up of the location costs about what it saves (decision
+  // 0035).
   if (address.kind == rdma::TransportKind::kLocal && !options.location_cache_bytes) {
     options.location_cache_bytes = 0;
   }

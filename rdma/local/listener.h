@@ -84,7 +84,7 @@ class LocalListener final : public Listener {
   const QueueLimits limits_;
   const Clock& clock_;
   SharedMemoryPool pool_;
-  // Released last, when nothing of this server is left: see A1 of local_wire.h.
+  // Released last, when nothing of this server is left: see A1 of wire.h.
   UniqueFd lock_;
   std::unique_ptr<ServerLiveness> alive_;
   UniqueFd spare_;

@@ -1,4 +1,4 @@
-// Whether the server still lives, told without a system call: A1 of local_wire.h.
+// Whether the server still lives, told without a system call: A1 of wire.h.
 #pragma once
 
 #include <linux/futex.h>

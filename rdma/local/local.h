@@ -1,5 +1,5 @@
 // The transport between processes of one host: mapped memory, with a Unix socket to meet and to wake.
-// The contract is transport.h; how it works is told in local_wire.h.
+// The contract is transport.h; how it works is told in wire.h.
 #pragma once
 
 #include <memory>

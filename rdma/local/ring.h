@@ -1,4 +1,4 @@
-// The two ends of a message ring in shared memory: A2 to A4 of local_wire.h.
+// The two ends of a message ring in shared memory: A2 to A4 of wire.h.
 #pragma once
 
 #include <cstddef>

@@ -32,8 +32,8 @@ struct MetricEntry {
   const char* help;
 };
 
-// Enumerator, names, type, unit, help. "Refused" has one entry for each reason; all are among
-// connections_refused.
+// Enumerator, names, type, unit, help. Each refused_* counts one reason;
+// connections_refused counts all.
 #define REMORA_METRICS(X)                                                                                    \
   X(kKeys, "keys", "remora_keys", kGauge, kNone,                                                             \
     "Keys in the store, cold and expired ones included; while the store loads, those loaded so far")         \

@@ -92,9 +92,8 @@ struct LiveRecord {
 };
 
 /// Returns whether a record is the key's live one: the one verification of a whole record, for CheckRecord
-/// and ReadLiveRecord. In so few steps that depend on what was read, above all so few branches, that a
-/// processor which waits for that gets to what comes behind (client/get/fast_get.h). Reads no byte beyond the
-/// extent.
+/// and ReadLiveRecord. It has few dependent branches, so that a waiting CPU can begin the next GET
+/// (client/get/fast_get.h). It reads no byte beyond the extent.
 ///
 /// `version_live` and `sizes` are those words of the header, loaded once; of the header itself, expiry and
 /// checksum are read.

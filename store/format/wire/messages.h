@@ -118,7 +118,7 @@ constexpr std::uint32_t FoldedLayoutSignature() {
 }
 
 enum HelloFlag : std::uint8_t {
-  kReturns = 1,   // the server has accepted this name before
+  kReturns = 1,   // the server has accepted this client ID before
   kHasToken = 2,  // it has a token, and accepts only a server that has it
   kProves = 4,    // `proof` is one
 };
@@ -161,7 +161,7 @@ enum class RefusalReason : std::uint32_t {
   kLayout = 3,     // same versions, different layout signature
   kFull = 4,       // the server has as many clients, or as little memory, as it allows
   kStopping = 5,
-  kForgotten = 6,  // a name that returns is none that the server knows, or not any more: take another
+  kForgotten = 6,  // the server does not know the client ID that returns: take another
   kChallenge = 7,  // prove that you have a token, with this nonce
 };
 
@@ -219,7 +219,7 @@ enum class Operation : std::uint8_t {
   // Nothing in the staging buffer; condition: a number of the client's own, random and not 0: the name of a
   // backup.
   kBackup = 15,
-  kOutcome = 13,  // nothing; payload_offset: the request id of a write that this name has sent before
+  kOutcome = 13,  // nothing; payload_offset: the request ID of a write that this client has sent
   // Its value is the bytes of a list of puts; key_size, ttl_ms and condition are 0.
   kPutList = 16,
 };
