@@ -78,7 +78,9 @@ def configure(build, compiler, together, product):
     precompiled = ([] if product else ["shared_headers_of_tests"]) + (["common_headers"] if together else [])
     if precompiled:
         run_quietly(["cmake", "--build", build, "--target", *precompiled])
-    return json.loads((build / "compile_commands.json").read_text())
+    units = json.loads((build / "compile_commands.json").read_text())
+    # Those were taken just now. Clang would write them to its output once more.
+    return [unit for unit in units if "cmake_pch" not in pathlib.Path(unit["file"]).name]
 
 
 def read(entry):
