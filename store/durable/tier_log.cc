@@ -305,11 +305,13 @@ void TierLog::NoteDeletes(Lsn lsn) {
     deletes_[AbslView(entry.key)] = lsn.value;
     deletes_in_order_.emplace_back(lsn.value, entry.key);
   }
-  has_deletes_.store(!deletes_.empty(), std::memory_order_relaxed);
+  // Release: RocksDB has the deletions that are dropped here (see IsDeleted).
+  has_deletes_.store(!deletes_.empty(), std::memory_order_release);
 }
 
 bool TierLog::IsDeleted(std::string_view key) const {
-  if (!has_deletes_.load(std::memory_order_relaxed)) return false;
+  // Acquire: this thread's next reads of RocksDB see the deletions that were applied and dropped.
+  if (!has_deletes_.load(std::memory_order_acquire)) return false;
   const LogMutexLock lock(&deletes_mutex_);
   const auto found = deletes_.find(AbslView(key));
   return found != deletes_.end() && found->second > applied_to().value;

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Whether the compiler of this release of Debian takes our sources: warnings are errors, and no code is made.
 
-    compile.py [--compiler=g++|clang++] [--together] [--product] [--jobs=N]
+    compile.py [--compiler=g++|g++-N|clang++|clang++-N] [--together] [--product] [--jobs=N]
 
 Installs what the sources are compiled with, configures a build for it in a folder of its own, and has the compiler
 read every source and every header by itself.
+  --compiler  also another version than the release's own, if it has a package of it
   --together  sources are read in the batches of a unity build, with precompiled headers. That takes a fraction of the
               time, and does not see an include that a source lacks where another one of its batch, or the precompiled
               header, has it
@@ -20,7 +21,9 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -41,14 +44,32 @@ def run_quietly(command):
         sys.exit(1)
 
 
+def install(compiler):
+    """Installs the packages. That of a version has its name: g++-13 is in g++-13, and clang++-16 in clang-16."""
+    groups = ["build", "compile"] + (["clang"] if compiler == "clang++" else [])
+    if subprocess.run([ROOT / "tools/install-deps", *groups], check=False).returncode != 0:
+        return False
+    if "-" not in compiler or shutil.which(compiler):
+        return True
+    install = ["install", "--yes", "--no-install-recommends", compiler.replace("clang++", "clang")]
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    return all(
+        subprocess.run(["apt-get", "-qq", *step], stdout=subprocess.DEVNULL, env=environment, check=False).returncode == 0
+        for step in (["update"], install)
+    )
+
+
+def c_compiler_of(compiler):
+    return compiler.replace("clang++", "clang").replace("g++", "gcc")
+
+
 def configure(build, compiler, together, product):
     """Returns the compile commands."""
-    c_compiler = {"g++": "gcc", "clang++": "clang"}[compiler]
     quick = "ON" if together else "OFF"
     run_quietly(
         [
             "cmake", "-S", ROOT, "-B", build, "--preset", "dev", "-DCMAKE_CXX_FLAGS=", "-DCMAKE_C_FLAGS=",
-            f"-DCMAKE_CXX_COMPILER={compiler}", f"-DCMAKE_C_COMPILER={c_compiler}", "-DREMORA_CTEST=shards",
+            f"-DCMAKE_CXX_COMPILER={compiler}", f"-DCMAKE_C_COMPILER={c_compiler_of(compiler)}", "-DREMORA_CTEST=shards",
             "-DREMORA_MUTANTS=OFF", f"-DREMORA_PRECOMPILE_HEADERS={quick}",
             f"-DREMORA_UNITY_BUILD={quick}", f"-DREMORA_UNITY_TESTS={quick}",
         ]
@@ -57,7 +78,9 @@ def configure(build, compiler, together, product):
     precompiled = ([] if product else ["shared_headers_of_tests"]) + (["common_headers"] if together else [])
     if precompiled:
         run_quietly(["cmake", "--build", build, "--target", *precompiled])
-    return json.loads((build / "compile_commands.json").read_text())
+    units = json.loads((build / "compile_commands.json").read_text())
+    # Those were taken just now. Clang would write them to its output once more.
+    return [unit for unit in units if "cmake_pch" not in pathlib.Path(unit["file"]).name]
 
 
 def read(entry):
@@ -81,14 +104,14 @@ def is_product(name, build):
 
 def main():
     parser = Usage(add_help=False)
-    parser.add_argument("--compiler", default="g++", choices=["g++", "clang++"])
+    parser.add_argument("--compiler", default="g++")
     parser.add_argument("--together", action="store_true")
     parser.add_argument("--product", action="store_true")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
-    groups = ["build", "compile"] + (["clang"] if arguments.compiler == "clang++" else [])
-    packages = subprocess.run([ROOT / "tools/install-deps", *groups], check=False)
-    if packages.returncode != 0:
+    if not re.fullmatch(r"(g|clang)\+\+(-[1-9][0-9]?)?", arguments.compiler):
+        parser.error(f"--compiler takes g++, clang++ or a version of them as clang++-16, not '{arguments.compiler}'")
+    if not install(arguments.compiler):
         return 69
     begun = time.monotonic()
     build = ROOT / f"build-compile-{arguments.compiler.replace('++', '')}{'-together' if arguments.together else ''}"

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/../.."
 
-tools/install-deps build compile
+tools/install-deps build compile programs
 mkdir -p build
 cmake --preset quickstart -DREMORA_BUILD_TESTS=ON -DREMORA_MUTANTS=OFF -DREMORA_CTEST=shards -DREMORA_UNITY_TESTS=ON \
   >build/configured || { cat build/configured; exit 1; }

@@ -58,5 +58,7 @@ else
   refuses 77 "needs root" "$root/tools/on-debian" trixie -- true
 fi
 refuses 64 "--compiler" "$root/tests/releases/compile.py" --compiler=icc
+refuses 64 "takes g++, clang++ or a version of them as clang++-16, not 'clang++-'" \
+  "$root/tests/releases/compile.py" --compiler=clang++-
 refuses 64 "round_trip.py here COMMAND" "$root/tests/releases/round_trip.py" here
 echo passed
