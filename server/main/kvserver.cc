@@ -26,10 +26,12 @@
 #include "server/main/descriptors.h"
 #include "server/main/exit_status.h"
 #include "server/main/flags.h"
+#include "server/main/service_notifier.h"
 #include "server/memory/memory_budget.h"
 #include "server/memory/memory_reserve.h"
 #include "server/memory/system_memory.h"
 #include "server/monitoring/log_writer.h"
+#include "server/monitoring/service_notices.h"
 #include "server/server.h"
 #include "store/base/absl_view.h"
 #include "store/base/standard_streams.h"
@@ -110,6 +112,14 @@ void SayWhoMayWrite(const Flags& flags, const rdma::Listener& listener) {
                  "windows of type 2B";
   }
   flags.server.log(absl::StrCat(listener.address().ToString(), ": ", AbslView(said)));
+}
+
+/// Has the notifier told of the server's state and work.
+ServiceNotices NoticesBy(ServiceNotifier* notifier) {
+  if (!notifier->has_manager()) return {};
+  return {.status = [notifier](std::string_view status) { notifier->Status(status); },
+          .beat = [notifier] { notifier->Beat(); },
+          .beat_interval = BeatInterval(std::getenv("WATCHDOG_USEC"), std::getenv("WATCHDOG_PID"), Say)};
 }
 
 void SayReady(const Flags& flags, const std::vector<std::string>& addresses) {
@@ -194,6 +204,8 @@ int Main(int argc, char** argv) {
     const absl::Status tokens = ReadTokens(flags.server.tokens_file).status();
     if (!tokens.ok()) return Fail(TokensExitStatus(tokens), tokens);
   }
+  ServiceNotifier notifier(std::getenv("NOTIFY_SOCKET"), Say);  // outlives the server
+  flags.server.notices = NoticesBy(&notifier);
   const rdma::QueueLimits limits;
   const absl::StatusOr<MemoryPlan> plan = Plan(&flags);
   if (!plan.ok()) return Fail(StoreExitStatus(plan.status()), plan.status());
@@ -206,6 +218,7 @@ int Main(int argc, char** argv) {
     // Another one may be made, or read, right now.
     if (!prepared.ok() && !absl::IsAlreadyExists(prepared)) return Fail(StoreExitStatus(prepared), prepared);
   }
+  notifier.Status("opening the store");
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Create(flags.server);
   if (!server.ok()) return FailStore(flags, *plan, server.status());
   const std::unique_ptr<MonitorService> shown = *std::move(monitoring);  // ends before the server
@@ -229,8 +242,11 @@ int Main(int argc, char** argv) {
                         plan->region_size, plan->client_bytes, plan->max_clients));
   }
   if (shown != nullptr) shown->Show((*server)->store());
+  notifier.Status((*server)->store().loading() ? "serving; loading" : "serving");
+  notifier.Ready();
   SayReady(flags, addresses);
   const absl::Status ended = (*server)->Run();
+  notifier.Stopping();
   return ended.ok() ? EX_OK : FailStore(flags, *plan, ended);
 }
 
