@@ -1,14 +1,19 @@
 #include "server/main/flags.h"
 
 #include <fcntl.h>
+#include <grp.h>
+#include <sys/stat.h>
+#include <sys/types.h>
 #include <sysexits.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -77,6 +82,27 @@ absl::Status CheckReadyFd(int fd) {
   }
   if (why.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--ready_fd=", fd, ": ", AbslView(why)));
+}
+
+std::optional<mode_t> OctalMode(std::string_view text) {
+  mode_t mode = 0;
+  if (text.size() < 3 || text.size() > 4) return std::nullopt;
+  for (const char digit : text) {
+    if (digit < '0' || digit > '7') return std::nullopt;
+    mode = mode * 8 + static_cast<mode_t>(digit - '0');
+  }
+  constexpr mode_t kAll = S_IRWXU | S_IRWXG | S_IRWXO;
+  return (mode & ~kAll) == 0 ? std::optional(mode) : std::nullopt;
+}
+
+/// A number is a group even if it has no name.
+std::optional<gid_t> GroupOf(const std::string& text) {
+  if (const group* const named = ::getgrnam(text.c_str())) return named->gr_gid;
+  constexpr gid_t kNone = static_cast<gid_t>(-1);
+  gid_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [read, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && read == end && number != kNone ? std::optional(number) : std::nullopt;
 }
 
 }  // namespace
@@ -172,6 +198,29 @@ std::optional<int> ParseFlags(int argc, char** argv, void (*say)(std::string_vie
       .TypeName("FILE");
   line.AddFlag("--insecure_open", flags->insecure_open,
                "Serve whoever reaches a verbs or tcp address; with --tokens, also who has none");
+  line.AddChoice("--local_access", flags->local_access.admits,
+                 {{"owner", rdma::LocalAccess::Admits::kOwner},
+                  {"group", rdma::LocalAccess::Admits::kGroup},
+                  {"anyone", rdma::LocalAccess::Admits::kAnyone}},
+                 "Processes that a local address serves: owner (of this user, and of root), group (also "
+                 "those of the "
+                 "socket's group), anyone. With --tokens, each of them needs a token as well")
+      .DefaultText("owner");
+  std::optional<std::string> socket_mode;
+  line.Add("--socket_mode", socket_mode,
+           "Mode of the socket of a local address, in octal. Default: 600, 660 or 666, as --local_access "
+           "says, "
+           "less the umask")
+      .Check([](const std::string& text) {
+        return OctalMode(text) ? "" : "'" + text + "' is no mode of three or four octal digits, up to 777";
+      })
+      .TypeName("MODE");
+  std::optional<std::string> socket_group;
+  line.Add("--socket_group", socket_group,
+           "Group of the socket of a local address, by name or number. Default: this process's, or the "
+           "directory's if that has the setgid bit")
+      .Check([](const std::string& text) { return GroupOf(text) ? "" : "there is no group '" + text + "'"; })
+      .TypeName("GROUP");
   line.Add("--tcp_threads", flags->tcp_threads, "Threads that serve the reads of each tcp address")
       .Range(1, 64)
       .ShowDefault();
@@ -214,6 +263,8 @@ std::optional<int> ParseFlags(int argc, char** argv, void (*say)(std::string_vie
 
   flags->server.store.durability = durability;
   flags->server.store.loading = Loading::kInBackground;
+  if (socket_mode) flags->local_access.mode = OctalMode(*socket_mode);
+  if (socket_group) flags->local_access.group = GroupOf(*socket_group);
   std::string why;
   if (default_ttl) flags->server.store.default_ttl = ParseTtl(*default_ttl, &why).value();
   if (watch_retention) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "rdma/address.h"
+#include "rdma/local_access.h"
 #include "rdma/transport.h"
 #include "server/server.h"
 
@@ -21,6 +22,7 @@ struct Flags {
   std::optional<std::uint32_t> max_clients;
   rdma::MemoryWindows memory_windows = rdma::MemoryWindows::kAuto;
   std::uint32_t tcp_threads = 1;
+  rdma::LocalAccess local_access;
   int ready_fd = -1;
   bool insecure_open = false;
   std::string http;  // empty: not served

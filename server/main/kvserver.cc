@@ -226,7 +226,8 @@ int Main(int argc, char** argv) {
 
   std::vector<std::string> addresses;
   for (const rdma::Address& address : flags.listen) {
-    auto listener = rdma::Listen(address, limits, clock, flags.memory_windows, flags.tcp_threads);
+    auto listener =
+        rdma::Listen(address, limits, clock, flags.memory_windows, flags.tcp_threads, flags.local_access);
     if (!listener.ok()) return Fail(ListenExitStatus(listener.status()), listener.status());
     addresses.push_back((*listener)->address().ToString());
     if (address.kind == rdma::TransportKind::kVerbs) SayWhoMayWrite(flags, **listener);
