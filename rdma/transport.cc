@@ -44,10 +44,10 @@ absl::StatusOr<std::unique_ptr<ClientConnection>> Dial(const Address& address, c
 
 absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const QueueLimits& limits,
                                                  const Clock& clock, MemoryWindows windows,
-                                                 std::uint32_t tcp_threads) {
+                                                 std::uint32_t tcp_threads, const LocalAccess& access) {
   if (address.kind == TransportKind::kVerbs) return ListenVerbs(address, limits, windows);
   if (address.kind == TransportKind::kTcp) return ListenTcp(address, limits, clock, tcp_threads);
-  return ListenLocal(address, limits, clock);
+  return ListenLocal(address, limits, clock, access);
 }
 
 absl::Status ClientConnection::PostFind(std::uint64_t, const Sge&, const Sge&, const RemoteRegion&,

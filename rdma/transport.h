@@ -30,6 +30,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rdma/address.h"
+#include "rdma/local_access.h"
 #include "rdma/shared_memory.h"
 #include "store/base/clock.h"
 #include "store/format/wire/remote_region.h"
@@ -404,11 +405,13 @@ absl::Status CheckOffer(const SharedMemory& memory);
 /// Starts to listen. `clock` must outlive the listener. `tcp_threads`: threads that serve READs over tcp://.
 /// AlreadyExists: the port or path is in use by another server. FailedPrecondition: no RDMA device has
 /// this address. PermissionDenied, ResourceExhausted, NotFound (the socket's directory is missing).
+/// InvalidArgument: the umask keeps those from the socket whom `access` admits.
 absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const QueueLimits& limits,
                                                  const Clock& clock,
                                                  MemoryWindows windows = MemoryWindows::kAuto,
-                                                 std::uint32_t tcp_threads = 1);
+                                                 std::uint32_t tcp_threads = 1,
+                                                 const LocalAccess& access = {});
 void Listen(const Address&, const QueueLimits&, const Clock&&, MemoryWindows = MemoryWindows::kAuto,
-            std::uint32_t = 1) = delete;
+            std::uint32_t = 1, const LocalAccess& = {}) = delete;
 
 }  // namespace remora::rdma

@@ -36,7 +36,9 @@ absl::Status ShortOfMemoryError() {
 }  // namespace
 
 EventLoop::EventLoop(const Parts& parts, bool has_durable_tier)
-    : parts_(parts), reporter_(parts.store, parts.log, has_durable_tier) {}
+    : parts_(parts),
+      reporter_(parts.store, parts.log, parts.notices.status, has_durable_tier),
+      heartbeat_(parts.notices) {}
 
 bool EventLoop::Step() { return Serve(TakeRequests()); }
 
@@ -75,6 +77,7 @@ bool EventLoop::RunPeriodicTasks() {
     if (!news.empty()) parts_.log.Warn(news);
   }
   reporter_.ReportDiskStatus();
+  if (heartbeat_.is_on()) heartbeat_.BeatIfDue(parts_.store.clock().Now());
   return busy;
 }
 
@@ -243,7 +246,7 @@ int EventLoop::MillisToNextWork() const {
   std::optional<TimePoint> next = parts_.store.next_work();
   for (const auto& expiry :
        {parts_.reserves.next_expiry(), parts_.reads.next_expiry(), parts_.acceptor.next_probe(),
-        parts_.rate_limited_log.next_summary(), parts_.rate_limiter.next_turn()}) {
+        parts_.rate_limited_log.next_summary(), parts_.rate_limiter.next_turn(), heartbeat_.next_beat()}) {
     if (expiry) next = next ? std::min(*next, *expiry) : *expiry;
   }
   // The end of a load wakes nobody.

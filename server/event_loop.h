@@ -21,6 +21,7 @@
 #include "server/connection/session_observer.h"
 #include "server/monitoring/operator_log.h"
 #include "server/monitoring/rate_limited_log.h"
+#include "server/monitoring/service_notices.h"
 #include "server/monitoring/status_reporter.h"
 #include "server/request/pending_request.h"
 #include "server/request/rate_limiter.h"
@@ -48,6 +49,7 @@ class EventLoop final : public SessionObserver {
     ReplySender& replies;
     RateLimitedLog& rate_limited_log;
     const OperatorLog& log;
+    const ServiceNotices& notices;  // while the constructor runs
   };
 
   EventLoop(const Parts& parts, bool has_durable_tier);
@@ -85,6 +87,7 @@ class EventLoop final : public SessionObserver {
 
   const Parts parts_;
   StatusReporter reporter_;
+  Heartbeat heartbeat_;
   std::array<rdma::Completion, 64> completions_;
   std::vector<pollfd> fds_;    // Sleep
   int steps_since_tasks_ = 0;  // RunPeriodicTasks

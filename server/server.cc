@@ -70,7 +70,8 @@ void Server::MakeParts(const ServerOptions& options, std::vector<Token> tokens) 
                                                              .reserves = *reserves_,
                                                              .replies = *replies_,
                                                              .rate_limited_log = *rate_limited_log_,
-                                                             .log = log_},
+                                                             .log = log_,
+                                                             .notices = options.notices},
                                             options.store.durability != Durability::kMemory);
   acceptor_->AddObserver(*large_writes_);
   acceptor_->AddObserver(*reads_);

@@ -19,6 +19,7 @@
 #include "server/memory/huge_pages.h"
 #include "server/monitoring/operator_log.h"
 #include "server/monitoring/rate_limited_log.h"
+#include "server/monitoring/service_notices.h"
 #include "server/request/large_writes.h"
 #include "server/request/rate_limiter.h"
 #include "server/request/read_service.h"
@@ -58,6 +59,7 @@ struct ServerOptions {
   std::function<void(std::string_view)> log;
   /// Gets the lines about faults, in place of `log`. Empty: `log` gets them, too.
   std::function<void(std::string_view)> warn{};
+  ServiceNotices notices{};
 };
 
 /// Thread safety: Stop may be called from any thread and from a signal handler. Everything else is

@@ -82,9 +82,16 @@ absl::Status LocalClient::Connect(std::span<const std::byte> request_data, TimeP
 absl::Status LocalClient::Shake(std::span<const std::byte> request_data, TimePoint deadline) {
   REMORA_ASSIGN_OR_RETURN(socket_, ConnectSocket(deadline));
   peer_ = PeerOf(socket_.get());
-  // A server serves its own user and root. If another user has put a socket there, the client sends
-  // it nothing and maps nothing of it.
-  if (geteuid() != 0 && peer_.uid != geteuid()) return ServesAnother();
+  // Where everybody may put a socket, it may be another user's trap: the client sends it nothing and maps
+  // nothing of it. Elsewhere, the owners of the folders have let the server in.
+  if (geteuid() != 0 && peer_.uid != 0 && peer_.uid != geteuid()) {
+    if (const std::string folder = FolderForEverybody(path_); !folder.empty()) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("another user, uid ", peer_.uid, ", serves at ", path_,
+                       ", and this process runs as uid ", geteuid(), "; in ", folder,
+                       " any user may put a socket: a server for other users must listen elsewhere"));
+    }
+  }
   LocalHello hello;
   hello.data_size = static_cast<std::uint32_t>(request_data.size());
   std::ranges::copy(request_data, hello.data);
@@ -125,7 +132,8 @@ absl::StatusOr<UniqueFd> LocalClient::ConnectSocket(TimePoint deadline) const {
 
 absl::Status LocalClient::ServesAnother() const {
   return absl::PermissionDeniedError(absl::StrCat("the server at ", path_, " serves uid ", peer_.uid,
-                                                  " and root, and this process runs as uid ", geteuid()));
+                                                  " and root, and this process runs as uid ", geteuid(),
+                                                  " (see --local_access of kvserver)"));
 }
 
 absl::StatusOr<ReceivedReply> LocalClient::AwaitReply(TimePoint deadline) {

@@ -44,9 +44,9 @@ UniqueFd OpenSpare() { return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC));
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Listener>> ListenLocal(const Address& address, const QueueLimits& limits,
-                                                      const Clock& clock) {
+                                                      const Clock& clock, const LocalAccess& access) {
   REMORA_RETURN_IF_ERROR(CheckLimits(limits));
-  return LocalListener::Make(address, limits, clock);
+  return LocalListener::Make(address, limits, clock, access);
 }
 
 Descriptors DescriptorsOfLocal() {
@@ -60,8 +60,9 @@ Descriptors DescriptorsOfLocal() {
 }
 
 absl::StatusOr<std::unique_ptr<Listener>> LocalListener::Make(const Address& address,
-                                                              const QueueLimits& limits, const Clock& clock) {
-  std::unique_ptr<LocalListener> listener(new LocalListener(address, limits, clock));
+                                                              const QueueLimits& limits, const Clock& clock,
+                                                              const LocalAccess& access) {
+  std::unique_ptr<LocalListener> listener(new LocalListener(address, limits, clock, access));
   REMORA_RETURN_IF_ERROR(listener->Start());
   return listener;
 }
@@ -74,8 +75,7 @@ absl::Status LocalListener::Start() {
   epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   door_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_ || !door_) return absl::ErrnoToStatus(errno, "epoll_create1");
-  REMORA_ASSIGN_OR_RETURN(listening_, ListenAt(address_.path));
-  file_ = FileAt(address_.path);
+  REMORA_ASSIGN_OR_RETURN(listening_, ListenAt(address_.path, access_, &file_));
   REMORA_RETURN_IF_ERROR(WatchFd(door_.get(), listening_.get(), nullptr));
   return WatchFd(epoll_.get(), door_.get(), nullptr);
 }
@@ -223,7 +223,7 @@ void LocalListener::RefuseOne() {
 
 void LocalListener::Meet(UniqueFd socket) {
   const ucred peer = PeerOf(socket.get());
-  if (peer.uid != geteuid() && peer.uid != 0) {
+  if (!Admits(socket.get(), peer)) {
     SendReply(socket.get(), {.answer = LocalAnswer::kWrongUser}, {}).IgnoreError();
     ++dropped_handshakes_;
     return;
@@ -236,6 +236,19 @@ void LocalListener::Meet(UniqueFd socket) {
     ++dropped_handshakes_;
     half_open_.pop_back();  // no kernel memory: it is hung up on
   }
+}
+
+bool LocalListener::Admits(int socket, const ucred& peer) const {
+  if (peer.uid == geteuid() || peer.uid == 0) return true;
+  switch (access_.admits) {
+    case LocalAccess::Admits::kOwner:
+      return false;
+    case LocalAccess::Admits::kGroup:
+      return IsInGroup(socket, peer, file_.group);
+    case LocalAccess::Admits::kAnyone:
+      return true;
+  }
+  return false;
 }
 
 void LocalListener::DropOldest() {

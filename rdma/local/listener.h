@@ -26,7 +26,7 @@ namespace remora::rdma {
 class LocalListener final : public Listener {
  public:
   static absl::StatusOr<std::unique_ptr<Listener>> Make(const Address& address, const QueueLimits& limits,
-                                                        const Clock& clock);
+                                                        const Clock& clock, const LocalAccess& access);
   ~LocalListener() override;
 
   const Address& address() const override { return address_; }
@@ -62,8 +62,9 @@ class LocalListener final : public Listener {
     TimePoint since;
   };
 
-  LocalListener(const Address& address, const QueueLimits& limits, const Clock& clock)
-      : address_(address), limits_(limits), clock_(clock) {}
+  LocalListener(const Address& address, const QueueLimits& limits, const Clock& clock,
+                const LocalAccess& access)
+      : address_(address), limits_(limits), clock_(clock), access_(access) {}
   absl::Status Start();
 
   /// Looks at all sockets that have events.
@@ -73,6 +74,7 @@ class LocalListener final : public Listener {
   void AcceptSocket();
   void RefuseOne();
   void Meet(UniqueFd socket);
+  bool Admits(int socket, const ucred& peer) const;
   void DropOldest();
   /// Returns whether `client` has spoken, well or badly, and is therefore no longer half-open.
   /// Counts dropped clients.
@@ -83,6 +85,7 @@ class LocalListener final : public Listener {
   const Address address_;
   const QueueLimits limits_;
   const Clock& clock_;
+  const LocalAccess access_;
   SharedMemoryPool pool_;
   // Released last, when nothing of this server is left: see A1 of wire.h.
   UniqueFd lock_;

@@ -12,16 +12,16 @@ namespace remora::rdma {
 /// Dial for an address of kind kLocal. ClientConnection::Connect is the first to touch the socket. It has
 /// the outcomes of transport.h, and these:
 ///
-/// - PermissionDenied: the server serves another user, or another user put a socket there (root
-///   connects to any).
+/// - PermissionDenied: the server does not admit this user, or another user has put a socket where everybody
+///   may (root connects to any).
 /// - Unavailable: the server has another version, or is another program.
 absl::StatusOr<std::unique_ptr<ClientConnection>> DialLocal(const Address& address, const QueueLimits& limits,
                                                             const Clock& clock, TimePoint deadline);
 
-/// Listen for an address of kind kLocal. Makes the socket PATH, for its owner only, and PATH.lock, which is
-/// held as long as the listener lives and stays behind after it, unlocked. A socket left by a server that
-/// died is replaced; anything else found at PATH is left alone (AlreadyExists). So is what has taken the
-/// socket's place when the listener is destroyed.
+/// Listen for an address of kind kLocal. Makes the socket PATH, for those whom `access` admits, and
+/// PATH.lock, which is held as long as the listener lives and stays behind after it, unlocked. A socket left
+/// by a server that died is replaced; anything else found at PATH is left alone (AlreadyExists). So is what
+/// has taken the socket's place when the listener is destroyed.
 ///
 /// A client's mapping cannot be taken back: memory given to RegisterWrite is that client's to change until
 /// the memory is destroyed, even after the Registration and the connection are. Never give it to another
@@ -30,7 +30,7 @@ absl::StatusOr<std::unique_ptr<ClientConnection>> DialLocal(const Address& addre
 /// The thread that calls this must be the one that destroys the listener, and must live until then: clients
 /// take its end for the end of the server.
 absl::StatusOr<std::unique_ptr<Listener>> ListenLocal(const Address& address, const QueueLimits& limits,
-                                                      const Clock& clock);
+                                                      const Clock& clock, const LocalAccess& access = {});
 
 /// SharedBytesOf for kLocal: the page that says whether the server lives, and the message rings.
 SharedBytes SharedBytesOfLocal(const QueueLimits& limits);

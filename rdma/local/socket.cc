@@ -10,6 +10,10 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "store/base/check.h"
@@ -99,6 +103,39 @@ std::vector<UniqueFd> DescriptorsOf(msghdr& message) {
   return descriptors;
 }
 
+mode_t ModeFor(LocalAccess::Admits admits) {
+  constexpr mode_t kOwner = S_IRUSR | S_IWUSR;
+  constexpr mode_t kGroup = S_IRGRP | S_IWGRP;
+  constexpr mode_t kOthers = S_IROTH | S_IWOTH;
+  if (admits == LocalAccess::Admits::kOwner) return kOwner;
+  return admits == LocalAccess::Admits::kGroup ? kOwner | kGroup : kOwner | kGroup | kOthers;
+}
+
+/// Gives the socket, which was just made, its group and its mode.
+absl::Status SetAccess(const std::string& path, const LocalAccess& access) {
+  // Follows no link that somebody may have put in its place.
+  const UniqueFd file(open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  struct stat status;
+  if (!file || fstat(file.get(), &status) != 0) return absl::ErrnoToStatus(errno, path);
+  if (!S_ISSOCK(status.st_mode))
+    return absl::AlreadyExistsError(absl::StrCat(path, " was replaced meanwhile"));
+  if (access.group && fchownat(file.get(), "", static_cast<uid_t>(-1), *access.group, AT_EMPTY_PATH) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot give the socket ", path, " to group ",
+                                                   *access.group, ", of which this user must be a member"));
+  }
+  if (access.mode) {
+    // The umask does not count; it is the whole process's, and other threads make files.
+    if (chmod(absl::StrCat("/proc/self/fd/", file.get()).c_str(), *access.mode) == 0) return absl::OkStatus();
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot set the mode of the socket ", path));
+  }
+  constexpr mode_t kWriters = S_IWGRP | S_IWOTH;
+  const mode_t missing = ModeFor(access.admits) & kWriters & ~status.st_mode;
+  if (missing == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the umask keeps ", (missing & S_IWGRP) != 0 ? "the group" : "other users", " from ", path,
+      ", though they are to be served: set the mode of the socket (--socket_mode), or the umask"));
+}
+
 }  // namespace
 
 absl::StatusOr<UniqueFd> LockSocketPath(const std::string& path) {
@@ -113,16 +150,23 @@ absl::StatusOr<UniqueFd> LockSocketPath(const std::string& path) {
   return fd;
 }
 
-absl::StatusOr<UniqueFd> ListenAt(const std::string& path) {
+absl::StatusOr<UniqueFd> ListenAt(const std::string& path, const LocalAccess& access, FileName* file) {
   REMORA_RETURN_IF_ERROR(ClearStaleSocket(path));
   REMORA_ASSIGN_OR_RETURN(UniqueFd fd, MakeSocket(SOCK_NONBLOCK));
   // Linux gives the file the mode of the socket, less the umask: it is never open to others, not even for a
   // moment.
-  if (fchmod(fd.get(), S_IRUSR | S_IWUSR) != 0) return absl::ErrnoToStatus(errno, "fchmod of a socket");
+  const mode_t mode = access.mode.value_or(ModeFor(access.admits));
+  if (fchmod(fd.get(), mode) != 0) return absl::ErrnoToStatus(errno, "fchmod of a socket");
   const sockaddr_un address = SocketAddress(path);
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot make the socket ", path));
   }
+  const FileName made = FileAt(path);
+  if (const absl::Status set = SetAccess(path, access); !set.ok()) {
+    RemoveSocket(path, made);
+    return set;
+  }
+  if (file != nullptr) *file = {.device = made.device, .inode = made.inode, .group = FileAt(path).group};
   if (listen(fd.get(), kBacklog) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("listen at ", path));
   return fd;
 }
@@ -130,7 +174,7 @@ absl::StatusOr<UniqueFd> ListenAt(const std::string& path) {
 FileName FileAt(const std::string& path) {
   struct stat status;
   if (lstat(path.c_str(), &status) != 0) return {};
-  return {.device = status.st_dev, .inode = status.st_ino};
+  return {.device = status.st_dev, .inode = status.st_ino, .group = status.st_gid};
 }
 
 void RemoveSocket(const std::string& path, const FileName& file) {
@@ -173,6 +217,32 @@ ucred PeerOf(int socket) {
   socklen_t size = sizeof(credentials);
   REMORA_CHECK(getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0);
   return credentials;
+}
+
+bool IsInGroup(int socket, const ucred& peer, gid_t group) {
+  if (peer.gid == group) return true;
+  std::vector<gid_t> groups(64);
+  for (;;) {
+    auto size = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &size) == 0) {
+      groups.resize(size / sizeof(gid_t));
+      return std::ranges::find(groups, group) != groups.end();
+    }
+    // For more groups, the system says how much they take.
+    if (errno != ERANGE || size <= groups.size() * sizeof(gid_t)) return false;
+    groups.resize(size / sizeof(gid_t));
+  }
+}
+
+std::string FolderForEverybody(const std::string& path) {
+  std::error_code error;
+  std::filesystem::path folder = std::filesystem::canonical(std::filesystem::path(path).parent_path(), error);
+  if (error) return path;
+  for (;; folder = folder.parent_path()) {
+    struct stat status;
+    if (stat(folder.c_str(), &status) != 0 || (status.st_mode & S_IWOTH) != 0) return folder;
+    if (folder == folder.root_path()) return "";
+  }
 }
 
 absl::Status SendHello(int socket, const LocalHello& hello, std::span<const int> offered) {

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rdma/local/wire.h"
+#include "rdma/local_access.h"
 #include "rdma/unique_fd.h"
 #include "store/base/clock.h"
 
@@ -24,21 +25,30 @@ namespace remora::rdma {
 /// holds it. NotFound, PermissionDenied: of the directory.
 absl::StatusOr<UniqueFd> LockSocketPath(const std::string& path);
 
-/// Returns a listening, non-blocking socket at `path`, for its owner only. It replaces a socket
-/// without a listener.
-///
-/// REQUIRES: LockSocketPath.
-/// - AlreadyExists: anything else is there; it is left alone.
-absl::StatusOr<UniqueFd> ListenAt(const std::string& path);
-
 /// Identity of the file at a path. No other existing file has the same one, even under another
 /// name.
 struct FileName {
   dev_t device = 0;
   ino_t inode = 0;  // 0: nothing
-  bool operator==(const FileName&) const = default;
+  gid_t group = 0;  // that it belongs to
+  bool operator==(const FileName& other) const { return device == other.device && inode == other.inode; }
 };
 FileName FileAt(const std::string& path);
+
+/// Returns a listening, non-blocking socket at `path`, whose mode and group are those of `access`. It
+/// replaces a socket without a listener. *file, unless null, becomes the socket's file.
+///
+/// REQUIRES: LockSocketPath.
+/// - AlreadyExists: anything else is there; it is left alone.
+/// - InvalidArgument: the umask keeps those out whom `access` admits.
+/// - PermissionDenied: of the directory, or of the group.
+absl::StatusOr<UniqueFd> ListenAt(const std::string& path, const LocalAccess& access = {},
+                                  FileName* file = nullptr);
+
+/// Returns the folder above `path` in which every user may put files. Empty: there is none, so the owners of
+/// these folders decide which servers are there.
+std::string FolderForEverybody(const std::string& path);
+
 /// Unlinks `path` if it is still that file, and not what somebody has put in its place.
 void RemoveSocket(const std::string& path, const FileName& file);
 
@@ -48,6 +58,9 @@ absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, Duration patience);
 
 /// Returns the credentials of the process that made the other end.
 ucred PeerOf(int socket);
+
+/// Returns whether that process has the group, at the time at which it connected.
+bool IsInGroup(int socket, const ucred& peer, gid_t group);
 
 /// Sends without waiting. `offered`: none or one. Unavailable: the peer is gone.
 absl::Status SendHello(int socket, const LocalHello& hello, std::span<const int> offered);

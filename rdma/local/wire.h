@@ -108,7 +108,7 @@ static_assert(std::has_unique_object_representations_v<LocalHello>);
 enum class LocalAnswer : std::uint32_t {
   kAccepted = 1,
   kRejected = 2,
-  kWrongUser = 3,     // the server serves its own user and root
+  kWrongUser = 3,     // the server does not admit this process
   kWrongVersion = 4,  // LocalReply::version is the server's
   kNoRoom = 5,        // the server has no descriptor, or no memory, for this client
 };

@@ -11,7 +11,11 @@
 namespace remora {
 
 bool StatusReporter::ReportLoadProgress() {
-  if (!awaits_load_ || (store_.loading() && store_.load_status().ok())) return true;
+  if (!awaits_load_) return true;
+  if (store_.loading() && store_.load_status().ok()) {
+    if (tell_) TellLoadProgress();
+    return true;
+  }
   awaits_load_ = false;
   if (store_.loading()) return false;
   const double seconds = std::chrono::duration<double>(store_.load_time()).count();
@@ -19,13 +23,25 @@ bool StatusReporter::ReportLoadProgress() {
   log_.Log(absl::StrFormat("loaded %d keys in %.2f s: %.0f keys per second; records of %d are not in memory",
                            keys, seconds, static_cast<double>(keys) / std::max(seconds, 1e-3),
                            store_.Read(Counter::kColdKeys)));
+  if (tell_) tell_("serving");
   return true;
+}
+
+void StatusReporter::TellLoadProgress() {
+  constexpr std::chrono::seconds kPause{1};
+  const std::uint64_t keys = store_.Read(Counter::kKeysLoaded);
+  const TimePoint now = store_.clock().Now();
+  if (now < tell_again_ || keys == keys_told_) return;
+  tell_again_ = now + kPause;
+  keys_told_ = keys;
+  tell_(absl::StrFormat("serving; loading: %d keys so far", keys));
 }
 
 void StatusReporter::ReportDiskStatus() {
   if ((store_.Read(Counter::kDiskRefuses) != 0) == disk_rejects_) return;
   const absl::Status status = store_.disk_status();
   disk_rejects_ = !status.ok();
+  if (tell_) tell_(disk_rejects_ ? "serving reads; the disk takes no writes: see the log" : "serving");
   log_.Warn(disk_rejects_ ? absl::StrCat("writes are refused, reads go on: ", status.message())
                           : "the disk takes writes again");
 }

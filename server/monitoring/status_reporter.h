@@ -1,7 +1,14 @@
-// Tells the operator how the store's load has gone, and whether the disk takes writes.
+// Tells the operator, and the service manager, how the store's load has gone, and whether the disk takes
+// writes.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <utility>
+
 #include "server/monitoring/operator_log.h"
+#include "store/base/clock.h"
 #include "store/store.h"
 
 namespace remora {
@@ -9,9 +16,11 @@ namespace remora {
 /// Thread Safety: none; the server's one thread.
 class StatusReporter {
  public:
-  /// Both outlive this. A store with a durable tier loads from it, or has done so already.
-  StatusReporter(const Store& store, const OperatorLog& log, bool has_durable_tier)
-      : store_(store), log_(log), awaits_load_(has_durable_tier) {}
+  /// `store` and `log` outlive this. `tell`, of ServiceNotices, may be empty. A store with a durable tier
+  /// loads from it, or has done so already.
+  StatusReporter(const Store& store, const OperatorLog& log, std::function<void(std::string_view)> tell,
+                 bool has_durable_tier)
+      : store_(store), log_(log), tell_(std::move(tell)), awaits_load_(has_durable_tier) {}
   StatusReporter(const StatusReporter&) = delete;
   StatusReporter& operator=(const StatusReporter&) = delete;
 
@@ -23,8 +32,13 @@ class StatusReporter {
   void ReportDiskStatus();
 
  private:
+  void TellLoadProgress();
+
   const Store& store_;
   const OperatorLog& log_;
+  const std::function<void(std::string_view)> tell_;
+  std::uint64_t keys_told_ = 0;
+  TimePoint tell_again_{};
   bool awaits_load_;
   bool disk_rejects_ = false;  // and that was logged
 };

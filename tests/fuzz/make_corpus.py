@@ -60,7 +60,8 @@ def messages():
 def texts():
     for name, which, what in (('token', 0, b'AQAAAAAAAA'), ('changes', 1, b'AgAAAAAAAA'), ('ttl', 2, b'10m'), ('ttl_never', 2, b'never'),
                               ('local', 3, b'local:///tmp/remora'), ('verbs', 3, b'verbs://10.0.0.1:7471'),
-                              ('verbs6', 3, b'verbs://[fe80::1%eth0]:7471'), ('sealed', 4, b'\1\0\1\0\1\0ab'), ('round', 7, b'any \xff'), ('secret', 5, b'# mine\napp read-write ' + b'0f' * 16 + b'\n'),
+                              ('verbs6', 3, b'verbs://[fe80::1%eth0]:7471'), ('sealed', 4, b'\1\0\1\0\1\0ab'), ('round', 7, b'any \xff'),
+                              ('config', 8, b'# one\nlisten = local:///a b # two\ndir = " \\\\a\\" #"\n'), ('secret', 5, b'# mine\napp read-write ' + b'0f' * 16 + b'\n'),
                               ('tokens', 6, b'app read-write ' + b'0f' * 16 + b' connections=5\nother read-only ' + b'A' * 22 + b'\n')):
         yield name, bytes([which]) + what
 

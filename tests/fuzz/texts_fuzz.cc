@@ -1,5 +1,5 @@
 // Texts of people and other programs: tokens of scans and change feeds, spans of time, addresses, secrets and
-// the files of them.
+// the files of them, and files of options.
 #include <optional>
 #include <string>
 
@@ -11,11 +11,12 @@
 #include "store/format/types/scan_range.h"
 #include "store/format/wire/resume_token.h"
 #include "tests/fuzz/input.h"
+#include "tools/command_line/config_file.h"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace remora;  // NOLINT(google-build-using-namespace)
   Input input(data, size);
-  const std::uint8_t which = input.Take<std::uint8_t>() % 8;
+  const std::uint8_t which = input.Take<std::uint8_t>() % 9;
   const std::string_view text = input.rest();
   if (which == 0) {
     if (const auto range = ReadScanToken(text)) FUZZ_CHECK(MakeScanToken(*range) == text);
@@ -50,6 +51,19 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
       FUZZ_CHECK(!token.name.empty() && token.name.size() <= kMaxTokenName);
       FUZZ_CHECK(token.secret.size() >= kMinSecretSize && token.secret.size() <= kMaxSecretSize);
       FUZZ_CHECK(token.max_connections <= kMaxTokenLimit && token.max_requests_per_second <= kMaxTokenLimit);
+    }
+  } else if (which == 8) {
+    std::string error;
+    const auto lines = command_line::ParseConfig(text, &error);
+    FUZZ_CHECK(lines.has_value() || !error.empty());
+    if (!lines) return 0;
+    // Written anew, they say the same.
+    std::string written;
+    for (const auto& line : *lines) written += command_line::FormatConfigLine(line.key, line.value) + "\n";
+    const auto again = command_line::ParseConfig(written, &error);
+    FUZZ_CHECK(again.has_value() && again->size() == lines->size());
+    for (std::size_t i = 0; i < lines->size(); ++i) {
+      FUZZ_CHECK((*again)[i].key == (*lines)[i].key && (*again)[i].value == (*lines)[i].value);
     }
   } else {
     FUZZ_CHECK(scan_token::Decode64(scan_token::Encode64(text)) == std::string(text));

@@ -96,34 +96,6 @@ void HandTo(DeclaredOption* option, std::vector<T>& variable) {
   };
 }
 
-std::string TakeOne(DeclaredOption& option, const std::string& text) {
-  if (text.empty() && !option.may_be_empty) return "the value is empty";
-  if (!option.choices.empty() && std::ranges::find(option.choices, text) == option.choices.end()) {
-    std::string allowed;
-    for (const std::string& choice : option.choices) allowed += (allowed.empty() ? "" : ", ") + choice;
-    return "'" + text + "' is none of " + allowed;
-  }
-  for (const auto& check : option.checks) {
-    if (std::string wrong = check(text); !wrong.empty()) return wrong;
-  }
-  std::string wrong = option.take(text);
-  if (wrong.empty()) ++option.count;
-  return wrong;
-}
-
-/// Takes the text, which several values may stand in; `where`: how it is called in an error.
-std::string Take(DeclaredOption& option, const std::string& text, const std::string& where) {
-  if (option.count > 0 && !option.repeats) return where + ": is given twice";
-  std::size_t begin = 0;
-  for (;;) {
-    const std::size_t end = option.separator == '\0' ? std::string::npos : text.find(option.separator, begin);
-    const std::string part = text.substr(begin, end == std::string::npos ? end : end - begin);
-    if (const std::string wrong = TakeOne(option, part); !wrong.empty()) return where + ": " + wrong;
-    if (end == std::string::npos) return "";
-    begin = end + 1;
-  }
-}
-
 }  // namespace
 
 Option Option::Required() {
@@ -163,6 +135,11 @@ Option Option::Separator(char separator) {
 
 Option Option::MayBeEmpty() {
   option_->may_be_empty = true;
+  return *this;
+}
+
+Option Option::OnlyOnCommandLine() {
+  option_->is_in_config = false;
   return *this;
 }
 
@@ -254,7 +231,6 @@ template Option Command::Add(const std::string&, std::vector<std::string>&, cons
 Option Command::AddFlag(const std::string& name, bool& variable, const std::string& help) {
   DeclaredOption* const option = Declare(name, help);
   option->takes_value = false;
-  option->may_be_empty = true;
   option->take = [&variable](const std::string&) {
     variable = true;
     return std::string();
@@ -294,12 +270,12 @@ void Command::RequireOneOf(std::initializer_list<Option> options) {
 
 CommandLine::CommandLine(const std::string& description, const std::string& program)
     : Command(&line_), line_{.name = program, .help = description, .options = {}, .needs_one_of = {}} {
-  AddFlag("-h,--help", help_asked_, "Print this and exit");
+  AddFlag("-h,--help", help_asked_, "Print this and exit").OnlyOnCommandLine();
 }
 
 void CommandLine::Version(const std::string& text) {
   version_ = text;
-  AddFlag("--version", version_asked_, "Print the version and exit");
+  AddFlag("--version", version_asked_, "Print the version and exit").OnlyOnCommandLine();
 }
 
 Command CommandLine::AddCommand(const std::string& name, const std::string& help) {
@@ -313,13 +289,24 @@ std::optional<int> CommandLine::Parse(int argc, const char* const* argv) {
     const std::string_view path = argv[0];
     line_.name = path.substr(path.rfind('/') + 1);
   }
-  // Forgets the result of an earlier call.
-  command_ = nullptr;
-  help_asked_ = version_asked_ = false;
-  for (DeclaredOption& option : line_.options) option.count = 0;
-  for (DeclaredCommand& command : commands_) {
-    for (DeclaredOption& option : command.options) option.count = 0;
+  command_ = nullptr;  // forgets the result of an earlier call
+  help_asked_ = version_asked_ = print_config_asked_ = false;
+  config_file_.clear();
+  ForgetCounts();
+  std::string wrong = TakeWords(words);
+  if (!wrong.empty()) return Fail(wrong);
+  if (help_asked_) return Print(HelpText(line_, commands_, command_, footer_));
+  if (version_asked_) return Print(version_ + "\n");
+  if (!config_file_.empty()) {
+    if (const std::optional<int> status = TakeConfigFile(words)) return status;
   }
+  wrong = TakeEnvironment();
+  if (wrong.empty()) wrong = FindContradiction();
+  if (!wrong.empty()) return Fail(wrong);
+  return std::nullopt;
+}
+
+std::string CommandLine::TakeWords(const std::vector<std::string>& words) {
   bool only_arguments = false;
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (!only_arguments && words[i] == "--") {
@@ -335,14 +322,9 @@ std::optional<int> CommandLine::Parse(int argc, const char* const* argv) {
       wrong = TakeFlag(words[i], &next);
       if (!is_last && next == nullptr) ++i;
     }
-    if (!wrong.empty()) return Fail(wrong);
-    if (help_asked_) return Print(HelpText(line_, commands_, command_, footer_));
-    if (version_asked_) return Print(version_ + "\n");
+    if (!wrong.empty() || help_asked_ || version_asked_) return wrong;
   }
-  std::string wrong = TakeEnvironment();
-  if (wrong.empty()) wrong = FindContradiction();
-  if (!wrong.empty()) return Fail(wrong);
-  return std::nullopt;
+  return "";
 }
 
 std::string CommandLine::TakeArgument(const std::string& word) {
@@ -370,18 +352,11 @@ std::string CommandLine::TakeFlag(const std::string& word, const std::string** n
   const std::string name = word.substr(0, end);
   DeclaredOption* const option = Find(name);
   if (option == nullptr) {
-    // Compared without the dashes, which all have.
-    std::vector<std::string> names;
-    ForEach([&](const DeclaredOption& known) {
-      for (const std::string& other : known.names) {
-        if (!known.is_positional && other.starts_with("--")) names.push_back(other.substr(2));
-      }
-    });
-    const std::string nearest = is_long ? SayNearest(name.substr(2), names, "--") : "";
+    const std::string nearest = is_long ? SayNearest(name.substr(2), LongNames(), "--") : "";
     return "there is no flag " + name + (nearest.empty() ? "; what is no flag stands behind --" : nearest);
   }
   const bool has_value = end < word.size();
-  if (!option->takes_value) return has_value ? name + ": takes no value" : Take(*option, "", name);
+  if (!option->takes_value) return has_value ? name + ": takes no value" : Take(*option, "true", name);
   if (has_value) return Take(*option, word.substr(is_long ? end + 1 : end), name);
   if (*next == nullptr || IsFlag(**next)) {
     return name + ": there is no value behind it; write " + option->name() +
@@ -430,6 +405,16 @@ std::string CommandLine::FindContradiction() const {
   return wrong;
 }
 
+std::vector<std::string> CommandLine::LongNames() {
+  std::vector<std::string> names;
+  ForEach([&names](const DeclaredOption& known) {
+    for (const std::string& name : known.names) {
+      if (name.starts_with("--")) names.push_back(name.substr(2));
+    }
+  });
+  return names;
+}
+
 DeclaredOption* CommandLine::Find(std::string name) {
   if (name.starts_with("--")) std::replace(name.begin() + 2, name.end(), '-', '_');
   DeclaredOption* found = nullptr;
@@ -448,6 +433,13 @@ int CommandLine::Fail(const std::string& error) const {
   const std::string of = command_ == nullptr ? "" : " " + command_->name;
   SayError(line_.name + ": " + error + "; see " + line_.name + of + " --help");
   return EX_USAGE;
+}
+
+void CommandLine::ForgetCounts() {
+  for (DeclaredOption& option : line_.options) option.count = 0;
+  for (DeclaredCommand& command : commands_) {
+    for (DeclaredOption& option : command.options) option.count = 0;
+  }
 }
 
 int CommandLine::Print(const std::string& text) const {

@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "tools/command_line/config_file.h"
 #include "tools/command_line/declared.h"
 
 namespace remora::command_line {
@@ -49,6 +50,8 @@ class Option {
   Option Separator(char separator);
   /// An empty value is one, too; else it is an error.
   Option MayBeEmpty();
+  /// Is no key of a file; see CommandLine::ReadsConfigFile.
+  Option OnlyOnCommandLine();
   Option Needs(Option other);
   Option Excludes(Option other);
 
@@ -129,12 +132,18 @@ class CommandLine : public Command {
   void Footer(const std::string& text) { footer_ = text; }
   /// --version prints `text`.
   void Version(const std::string& text);
+  /// --config=FILE reads options of the line from a file, whose syntax config_file.h describes: the name of
+  /// an option, without its dashes, is its key. An option that the command line has, too, is the command
+  /// line's alone. A function of AddFunction may get the values of the command line twice. --print_config is
+  /// for the program to obey: see asks_for_config.
+  void ReadsConfigFile(const std::string& help);
   /// Adds a command. One of the commands must then be given; options of the line may stand behind it.
   Command AddCommand(const std::string& name, const std::string& help);
 
   /// Reads the arguments into the variables. Returns nothing, or a status if the program is to end now:
   /// - 0: --help or --version was asked for, and was printed to standard output;
   /// - EX_USAGE (64): an error, which is printed to standard error;
+  /// - EX_NOINPUT (66), EX_NOPERM (77), EX_CONFIG (78), EX_IOERR: so is an error of the file of --config;
   /// - EX_IOERR (74): standard output fails.
   std::optional<int> Parse(int argc, const char* const* argv);
   /// Prints an error as Parse does, and returns EX_USAGE.
@@ -144,27 +153,43 @@ class CommandLine : public Command {
   const std::string& command() const { return command_->name; }
   /// Returns whether this option was given. REQUIRES: Parse returned nothing.
   bool Has(const std::string& option) const;
+  /// Returns whether the file of ConfigText is to be printed. REQUIRES: Parse returned nothing.
+  bool asks_for_config() const { return print_config_asked_; }
+  /// Returns a file for --config that says the same as this command line and its file. An option that neither
+  /// has stands there as a comment, with its default. REQUIRES: Parse returned nothing.
+  std::string ConfigText() const;
+  /// Prints to standard output. Returns 0, or EX_IOERR after an error that it prints.
+  int Print(const std::string& text) const;
 
  private:
   // Each returns what is wrong; empty: nothing.
+  std::string TakeWords(const std::vector<std::string>& words);
   std::string TakeArgument(const std::string& word);
   /// `next`: the word behind this one, or null. *next becomes null if it was taken for the value.
   std::string TakeFlag(const std::string& word, const std::string** next);
   std::string TakeEnvironment();
   std::string FindContradiction() const;
 
+  /// Reads the file of --config, and the words once more, which win. Returns a status after an error.
+  std::optional<int> TakeConfigFile(const std::vector<std::string>& words);
+  std::string TakeConfigLine(const ConfigLine& line);
+
   DeclaredOption* Find(std::string name);
   /// Calls with each option that may be given, those of the command first.
   void ForEach(const std::function<void(DeclaredOption&)>& visit);
-  int Print(const std::string& text) const;
+  /// The long names of all options that may be given, without their dashes.
+  std::vector<std::string> LongNames();
+  void ForgetCounts();
 
   DeclaredCommand line_;
   std::deque<DeclaredCommand> commands_;
   std::string footer_;
   std::string version_;
+  std::string config_file_;
   DeclaredCommand* command_ = nullptr;  // that was given
   bool help_asked_ = false;
   bool version_asked_ = false;
+  bool print_config_asked_ = false;
 };
 
 }  // namespace remora::command_line

@@ -24,6 +24,7 @@ struct DeclaredOption {
   bool repeats = false;
   bool is_required = false;
   bool may_be_empty = false;
+  bool is_in_config = true;  // unless it says what the program is to do now
 
   NumberRule number;
   std::vector<std::string> choices;  // empty: any
@@ -36,6 +37,7 @@ struct DeclaredOption {
   std::vector<const DeclaredOption*> needs;
   std::vector<const DeclaredOption*> excludes;
   std::size_t count = 0;
+  std::vector<std::string> given;  // the texts of the values, if count > 0; of a flag, "true"
 
   const std::string& name() const { return names.back(); }
 };
@@ -46,6 +48,10 @@ struct DeclaredCommand {
   std::deque<DeclaredOption> options;  // a deque leaves them where they are
   std::vector<const DeclaredOption*> needs_one_of;
 };
+
+/// Takes the text, which several values may stand in. `where`: how it is called in an error. Returns what is
+/// wrong; empty: nothing.
+std::string Take(DeclaredOption& option, const std::string& text, const std::string& where);
 
 /// The text of --help, with a newline at its end. `command`: the one that was given, or null: none. The
 /// program's name is line.name.

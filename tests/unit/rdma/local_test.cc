@@ -167,6 +167,87 @@ TEST_F(LocalTest, AnotherUserIsRefused) {
   EXPECT_THAT(Open()->Read(0, {8}), IsOk());
 }
 
+/// Returns whether the listener lets in a process of user and group kNobody.
+bool LetsNobodyIn(Listener& listener, const std::string& path) {
+  const auto asked = AsUser(kNobody, [&] {
+    auto socket = ConnectTo(path, std::chrono::seconds(60));
+    EXPECT_THAT(socket, IsOk());
+    EXPECT_THAT(SendHello(socket->get(), {}, {}), IsOk());
+    return *std::move(socket);
+  });
+  const std::uint64_t dropped = listener.dropped_handshakes();
+  // A listener that never sleeps looks at its sockets now and then.
+  for (;;) {
+    if (listener.NextRequest() != nullptr) return true;
+    if (listener.dropped_handshakes() > dropped) return false;
+  }
+}
+
+TEST_F(LocalTest, OtherUsersAreAdmittedAsAsked) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  std::filesystem::permissions(folder_.path(), static_cast<std::filesystem::perms>(0755));
+  struct Case {
+    LocalAccess access;
+    bool admits;
+  };
+  using enum LocalAccess::Admits;
+  for (const Case& one : {Case{{.admits = kOwner, .mode = 0666, .group = kNobody}, false},
+                          Case{{.admits = kGroup, .mode = 0660, .group = kNobody}, true},
+                          Case{{.admits = kGroup, .mode = 0666, .group = kNobody - 1}, false},
+                          Case{{.admits = kAnyone, .mode = 0666, .group = {}}, true}}) {
+    const auto listener = Listen(where_, {}, clock_, MemoryWindows::kAuto, 1, one.access);
+    ASSERT_THAT(listener, IsOk());
+    EXPECT_EQ(LetsNobodyIn(**listener, where_.path), one.admits);
+  }
+}
+
+TEST_F(LocalTest, TheSocketGetsItsModeAndGroup) {
+  struct stat status;
+  const mode_t before = umask(0027);
+  const auto mode_of = [&](const LocalAccess& access) -> mode_t {
+    const auto listener = Listen(where_, {}, clock_, MemoryWindows::kAuto, 1, access);
+    EXPECT_THAT(listener, IsOk());
+    EXPECT_EQ(stat(where_.path.c_str(), &status), 0);
+    return status.st_mode & 0777;
+  };
+  using enum LocalAccess::Admits;
+  EXPECT_EQ(mode_of({.admits = kGroup, .mode = 0660, .group = {}}), 0660u) << "whatever the umask is";
+  EXPECT_EQ(mode_of({.admits = kAnyone, .mode = 0606, .group = {}}), 0606u);
+  // Without a mode, the umask counts, and nobody is promised access that they do not get.
+  for (const auto admits : {kGroup, kAnyone}) {
+    EXPECT_THAT(
+        Listen(where_, {}, clock_, MemoryWindows::kAuto, 1, {.admits = admits, .mode = {}, .group = {}}),
+        HasCode(absl::StatusCode::kInvalidArgument));
+    EXPECT_FALSE(std::filesystem::exists(where_.path));
+  }
+  umask(0007);
+  EXPECT_EQ(mode_of({.admits = kGroup, .mode = {}, .group = {}}), 0660u);
+  umask(0000);
+  EXPECT_EQ(mode_of({.admits = kAnyone, .mode = {}, .group = {}}), 0666u);
+  EXPECT_EQ(mode_of({}), 0600u);
+  umask(before);
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give files to other groups";
+  mode_of({.admits = kGroup, .mode = 0660, .group = 12345});
+  EXPECT_EQ(status.st_gid, 12345u);
+  // As the directory says, with the setgid bit.
+  ASSERT_EQ(chown(folder_.path().c_str(), 0, 12346), 0);
+  ASSERT_EQ(chmod(folder_.path().c_str(), 02770), 0);
+  mode_of({.admits = kGroup, .mode = 0660, .group = {}});
+  EXPECT_EQ(status.st_gid, 12346u);
+}
+
+TEST_F(LocalTest, FoldersInWhichAnybodyMayPutASocketAreFound) {
+  const std::filesystem::path open = std::filesystem::canonical(folder_.path()) / "open";
+  std::filesystem::create_directories(open / "closed");
+  std::filesystem::permissions(open, static_cast<std::filesystem::perms>(01777));
+  std::filesystem::create_directory_symlink(open / "closed", folder_.path() / "link");
+  EXPECT_EQ(FolderForEverybody(open / "socket"), open);
+  EXPECT_EQ(FolderForEverybody(open / "closed/socket"), open);
+  EXPECT_EQ(FolderForEverybody(folder_.path() / "link/socket"), open);
+  EXPECT_EQ(FolderForEverybody("/missing/socket"), "/missing/socket");
+  EXPECT_EQ(FolderForEverybody("/usr/bin/socket"), "");
+}
+
 TEST_F(LocalTest, RootIsServedByAnotherUsersServer) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   std::filesystem::permissions(folder_.path(), std::filesystem::perms::all);

@@ -1,0 +1,308 @@
+#include "server/main/flags.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "server/memory/memory_budget.h"
+#include "server/memory/system_memory.h"
+#include "store/base/absl_view.h"
+#include "store/format/types/duration_text.h"
+#include "tools/command_line/command_line.h"
+#include "tools/command_line/number_text.h"
+#include "tools/command_line/place.h"
+
+namespace remora {
+namespace {
+
+constexpr char kExitStatus[] = R"(
+Exit status: 0 stopped by TERM or INT; 64 a bad flag, address or size, or a file of tokens that is missing or wrong;
+  66 the file of --config is missing, or is no file; 69 no RDMA device or host for an address; 71 too little memory,
+  or memory that may be locked, or threads, or descriptors; 73 a file or socket cannot be made; 74 disk full, data
+  corrupt or another input/output error; 75 the data directory, port or socket is in use; 77 no permission, or a file
+  of tokens that others may read; 78 the data does not fit in --memory, or has a format that this kvserver does not
+  know, or --config has a bad line.)";
+
+constexpr char kConfigHead[] = "# kvserver " REMORA_VERSION
+                               ": what is in force, for kvserver --config=FILE. A comment is a flag that "
+                               "nobody set, with its default.\n";
+
+bool IsSameAddress(const rdma::Address& one, const rdma::Address& other) {
+  if (one.kind != other.kind) return false;
+  if (one.kind == rdma::TransportKind::kLocal) return command_line::IsSamePlace(one.path, other.path);
+  return one.host == other.host && one.port == other.port;
+}
+
+/// Returns whether this machine alone reaches the address.
+bool IsLoopback(const rdma::Address& address) {
+  return address.kind == rdma::TransportKind::kLocal || address.host == "localhost" ||
+         address.host == "::1" || address.host.starts_with("127.");
+}
+
+absl::Status CheckWhomItServes(const Flags& flags) {
+  if (!flags.server.tokens_file.empty() || flags.insecure_open) return absl::OkStatus();
+  for (const rdma::Address& address : flags.listen) {
+    if (IsLoopback(address)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "whoever reaches ", address.ToString(),
+        " could read and change everything: say whom to serve with --tokens=FILE (kvctl create_token "
+        "makes them), or, "
+        "where the network lets nobody else through, --insecure_open"));
+  }
+  return absl::OkStatus();
+}
+
+/// The next file that is opened gets the number of a closed descriptor, so a file of the store would get the
+/// line.
+absl::Status CheckReadyFd(int fd) {
+  std::string_view why;
+  if (const int status_flags = ::fcntl(fd, F_GETFL); fd <= STDERR_FILENO) {
+    why = "0 to 2 are standard input, output and error; pass another descriptor";
+  } else if (status_flags < 0) {
+    why = "that descriptor is not open; pass one to kvserver, or leave this flag out";
+  } else if ((status_flags & O_ACCMODE) == O_RDONLY) {
+    why = "that descriptor is open for reading alone; pass one that can be written";
+  }
+  if (why.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--ready_fd=", fd, ": ", AbslView(why)));
+}
+
+std::optional<mode_t> OctalMode(std::string_view text) {
+  mode_t mode = 0;
+  if (text.size() < 3 || text.size() > 4) return std::nullopt;
+  for (const char digit : text) {
+    if (digit < '0' || digit > '7') return std::nullopt;
+    mode = mode * 8 + static_cast<mode_t>(digit - '0');
+  }
+  constexpr mode_t kAll = S_IRWXU | S_IRWXG | S_IRWXO;
+  return (mode & ~kAll) == 0 ? std::optional(mode) : std::nullopt;
+}
+
+/// A number is a group even if it has no name.
+std::optional<gid_t> GroupOf(const std::string& text) {
+  if (const group* const named = ::getgrnam(text.c_str())) return named->gr_gid;
+  constexpr gid_t kNone = static_cast<gid_t>(-1);
+  gid_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [read, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && read == end && number != kNone ? std::optional(number) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<int> ParseFlags(int argc, char** argv, void (*say)(std::string_view), Flags* flags) {
+  const auto fail_usage = [say](std::string_view why) {
+    say(why);
+    return EX_USAGE;
+  };
+
+  flags->server.huge_pages = true;
+  flags->memory = DefaultMemory(ReadSystemMemory());
+  command_line::CommandLine line(
+      "kvserver: a key-value store whose clients read it in place, over RDMA, TCP or mapped memory.");
+  line.Footer(kExitStatus);
+  std::vector<std::string> addresses;
+  line.Add("--listen", addresses,
+           "Where to serve: verbs://HOST:PORT, tcp://HOST:PORT or local:///PATH; may be repeated")
+      .Required()
+      .Check([](const std::string& text) { return std::string(rdma::ParseAddress(text).status().message()); })
+      .TypeName("ADDRESS");
+  line.Add("--data_dir", flags->server.store.data_dir,
+           "RocksDB's directory; made when missing. Needed with --durability=logged and synced")
+      .TypeName("DIR");
+  line.Add("--memory", flags->memory,
+           absl::StrFormat(
+               "All the memory that clients may reach: %s. It holds index, records, and what each "
+               "client has to itself (see --max_clients); not RocksDB's buffers and cache, nor the program. "
+               "See --eviction for when it is full",
+               command_line::kSizeText))
+      .Size()
+      .ShowDefault()
+      .TypeName("SIZE");
+  const command_line::Option backup_dir =
+      line.Add("--backup_dir", flags->server.backup_dir,
+               "Where `kvctl backup` puts backups; made when missing. Without it they are refused")
+          .TypeName("DIR");
+  line.Add("--backup_keep", flags->server.backup_keep,
+           "When a backup is made, delete older ones but so many of the newest; 0: none")
+      .Range(0, 1'000'000)
+      .ShowDefault()
+      .Needs(backup_dir);
+  Durability durability = Durability::kLogged;
+  line.AddChoice(
+          "--durability", durability,
+          {{"memory", Durability::kMemory}, {"logged", Durability::kLogged}, {"synced", Durability::kSynced}},
+          "What an acknowledged write survives: memory (nothing), logged (the death of this process), "
+          "synced (that of the machine)")
+      .DefaultText("logged");
+  line.AddChoice(
+          "--eviction", flags->server.store.eviction,
+          {{"none", Eviction::kNone}, {"least_used", Eviction::kLeastUsed}},
+          "When memory is full: none (refuse writes; all data must fit), least_used (what was not used "
+          "lately stays on disk only; with --durability=memory, it is dropped)")
+      .DefaultText("least_used");
+  std::optional<std::string> default_ttl;
+  line.Add("--default_ttl", default_ttl,
+           "How long a key is there whose writer did not say: 500ms, 30s, 15m, 12h, 7d, ... or never")
+      .Check([](const std::string& text) {
+        std::string why;
+        ParseTtl(text, &why);
+        return why;
+      })
+      .DefaultText("never")
+      .TypeName("DURATION");
+  std::optional<std::string> watch_retention;
+  line.Add("--watch_retention", watch_retention,
+           "How long at least a watch that was away finds what it has missed, on disk: 10m, 1d, ... "
+           "In any case it finds the latest 64 MiB of the log, over restarts as well")
+      .Check([](const std::string& text) {
+        std::string why;
+        const auto time = ParseTtl(text, &why);
+        return time == kNeverExpires ? "the disk would fill" : why;
+      })
+      .TypeName("DURATION");
+  std::uint64_t& commit_log_bytes = flags->server.store.commit_log_bytes;
+  line.Add("--commit_log", commit_log_bytes,
+           "Experimental: log writes in files of so many bytes together, in --data_dir, and fill RocksDB "
+           "behind them; 1G is a good size. A directory that has them opens only with this flag")
+      .Size()
+      .Range(std::uint64_t{1} << 20, std::uint64_t{1} << 40)
+      .DefaultText("off");
+  line.Add("--max_clients", flags->max_clients,
+           "Connections at most; for each, 0.28 MB of --memory are kept, or 0.37 MB where one of the "
+           "addresses is "
+           "local. Default: as many as 1/8 of it holds, but 4 to 512")
+      .Range(1, 65536);
+  line.Add("--ready_fd", flags->ready_fd, "Write a line to this open descriptor, and close it, once serving")
+      .NotNegative();
+  line.Add(
+          "--tokens", flags->server.tokens_file,
+          "Serve only who has one of these tokens: a file of lines NAME ROLE SECRET, as `kvctl create_token` "
+          "makes them. Read anew on SIGHUP: connections whose token is gone, or changed, end")
+      .TypeName("FILE");
+  line.AddFlag("--insecure_open", flags->insecure_open,
+               "Serve whoever reaches a verbs or tcp address; with --tokens, also who has none");
+  line.AddChoice("--local_access", flags->local_access.admits,
+                 {{"owner", rdma::LocalAccess::Admits::kOwner},
+                  {"group", rdma::LocalAccess::Admits::kGroup},
+                  {"anyone", rdma::LocalAccess::Admits::kAnyone}},
+                 "Processes that a local address serves: owner (of this user, and of root), group (also "
+                 "those of the "
+                 "socket's group), anyone. With --tokens, each of them needs a token as well")
+      .DefaultText("owner");
+  std::optional<std::string> socket_mode;
+  line.Add("--socket_mode", socket_mode,
+           "Mode of the socket of a local address, in octal. Default: 600, 660 or 666, as --local_access "
+           "says, "
+           "less the umask")
+      .Check([](const std::string& text) {
+        return OctalMode(text) ? "" : "'" + text + "' is no mode of three or four octal digits, up to 777";
+      })
+      .TypeName("MODE");
+  std::optional<std::string> socket_group;
+  line.Add("--socket_group", socket_group,
+           "Group of the socket of a local address, by name or number. Default: this process's, or the "
+           "directory's if that has the setgid bit")
+      .Check([](const std::string& text) { return GroupOf(text) ? "" : "there is no group '" + text + "'"; })
+      .TypeName("GROUP");
+  line.Add("--tcp_threads", flags->tcp_threads, "Threads that serve the reads of each tcp address")
+      .Range(1, 64)
+      .ShowDefault();
+  line.AddChoice(
+          "--memory_windows", flags->memory_windows,
+          {{"auto", rdma::MemoryWindows::kAuto}, {"off", rdma::MemoryWindows::kOff}},
+          "Over verbs, bind what a client may write to its connection, so that no other client can write "
+          "there: auto (where the device has memory windows of type 2B; the log, and `kvctl stats`, say "
+          "whether), off")
+      .DefaultText("auto");
+  line.AddChoice(
+          "--large_pages", flags->server.huge_pages, {{"auto", true}, {"off", false}},
+          "Ask the system for large pages for the memory, which makes reads on the same machine faster: "
+          "auto (where it has some; `kvctl stats` says how many bytes), off")
+      .DefaultText("auto");
+  const command_line::Option http =
+      line.Add("--http", flags->http,
+               "Serve metrics for Prometheus (/metrics), /healthz, /readyz and /info.json by HTTP at "
+               "HOST:PORT; "
+               "without --insecure_http, only where this machine alone reaches it")
+          .TypeName("HOST:PORT");
+  line.AddFlag("--insecure_http", flags->insecure_http,
+               "Serve --http also at an address that other machines reach: to all of them, without a token")
+      .Needs(http);
+  bool quiet = false;
+  line.AddFlag(
+      "--quiet", quiet,
+      "Log only what is wrong (the disk, torn logs, tokens that cannot be read), and why it ends: nothing of "
+      "clients, backups, the start and the load");
+  line.ReadsConfigFile(
+      "Read flags from a file of lines `key = value`, where --key=value would be the flag; this command line "
+      "goes before it");
+  line.Version("kvserver " REMORA_VERSION);
+  const std::optional<int> exit_status = line.Parse(argc, argv);
+  if (exit_status) return exit_status;
+  if (flags->ready_fd >= 0) {
+    if (const absl::Status open = CheckReadyFd(flags->ready_fd); !open.ok())
+      return fail_usage(StdView(open.message()));
+  }
+
+  flags->server.store.durability = durability;
+  flags->server.store.loading = Loading::kInBackground;
+  if (socket_mode) flags->local_access.mode = OctalMode(*socket_mode);
+  if (socket_group) flags->local_access.group = GroupOf(*socket_group);
+  std::string why;
+  if (default_ttl) flags->server.store.default_ttl = ParseTtl(*default_ttl, &why).value();
+  if (watch_retention) {
+    flags->server.store.watch_retention =
+        std::chrono::ceil<std::chrono::seconds>(ParseTtl(*watch_retention, &why).value());
+  }
+  const bool has_dir = !flags->server.store.data_dir.empty();
+  if (durability != Durability::kMemory && !has_dir) {
+    return fail_usage("--durability=logged and synced need --data_dir=DIR; or choose --durability=memory");
+  }
+  if (durability == Durability::kMemory) {
+    if (has_dir) return fail_usage("--durability=memory keeps nothing in a --data_dir; leave one out");
+    if (!flags->server.backup_dir.empty())
+      return fail_usage("--durability=memory has nothing to back up; leave out --backup_dir");
+    if (watch_retention)
+      return fail_usage("--durability=memory has no log for watches; leave out --watch_retention");
+    if (commit_log_bytes > 0) return fail_usage("--durability=memory logs nothing; leave out --commit_log");
+  }
+  if (command_line::IsSamePlace(flags->server.store.data_dir, flags->server.backup_dir)) {
+    return fail_usage("--data_dir and --backup_dir are the same directory; backups need one of their own");
+  }
+  for (const std::string& text : addresses) {
+    absl::StatusOr<rdma::Address> address = rdma::ParseAddress(text);
+    if (!address.ok()) return fail_usage(StdView(address.status().message()));
+    for (const rdma::Address& other : flags->listen) {
+      if (!IsSameAddress(*address, other)) continue;
+      return fail_usage(absl::StrCat("--listen=", text, ": is given twice; leave one out"));
+    }
+    flags->listen.push_back(*std::move(address));
+  }
+  if (const absl::Status safe = CheckWhomItServes(*flags); !safe.ok())
+    return fail_usage(StdView(safe.message()));
+  if (line.asks_for_config()) return line.Print(absl::StrCat(kConfigHead, line.ConfigText()));
+  flags->server.serves_without_token = flags->insecure_open;
+  flags->server.warn = say;
+  if (!quiet) flags->server.log = flags->server.warn;
+  return std::nullopt;
+}
+
+}  // namespace remora

@@ -1,0 +1,39 @@
+// The command line of kvserver, and its configuration file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rdma/address.h"
+#include "rdma/local_access.h"
+#include "rdma/transport.h"
+#include "server/server.h"
+
+namespace remora {
+
+struct Flags {
+  ServerOptions server;
+  std::vector<rdma::Address> listen;
+  std::size_t memory = 0;
+  std::optional<std::uint32_t> max_clients;
+  rdma::MemoryWindows memory_windows = rdma::MemoryWindows::kAuto;
+  std::uint32_t tcp_threads = 1;
+  rdma::LocalAccess local_access;
+  int ready_fd = -1;
+  bool insecure_open = false;
+  std::string http;  // empty: not served
+  bool insecure_http = false;
+  // For the log, once it serves.
+  std::vector<std::string> notes{};
+  std::vector<std::string> warnings{};
+};
+
+/// Reads the command line. Returns an exit status if the program is to end with it. `say` gets the reason of
+/// an error here, and later the lines of the server's log.
+std::optional<int> ParseFlags(int argc, char** argv, void (*say)(std::string_view), Flags* flags);
+
+}  // namespace remora

@@ -1,0 +1,93 @@
+// The options of a command line that a file has, and the file that a command line would be.
+#include <sysexits.h>
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tools/command_line/command_line.h"
+#include "tools/command_line/config_file.h"
+#include "tools/command_line/declared.h"
+#include "tools/command_line/nearest.h"
+#include "tools/command_line/say.h"
+
+namespace remora::command_line {
+
+void CommandLine::ReadsConfigFile(const std::string& help) {
+  Add("--config", config_file_, help).TypeName("FILE").OnlyOnCommandLine();
+  AddFlag("--print_config", print_config_asked_,
+          "Check the flags, print the file for --config that says the same, and exit")
+      .OnlyOnCommandLine();
+}
+
+std::optional<int> CommandLine::TakeConfigFile(const std::vector<std::string>& words) {
+  const std::string path = config_file_;
+  const auto fail = [&](const std::string& wrong, int status) {
+    SayError(line_.name + ": " + path + ": " + wrong);
+    return status;
+  };
+  std::string error;
+  int status = EX_OK;
+  const std::optional<std::string> text = ReadConfigFile(path, &error, &status);
+  if (!text) return fail(error, status);
+  const std::optional<std::vector<ConfigLine>> lines = ParseConfig(*text, &error);
+  if (!lines) return fail(error, EX_CONFIG);
+  ForgetCounts();
+  std::map<std::string, std::size_t> numbers;
+  for (const ConfigLine& line : *lines) {
+    const auto [first, is_first] = numbers.emplace(line.key, line.number);
+    const DeclaredOption* const option = Find("--" + line.key);
+    std::string wrong;
+    if (!is_first && option != nullptr && !option->repeats) {
+      wrong = line.key + ": stands in line " + std::to_string(first->second) + ", too; leave one out";
+    } else {
+      wrong = TakeConfigLine(line);
+    }
+    if (!wrong.empty()) return fail("line " + std::to_string(line.number) + ": " + wrong, EX_CONFIG);
+  }
+  std::vector<std::pair<DeclaredOption*, std::size_t>> counts;
+  ForEach([&counts](DeclaredOption& option) { counts.emplace_back(&option, option.count); });
+  ForgetCounts();
+  command_ = nullptr;
+  const std::string wrong = TakeWords(words);  // again: nothing was wrong with them
+  if (!wrong.empty()) return Fail(wrong);
+  for (const auto& [option, count] : counts) {
+    if (option->count == 0) option->count = count;
+  }
+  return std::nullopt;
+}
+
+std::string CommandLine::TakeConfigLine(const ConfigLine& line) {
+  DeclaredOption* const option = Find("--" + line.key);
+  std::vector<std::string> keys;
+  ForEach([&keys](const DeclaredOption& known) {
+    if (known.is_in_config && known.name().starts_with("--")) keys.push_back(known.name().substr(2));
+  });
+  if (option == nullptr) return "there is no key " + line.key + SayNearest(line.key, keys);
+  if (!option->is_in_config) return line.key + ": stands on the command line only";
+  if (option->takes_value) return Take(*option, line.value, line.key);
+  if (line.value != "true" && line.value != "false") {
+    return line.key + ": '" + line.value + "' is neither true nor false";
+  }
+  return line.value == "true" ? Take(*option, line.value, line.key) : "";
+}
+
+std::string CommandLine::ConfigText() const {
+  std::string text;
+  for (const DeclaredOption& option : line_.options) {
+    if (option.is_positional || !option.is_in_config) continue;
+    const std::string key = option.name().substr(2);
+    if (option.count == 0) {
+      const std::string shown = option.takes_value ? option.default_text : "false";
+      text += "# " + (shown.empty() ? key + " =" : FormatConfigLine(key, shown)) + "\n";
+      continue;
+    }
+    for (const std::string& value : option.given) text += FormatConfigLine(key, value) + "\n";
+  }
+  return text;
+}
+
+}  // namespace remora::command_line

@@ -1,0 +1,156 @@
+#include "tools/command_line/config_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace remora::command_line {
+namespace {
+
+constexpr std::string_view kBlanks = " \t";
+
+std::string_view Trimmed(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+  return text.substr(0, text.find_last_not_of(kBlanks) + 1);
+}
+
+bool IsKey(std::string_view text) {
+  return !text.empty() && std::ranges::all_of(text, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+/// Returns whether nothing but a comment stands there.
+bool IsComment(std::string_view text) {
+  text = Trimmed(text);
+  return text.empty() || text[0] == '#';
+}
+
+/// Reads a value whose first quote has been read. Returns what is wrong; empty: nothing.
+std::string ReadQuoted(std::string_view text, std::string* value) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') {
+      return IsComment(text.substr(i + 1)) ? "" : "behind the closing quote may stand a comment only";
+    }
+    if (text[i] == '\\') {
+      ++i;
+      if (i == text.size() || (text[i] != '"' && text[i] != '\\')) {
+        return "between quotes, a backslash stands before a quote or a backslash only: write \\\\ for one";
+      }
+    }
+    *value += text[i];
+  }
+  return "the closing quote is missing";
+}
+
+std::string ReadValue(std::string_view text, std::string* value) {
+  if (text.starts_with('"')) return ReadQuoted(text.substr(1), value);
+  if (text.starts_with('\'')) return "a value stands between double quotes, or between none";
+  std::size_t end = text.find('#');
+  while (end != std::string_view::npos && end > 0 && kBlanks.find(text[end - 1]) == std::string_view::npos) {
+    end = text.find('#', end + 1);
+  }
+  *value = Trimmed(text.substr(0, end));
+  return "";
+}
+
+/// Returns what is wrong with a line that is no comment; empty: nothing.
+std::string ReadLine(std::string_view text, ConfigLine* line) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos) return "write key = value, or # before a comment";
+  const std::string_view key = Trimmed(text.substr(0, equals));
+  if (!IsKey(key)) {
+    return "'" + std::string(key) +
+           "' is no key, which has lower-case letters, digits and underscores: write key = value";
+  }
+  line->key = key;
+  return ReadValue(Trimmed(text.substr(equals + 1)), &line->value);
+}
+
+bool IsControl(char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f; }
+
+}  // namespace
+
+std::optional<std::vector<ConfigLine>> ParseConfig(std::string_view text, std::string* error) {
+  std::vector<ConfigLine> lines;
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    const std::size_t end = text.find('\n');
+    std::string_view content = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    if (content.ends_with('\r')) content.remove_suffix(1);
+    std::string wrong;
+    ConfigLine line{.number = number, .key = {}, .value = {}};
+    if (std::ranges::any_of(content, IsControl)) {
+      wrong = "there is a control character in it: a file of options is a text";
+    } else if (!IsComment(content)) {
+      wrong = ReadLine(content, &line);
+    }
+    if (!wrong.empty()) {
+      *error = "line " + std::to_string(number) + ": " + wrong;
+      return std::nullopt;
+    }
+    if (!line.key.empty()) lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+std::optional<std::string> ReadConfigFile(const std::string& path, std::string* error, int* status) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // waits for no writer of a pipe
+  if (fd < 0) {
+    *status = errno == EACCES || errno == EPERM ? EX_NOPERM : EX_NOINPUT;
+    *error = std::strerror(errno);
+    return std::nullopt;
+  }
+  struct stat file = {};
+  std::string text;
+  error->clear();
+  if (::fstat(fd, &file) != 0 || !S_ISREG(file.st_mode)) {
+    *status = EX_NOINPUT;
+    *error = S_ISDIR(file.st_mode) ? "it is a directory; give a file" : "it is no regular file";
+  }
+  std::array<char, 4096> piece;
+  while (error->empty()) {
+    const ssize_t size = ::read(fd, piece.data(), piece.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) {
+      *status = EX_IOERR;
+      *error = std::strerror(errno);
+    }
+    if (size <= 0) break;
+    text.append(piece.data(), static_cast<std::size_t>(size));
+    if (text.size() > kMostConfigBytes) {
+      *status = EX_CONFIG;
+      *error = "it has more than 1 MiB; is it a file of options?";
+    }
+  }
+  ::close(fd);
+  if (!error->empty()) return std::nullopt;
+  return text;
+}
+
+std::string FormatConfigLine(std::string_view key, std::string_view value) {
+  std::string line = std::string(key) + " = ";
+  const bool is_plain = !value.empty() && Trimmed(value) == value && !value.starts_with('\'') &&
+                        value.find_first_of("#\"\\") == std::string_view::npos;
+  if (is_plain) return line.append(value);
+  line += '"';
+  for (const char c : value) {
+    if (c == '"' || c == '\\') line += '\\';
+    line += c;
+  }
+  return line + '"';
+}
+
+}  // namespace remora::command_line
