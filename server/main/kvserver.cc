@@ -1,5 +1,4 @@
 // kvserver: serves one store at one or several addresses until TERM or INT.
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sysexits.h>
@@ -16,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -106,19 +106,22 @@ absl::Status CheckWhomItServes(const Flags& flags) {
   return absl::OkStatus();
 }
 
-/// The next file that is opened gets the number of a closed descriptor, so a file of the store would get the
-/// line.
-absl::Status CheckReadyFd(int fd) {
-  std::string_view why;
-  if (const int status_flags = ::fcntl(fd, F_GETFL); fd <= STDERR_FILENO) {
-    why = "0 to 2 are standard input, output and error; pass another descriptor";
-  } else if (status_flags < 0) {
-    why = "that descriptor is not open; pass one to kvserver, or leave this flag out";
-  } else if ((status_flags & O_ACCMODE) == O_RDONLY) {
-    why = "that descriptor is open for reading alone; pass one that can be written";
+/// A flag of a transport that no address has would do nothing. (--insecure_open and --insecure_http may be
+/// given without need: they permit what is then not done.)
+absl::Status CheckTransportFlags(const command_line::CommandLine& line, const Flags& flags) {
+  constexpr std::pair<std::string_view, rdma::TransportKind> kOfTransports[] = {
+      {"tcp", rdma::TransportKind::kTcp}, {"verbs", rdma::TransportKind::kVerbs}};
+  for (const auto& [name, kind] : kOfTransports) {
+    const std::string flag = kind == rdma::TransportKind::kTcp ? "--tcp_threads" : "--memory_windows";
+    const bool is_served = std::ranges::any_of(
+        flags.listen, [kind = kind](const rdma::Address& address) { return address.kind == kind; });
+    if (is_served || !line.Has(flag)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(flag, ": is for ", AbslView(name),
+                                                   " addresses, and --listen names none; leave it out, or "
+                                                   "serve one (--listen=",
+                                                   AbslView(name), "://HOST:PORT)"));
   }
-  if (why.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--ready_fd=", fd, ": ", AbslView(why)));
+  return absl::OkStatus();
 }
 
 // Reads the command line; an exit status when the program is to end with it.
@@ -274,6 +277,7 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
     }
     flags->listen.push_back(*std::move(address));
   }
+  if (const absl::Status used = CheckTransportFlags(line, *flags); !used.ok()) return Fail(EX_USAGE, used);
   if (const absl::Status safe = CheckWhomItServes(*flags); !safe.ok()) return Fail(EX_USAGE, safe);
   flags->server.serves_without_token = flags->insecure_open;
   flags->server.warn = Say;
@@ -297,7 +301,10 @@ void Ignore(std::initializer_list<int> signals) {
 /// threads inherit the blocked signals.
 void OutliveSignals() {
   // A write to a pipe without a reader, or beyond a limit (ulimit -f), fails by itself.
-  Ignore({SIGPIPE, SIGXFSZ, SIGUSR1, SIGUSR2});
+  Ignore({SIGPIPE, SIGXFSZ});
+  // The server has no timers and no use for these, and each would end it.
+  Ignore({SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGSTKFLT});
+  for (int number = SIGRTMIN; number <= SIGRTMAX; ++number) Ignore({number});
   sigset_t later;
   ::sigemptyset(&later);
   ::sigaddset(&later, SIGHUP);  // waits for a server that hears it
