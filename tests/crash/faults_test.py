@@ -91,8 +91,11 @@ class FaultsTest(harness.TestCase):
     def test_so_does_a_full_quota(self):
         self.refuses_writes_until_there_is_space(errno.EDQUOT)
 
-    def refuses_writes_until_there_is_space(self, error):
-        server = self.start()
+    def test_a_quiet_server_says_so_too(self):
+        self.refuses_writes_until_there_is_space(errno.ENOSPC, "--quiet")
+
+    def refuses_writes_until_there_is_space(self, error, *flags):
+        server = self.start(*flags)
         self.put("before")
         self.set(WRITE, error)
         self.put_refused("no space left")
