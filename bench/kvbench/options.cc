@@ -58,8 +58,8 @@ Exit status: 0 all operations succeeded, 1 some failed (their kinds are named), 
 69 the server cannot be reached, or the store not opened, 71 the system lacks something, as memory,
 73 an output file cannot be made, which is found before the run, 74 it, or standard output, cannot be written,
 77 no permission: a file of a token that others may read, no token or a wrong one, another user's server,
-129 ended by SIGHUP, 130 by SIGINT, 143 by SIGTERM, 152 by SIGXCPU, 128 + N by signal N: what was measured till
-then is printed and written, as cut short; a second signal ends it at once.)";
+129 ended by SIGHUP, 130 by SIGINT, 143 by SIGTERM, 152 by SIGXCPU, or likewise by another signal: what was
+measured till then is printed and written, as cut short; a second signal ends it at once.)";
 
 // The flags as text and numbers, before they become options.
 struct Flags {

@@ -199,7 +199,7 @@ class ShortageTest(harness.TestCase):
             for command in commands:
                 with self.subTest(limit=limit, command=command):
                     ended = run(
-                        "kvctl", f"--server={self.address}", *command,
+                        "kvctl", *command, env={**os.environ, "REMORA_SERVER": self.address},
                         preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)),
                     )  # fmt: skip
                     outcomes.add(ended.returncode)
