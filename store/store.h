@@ -362,7 +362,7 @@ class Store {
   /// after the other, so it is not atomic: readers see the keys go, and a crash leaves some undeleted. Works
   /// with any durability. Outcomes:
   ///   InvalidArgument: a bound is longer than a key, or DeleteRange has no bound.
-  ///   Aborted: as for Scan; no key was deleted.
+  ///   Aborted: as for Scan, and no room came within 5 s; no key was deleted.
   ///   DataLoss, Unavailable: the durable tier failed; some keys may be deleted.
   absl::StatusOr<std::uint64_t> DeleteRange(const RangeOptions& range);
   absl::StatusOr<std::uint64_t> DropAll();

@@ -78,7 +78,7 @@ bool BenchClock::IsInterrupted() const {
 Duration BenchClock::LongestSleep() const { return std::chrono::milliseconds(100); }
 
 void LeaveSignalsToParent(std::atomic<bool>& stop) {
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGXCPU}) ::signal(number, SIG_IGN);
+  for (const int number : Interruption::kSignals) ::signal(number, SIG_IGN);
   stop_flag = &stop;
 }
 

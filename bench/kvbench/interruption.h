@@ -1,5 +1,5 @@
-// SIGINT, SIGTERM, SIGHUP and SIGXCPU end the phase that runs, and the bench reports its results so far. A
-// second one ends the process at once.
+// A signal that would end the process (kSignals) ends the phase that runs, and the bench reports its results
+// so far. A second one ends the process at once.
 #pragma once
 
 #include <signal.h>
@@ -26,8 +26,10 @@ class Interruption {
   /// The signal that came first; 0: none.
   int signal() const;
 
+  static constexpr std::array kSignals = {SIGINT,  SIGTERM, SIGHUP,    SIGXCPU, SIGUSR1,
+                                          SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGPWR};
+
  private:
-  static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGXCPU};
   std::array<struct sigaction, kSignals.size()> old_ = {};
 };
 

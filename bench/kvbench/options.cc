@@ -58,8 +58,8 @@ Exit status: 0 all operations succeeded, 1 some failed (their kinds are named), 
 69 the server cannot be reached, or the store not opened, 71 the system lacks something, as memory,
 73 an output file cannot be made, which is found before the run, 74 it, or standard output, cannot be written,
 77 no permission: a file of a token that others may read, no token or a wrong one, another user's server,
-129 ended by SIGHUP, 130 by SIGINT, 143 by SIGTERM, 152 by SIGXCPU: what was measured till then is printed
-and written, as cut short; a second signal ends it at once.)";
+129 ended by SIGHUP, 130 by SIGINT, 143 by SIGTERM, 152 by SIGXCPU, or likewise by another signal: what was
+measured till then is printed and written, as cut short; a second signal ends it at once.)";
 
 // The flags as text and numbers, before they become options.
 struct Flags {
@@ -376,13 +376,44 @@ absl::Status ResolveStore(const CommandLine& line, const Flags& flags, BenchOpti
   return absl::OkStatus();
 }
 
+// Flags without which a run is measured in the same way. `load` takes the flags of the run, so that one set
+// of flags serves both.
+absl::Status RefuseWithoutEffect(const CommandLine& line, const BenchOptions& options) {
+  if (options.floor) {
+    REMORA_RETURN_IF_ERROR(
+        Refuse(line, {"--seconds", "--rate", "--distribution", "--interval", "--warmup", "--time_every"},
+               "is for a run; floor makes a round of each operation: leave it out"));
+  }
+  if (options.json_path.empty() && options.csv_path.empty() && options.html_path.empty()) {
+    REMORA_RETURN_IF_ERROR(
+        Refuse(line, {"--interval"}, "needs a file that takes the series: --json, --csv or --html"));
+  }
+  if (options.workload.depth > 1 || options.workload.rate > 0) {
+    REMORA_RETURN_IF_ERROR(Refuse(line, {"--time_every"}, "is for --depth=1, without --rate; leave it out"));
+  }
+  if (IsInProcess(options.target.address) || IsPeer(options.target.address)) {
+    REMORA_RETURN_IF_ERROR(Refuse(line, {"--token_file"}, "is for a server of Remora's only"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RefuseForReport(const CommandLine& line) {
+  return Refuse(
+      line, {"--target",     "--memory",     "--location_cache", "--token_file", "--batch",   "--server_pid",
+             "--durability", "--eviction",   "--data_dir",       "--workload",   "-P",        "-p",
+             "--records",    "--value_size", "--distribution",   "--operations", "--seconds", "--threads",
+             "--rate",       "--depth",      "--processes",      "--seed",       "--verify",  "--warmup",
+             "--time_every", "--interval",   "--format",         "--json",       "--csv"},
+      "is for a run; report takes --html and --by: leave it out");
+}
+
 // An error where the flags contradict each other.
 absl::Status Resolve(const CommandLine& line, const Flags& flags, BenchOptions& options) {
   REMORA_RETURN_IF_ERROR(CheckOutputs(flags, options));
   if (flags.command == "report") {
     if (options.reports.empty()) return Wrong("report", "needs files that --json wrote");
     if (options.html_path.empty()) return Wrong("report", "needs --html");
-    return absl::OkStatus();
+    return RefuseForReport(line);
   }
   REMORA_RETURN_IF_ERROR(Refuse(line, {"--by"}, "is for report only"));
   if (!options.reports.empty()) return Wrong(options.reports[0], "files are for report only");
@@ -394,6 +425,7 @@ absl::Status Resolve(const CommandLine& line, const Flags& flags, BenchOptions& 
     return Wrong("workload", status);
   }
   if (options.floor) REMORA_RETURN_IF_ERROR(ResolveFloor(options));
+  REMORA_RETURN_IF_ERROR(RefuseWithoutEffect(line, options));
   if (IsInProcess(options.target.address)) {
     return ResolveStore(line, flags, options);
   }

@@ -68,7 +68,7 @@ absl::StatusOr<Slot> LocatedSlot(const Session& session, const ServerReply& answ
     case ReplyStatus::kCorrupt:
       return absl::DataLossError(why);
     case ReplyStatus::kDurableTier:
-      return absl::UnavailableError(why);
+      return DurableTierError(answer);
     default:
       return absl::InternalError(absl::StrCat("the server could not locate a record: ", why));
   }

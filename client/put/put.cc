@@ -22,7 +22,7 @@ absl::Status ToStatus(const ServerReply& answer) {
     case ReplyStatus::kFull:
       return absl::ResourceExhaustedError(AbslView(answer.behind));
     case ReplyStatus::kDurableTier:
-      return absl::UnavailableError(AbslView(answer.behind));
+      return DurableTierError(answer);
     case ReplyStatus::kCorrupt:
       return absl::DataLossError(AbslView(answer.behind));
     case ReplyStatus::kAlreadyExists:

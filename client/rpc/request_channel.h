@@ -18,6 +18,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
@@ -30,6 +31,7 @@
 #include "client/session/server_view.h"
 #include "rdma/transport.h"
 #include "store/base/absl_view.h"
+#include "store/base/shortage.h"
 #include "store/format/types/write_options.h"
 #include "store/format/wire/messages.h"
 #include "store/format/wire/multi_put.h"
@@ -45,6 +47,15 @@ struct ServerReply {
   Reply reply;
   std::string_view behind;
 };
+
+/// Returns Unavailable, with the cause that the server named (store/base/shortage.h). REQUIRES: the reply has
+/// the status kDurableTier.
+inline absl::Status DurableTierError(const ServerReply& answer) {
+  absl::Status status = absl::UnavailableError(AbslView(answer.behind));
+  if ((answer.reply.flags & ReplyFlag::kShortage) != 0) status = MarkedAsShortage(std::move(status));
+  if ((answer.reply.flags & ReplyFlag::kDisk) != 0) status = MarkedAsDiskFailure(std::move(status));
+  return status;
+}
 
 /// A copy of an awaited reply, so that the client can offer the reply's buffer to the device again at once.
 class StoredReply {

@@ -1,17 +1,21 @@
 #include "server/main/descriptors.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "rdma/transport.h"
+#include "store/base/absl_view.h"
 
 namespace remora {
 namespace {
@@ -22,6 +26,19 @@ constexpr std::size_t kServer = 24;
 constexpr std::size_t kLeastOfStore = 96;
 
 }  // namespace
+
+absl::Status CheckReadyFd(int fd) {
+  std::string_view why;
+  if (const int status_flags = ::fcntl(fd, F_GETFL); fd <= STDERR_FILENO) {
+    why = "0 to 2 are standard input, output and error; pass another descriptor";
+  } else if (status_flags < 0) {
+    why = "that descriptor is not open; pass one to kvserver, or leave this flag out";
+  } else if ((status_flags & O_ACCMODE) == O_RDONLY) {
+    why = "that descriptor is open for reading alone; pass one that can be written";
+  }
+  if (why.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--ready_fd=", fd, ": ", AbslView(why)));
+}
 
 std::size_t RaiseDescriptorLimit() {
   rlimit limit = {};

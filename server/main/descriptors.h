@@ -18,6 +18,11 @@ std::size_t RaiseDescriptorLimit();
 /// Returns the descriptors that this process has open now.
 std::size_t OpenDescriptors();
 
+/// Returns InvalidArgument if `fd`, which --ready_fd names, cannot take the line: it is a standard stream, is
+/// closed, or cannot be written. REQUIRES: the program has opened no file yet. The next file that is opened
+/// gets the number of a closed descriptor, so a file of the store would get the line.
+absl::Status CheckReadyFd(int fd);
+
 struct DescriptorPlan {
   std::uint32_t max_clients = 0;  // so many fit
   std::size_t others = 0;         // the store gets what clients leave of the limit, but for these

@@ -7,6 +7,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstdint>
@@ -21,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "server/main/descriptors.h"
 #include "server/memory/memory_budget.h"
 #include "server/memory/system_memory.h"
 #include "store/base/absl_view.h"
@@ -69,19 +71,22 @@ absl::Status CheckWhomItServes(const Flags& flags) {
   return absl::OkStatus();
 }
 
-/// The next file that is opened gets the number of a closed descriptor, so a file of the store would get the
-/// line.
-absl::Status CheckReadyFd(int fd) {
-  std::string_view why;
-  if (const int status_flags = ::fcntl(fd, F_GETFL); fd <= STDERR_FILENO) {
-    why = "0 to 2 are standard input, output and error; pass another descriptor";
-  } else if (status_flags < 0) {
-    why = "that descriptor is not open; pass one to kvserver, or leave this flag out";
-  } else if ((status_flags & O_ACCMODE) == O_RDONLY) {
-    why = "that descriptor is open for reading alone; pass one that can be written";
+/// A flag of a transport that no address has would do nothing. (--insecure_open and --insecure_http may be
+/// given without need: they permit what is then not done.)
+absl::Status CheckTransportFlags(const command_line::CommandLine& line, const Flags& flags) {
+  constexpr std::pair<std::string_view, rdma::TransportKind> kOfTransports[] = {
+      {"tcp", rdma::TransportKind::kTcp}, {"verbs", rdma::TransportKind::kVerbs}};
+  for (const auto& [name, kind] : kOfTransports) {
+    const std::string flag = kind == rdma::TransportKind::kTcp ? "--tcp_threads" : "--memory_windows";
+    const bool is_served = std::ranges::any_of(
+        flags.listen, [kind = kind](const rdma::Address& address) { return address.kind == kind; });
+    if (is_served || !line.Has(flag)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(flag, ": is for ", AbslView(name),
+                                                   " addresses, and --listen names none; leave it out, or "
+                                                   "serve one (--listen=",
+                                                   AbslView(name), "://HOST:PORT)"));
   }
-  if (why.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--ready_fd=", fd, ": ", AbslView(why)));
+  return absl::OkStatus();
 }
 
 std::optional<mode_t> OctalMode(std::string_view text) {
@@ -296,6 +301,8 @@ std::optional<int> ParseFlags(int argc, char** argv, void (*say)(std::string_vie
     }
     flags->listen.push_back(*std::move(address));
   }
+  if (const absl::Status used = CheckTransportFlags(line, *flags); !used.ok())
+    return fail_usage(StdView(used.message()));
   if (const absl::Status safe = CheckWhomItServes(*flags); !safe.ok())
     return fail_usage(StdView(safe.message()));
   if (line.asks_for_config()) return line.Print(absl::StrCat(kConfigHead, line.ConfigText()));

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -70,7 +71,10 @@ void Ignore(std::initializer_list<int> signals) {
 /// threads inherit the blocked signals.
 void OutliveSignals() {
   // A write to a pipe without a reader, or beyond a limit (ulimit -f), fails by itself.
-  Ignore({SIGPIPE, SIGXFSZ, SIGUSR1, SIGUSR2});
+  Ignore({SIGPIPE, SIGXFSZ});
+  // The server has no timers and no use for these, and each would end it.
+  Ignore({SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGSTKFLT});
+  for (int number = SIGRTMIN; number <= SIGRTMAX; ++number) Ignore({number});
   sigset_t later;
   ::sigemptyset(&later);
   ::sigaddset(&later, SIGHUP);  // waits for a server that hears it

@@ -23,6 +23,7 @@ struct MultiPutState {
   bool is_postponed = false;                             // there are others
   std::size_t text_of = kMaxListedPuts;                  // the first that was not done
   std::string text{};                                    // why that was not
+  std::uint16_t cause = 0;                               // CauseFlags of that
 
   bool is_over() const { return waiting == 0 && !is_postponed; }
 };

@@ -10,7 +10,7 @@ void ReplySender::Send(ClientSession* session, Reply& reply, std::string_view be
   // Any moment between request and reply will do (client/session/server_clock.h).
   if (!reply_ms_) reply_ms_ = store_.clock().UnixMillis();
   reply.server_ms = *reply_ms_;
-  reply.flags = LoadingFlag(store_);
+  reply.flags |= LoadingFlag(store_);
   if (store_.wants_reads()) reply.flags |= ReplyFlag::kWantsReads;
   ++expected_;
   const absl::Status sent = session->SendReply(reply, behind);
@@ -20,6 +20,7 @@ void ReplySender::Send(ClientSession* session, Reply& reply, std::string_view be
 void ReplySender::Answer(const PendingRequest& pending, const absl::Status& status, Reply reply) {
   reply.request_id = pending.request.request_id;
   reply.status = ToReplyStatus(status);
+  if (!status.ok()) reply.flags |= CauseFlags(status);
   if (reply.status == ReplyStatus::kInvalid) store_.Add(Counter::kRejectedRequests, 1);
   Send(pending.session, reply, StdView(status.message()));
 }

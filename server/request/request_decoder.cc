@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "store/base/check.h"
+#include "store/base/shortage.h"
 #include "store/format/wire/multi_put.h"
 #include "store/format/wire/write_batch.h"
 
@@ -115,6 +116,11 @@ ReplyStatus ToReplyStatus(const absl::Status& status) {
     default:
       return ReplyStatus::kDurableTier;
   }
+}
+
+std::uint16_t CauseFlags(const absl::Status& status) {
+  return static_cast<std::uint16_t>((IsShortage(status) ? ReplyFlag::kShortage : 0) |
+                                    (IsDiskFailure(status) ? ReplyFlag::kDisk : 0));
 }
 
 }  // namespace remora

@@ -45,6 +45,9 @@ bool VerifyPayload(const void* context, std::uint64_t key_hash, std::uint64_t va
 
 ReplyStatus ToReplyStatus(const absl::Status& status);
 
+/// Returns the cause of the failure, as flags of the reply. `status` is not OK.
+std::uint16_t CauseFlags(const absl::Status& status);
+
 /// Returns whether there was no space (Aborted), so that the request is tried again. On the PUT
 /// path, ok() alone costs nothing.
 inline bool IsPostponed(const absl::Status& status) { return !status.ok() && absl::IsAborted(status); }

@@ -156,6 +156,7 @@ void WriteBatcher::AnswerWrite(const PendingRequest& pending, const Outcome& out
   Reply reply;
   reply.request_id = pending.request.request_id;
   reply.status = ToReplyStatus(outcome.status);
+  if (!outcome.status.ok()) reply.flags = CauseFlags(outcome.status);
   reply.version = outcome.version;
   reply.slot = outcome.slot;
   reply.result = outcome.result;
@@ -231,6 +232,7 @@ void WriteBatcher::RecordPut(const PendingRequest& pending, MultiPutState& list,
   if (status == ReplyStatus::kOk || number >= list.text_of) return;
   list.text_of = number;
   list.text = StdView(outcome.status.message());
+  list.cause = CauseFlags(outcome.status);
 }
 
 bool WriteBatcher::TakeMultiPut(PendingRequest& pending, std::span<const Write> writes) {
@@ -263,6 +265,7 @@ bool WriteBatcher::TakeMultiPut(PendingRequest& pending, std::span<const Write> 
 void WriteBatcher::AnswerMultiPut(const PendingRequest& pending, const MultiPutState& list) {
   Reply reply;
   reply.request_id = pending.request.request_id;
+  reply.flags = list.cause;
   PutListOutcomes outcomes = list.outcomes;
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     PutListOutcomes::Outcome outcome = outcomes[i];

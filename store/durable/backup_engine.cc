@@ -199,8 +199,7 @@ absl::Status Restore(const Reader& reader, std::uint32_t id, std::int64_t unix_s
 absl::Status Errno(const std::string& what) {
   const int error = errno;
   if (error == ENOENT || error == EACCES) return absl::ErrnoToStatus(error, what);
-  absl::Status status = absl::UnavailableError(absl::ErrnoToStatus(error, what).message());
-  return IsShortage(error) ? MarkedAsShortage(std::move(status)) : status;
+  return MarkedByErrno(error, absl::UnavailableError(absl::ErrnoToStatus(error, what).message()));
 }
 
 absl::Status IsNotEmpty(const std::string& data_dir) {

@@ -27,14 +27,13 @@ namespace {
 /// Translates the errno of a failed system call on a file. REQUIRES: errno is that of the failed call.
 absl::Status FileError(const std::string& what) {
   const int error = errno;
-  absl::Status status = absl::ErrnoToStatus(error, what);
+  const absl::Status status = absl::ErrnoToStatus(error, what);
   switch (status.code()) {
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kPermissionDenied:
       return status;
     default:
-      status = absl::UnavailableError(status.message());
-      return IsShortage(error) ? MarkedAsShortage(std::move(status)) : status;
+      return MarkedByErrno(error, absl::UnavailableError(status.message()));
   }
 }
 

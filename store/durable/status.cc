@@ -82,9 +82,10 @@ absl::Status ToStatus(const rocksdb::Status& status, std::string_view place) {
     return DamagedStatus(place, text);
   }
   if (IsDiskFull(status)) {
-    return absl::UnavailableError(absl::StrCat("no space left for ", AbslView(place), ": ", text));
+    return MarkedAsDiskFailure(
+        absl::UnavailableError(absl::StrCat("no space left for ", AbslView(place), ": ", text)));
   }
-  return absl::UnavailableError(absl::StrCat(AbslView(place), ": ", text));
+  return MarkedAsDiskFailure(absl::UnavailableError(absl::StrCat(AbslView(place), ": ", text)));
 }
 
 }  // namespace remora

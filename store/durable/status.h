@@ -26,8 +26,8 @@ bool IsDiskFull(const rocksdb::Status& status);
 /// - PermissionDenied: the process may not use a file.
 /// - FailedPrecondition: a newer RocksDB has written a table in a format that this one does not know.
 /// - DataLoss: files are missing or damaged.
-/// - Unavailable: any other error, including a full disk. If WillPass(status), the result is marked as a
-///   shortage (store/base/shortage.h).
+/// - Unavailable: any other error, including a full disk. It is marked as a shortage if WillPass(status),
+///   else as a failure of the disk (store/base/shortage.h).
 absl::Status ToStatus(const rocksdb::Status& status, std::string_view place);
 
 }  // namespace remora

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "store/base/check.h"
+#include "store/base/shortage.h"
 #include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
 #include "store/durable/backup_engine.h"
@@ -129,11 +130,12 @@ absl::Status DurableTier::Impl::Write(Log log) {
     // whole write buffer. After any other error, it rejects writes until it is opened again. RocksDB
     // never replaces a log file without a record (F3 of files.h).
     next_limit_ = version_limit_;
-    const std::string why(Translate(status).message());
+    const absl::Status why = Translate(status);
     const bool goes_on = IsDiskFull(status) || WillPass(status);
-    if (goes_on && !files_.has_dead_log()) return absl::UnavailableError(why);
-    const absl::Status final = absl::UnavailableError(
-        absl::StrCat("the store takes no more writes until it is opened again: ", why));
+    if (goes_on && !files_.has_dead_log()) return WithMarksOf(why, absl::UnavailableError(why.message()));
+    const absl::Status final =
+        WithMarksOf(why, absl::UnavailableError(absl::StrCat(
+                             "the store takes no more writes until it is opened again: ", why.message())));
     if (goes_on) log_failed_ = final;
     return final;
   }

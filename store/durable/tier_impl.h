@@ -20,6 +20,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
+#include "store/base/shortage.h"
 #include "store/base/status_macros.h"
 #include "store/durable/data_dir.h"
 #include "store/durable/files.h"
@@ -112,7 +113,10 @@ class DurableTier::Impl {
   absl::Status Sync() {
     const std::uint64_t logged = logged_.load(std::memory_order_acquire);
     const rocksdb::Status status = files_.SyncLogs();
-    if (!status.ok()) return absl::UnavailableError(Translate(status).message());
+    if (!status.ok()) {
+      const absl::Status why = Translate(status);
+      return WithMarksOf(why, absl::UnavailableError(why.message()));
+    }
     synced_.store(logged, std::memory_order_relaxed);
     return absl::OkStatus();
   }

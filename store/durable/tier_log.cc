@@ -14,6 +14,7 @@
 #include "store/base/absl_view.h"
 #include "store/base/check.h"
 #include "store/base/random_id.h"
+#include "store/base/shortage.h"
 #include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
 #include "store/durable/commit_log/log_file.h"
@@ -144,7 +145,8 @@ absl::StatusOr<std::unique_ptr<TierLog>> TierLog::OpenIn(DataDir& dir, TierLogOp
   std::error_code error;
   std::filesystem::remove_all(options.dir, error);
   if (error || !std::filesystem::create_directory(options.dir, error)) {
-    return absl::UnavailableError(absl::StrCat("cannot make ", options.dir, ": ", error.message()));
+    return MarkedByErrno(error.value(), absl::UnavailableError(absl::StrCat("cannot make ", options.dir, ": ",
+                                                                            error.message())));
   }
   REMORA_RETURN_IF_ERROR(SyncDirectory(dir.path()));
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<TierLog> log, Open(options));
@@ -225,7 +227,7 @@ absl::Status TierLog::Write() {
   REMORA_CHECK(size != 0);  // the write pipeline has checked all bounds
   absl::Status status;
   if (may_show_failed()) {
-    status = absl::UnavailableError("a large write failed; open the store again");
+    status = MarkedAsDiskFailure(absl::UnavailableError("a large write failed; open the store again"));
   } else if (size > log_->max_group_bytes()) {
     status = WriteUnlogged();
   } else {
@@ -238,7 +240,7 @@ absl::Status TierLog::Write() {
   }
   Clear();
   if (status.ok()) SlowDown(size);
-  return status.ok() ? status : absl::UnavailableError(status.message());
+  return status.ok() ? status : WithMarksOf(status, absl::UnavailableError(status.message()));
 }
 
 void TierLog::HaveApplied(Lsn lsn) {

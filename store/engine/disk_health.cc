@@ -1,16 +1,18 @@
 #include "store/engine/disk_health.h"
 
 #include "absl/strings/str_cat.h"
+#include "store/base/shortage.h"
 
 namespace remora {
 
 void DiskHealth::NoteSync(const absl::Status& sync) {
   metrics_.Add(Counter::kSyncs, 1);
   if (sync.ok() || !sync_failure_.ok()) return;
-  sync_failure_ = absl::UnavailableError(absl::StrCat(
-      "the store takes no more writes until it is opened again, and of the last ones it is unknown "
-      "whether the disk has them: ",
-      sync.message()));
+  sync_failure_ =
+      WithMarksOf(sync, absl::UnavailableError(absl::StrCat(
+                            "the store takes no more writes until it is opened again, and of the last ones "
+                            "it is unknown whether the disk has them: ",
+                            sync.message())));
   SetStatus(sync_failure_);
 }
 

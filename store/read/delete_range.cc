@@ -20,6 +20,9 @@ constexpr std::size_t kMaxKeys = 256;
 constexpr std::size_t kMaxLooks = 1024;   // entries of the durable tier
 constexpr std::size_t kMaxBuckets = 256;  // buckets of the index
 
+// Room for pending writes comes when retired memory has rested, after two grace periods; or it never comes.
+constexpr std::chrono::seconds kBeginPatience{5};
+
 }  // namespace
 
 // The keys come from the durable tier, as of one moment, or, in a store without one, from the index.
@@ -132,7 +135,13 @@ absl::StatusOr<std::uint64_t> Store::DeleteRange(const RangeOptions& options) {
 absl::StatusOr<std::uint64_t> Store::DropAll() { return DeleteWithRetry({}); }
 
 absl::StatusOr<std::uint64_t> Store::DeleteWithRetry(const RangeOptions& range) {
-  REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<RangeDeletion> deletion, BeginDeleteRange(range));
+  const auto give_up = std::chrono::steady_clock::now() + kBeginPatience;
+  absl::StatusOr<std::unique_ptr<RangeDeletion>> begun = BeginDeleteRange(range);
+  while (absl::IsAborted(begun.status()) && std::chrono::steady_clock::now() < give_up) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    begun = BeginDeleteRange(range);
+  }
+  REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<RangeDeletion> deletion, std::move(begun));
   for (;;) {
     const absl::StatusOr<bool> more = deletion->Step();
     if (absl::IsAborted(more.status())) {

@@ -36,6 +36,14 @@ void LargeRecords::GiveBack(const Reservation& reservation) {
   maintenance_.SetSizeCounters();
 }
 
+void LargeRecords::Release(std::span<const Write> writes) const {
+  for (const Write& write : writes) {
+    if (write.reserved == nullptr) continue;
+    core_.log.Rollback(PlaceOf(*write.reserved));
+    maintenance_.NoteSizes();
+  }
+}
+
 Place LargeRecords::PlaceOf(const Reservation& reservation) const {
   const auto* const region = reinterpret_cast<const std::byte*>(&core_.superblock);
   const auto body = static_cast<std::uint64_t>(reservation.bytes.data() - region);

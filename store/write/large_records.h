@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "absl/status/statusor.h"
 #include "store/engine/core.h"
@@ -16,7 +17,7 @@ namespace remora {
 /// Reserves space for large records.
 ///
 /// Thread Safety: any thread may call Reserve, GiveBack and PlaceOf; the first two take the store's lock. The
-/// caller of RunOf holds that lock.
+/// caller of RunOf and Release holds that lock.
 class LargeRecords {
  public:
   /// All three arguments outlive this.
@@ -28,6 +29,9 @@ class LargeRecords {
   /// Implement Store::Reserve and Store::GiveBack.
   absl::StatusOr<Reservation> Reserve(std::size_t key_size, std::size_t value_size);
   void GiveBack(const Reservation& reservation);
+
+  /// Releases the reservations of writes that end without being staged.
+  void Release(std::span<const Write> writes) const REMORA_WRITER;
 
   /// Returns the place of a reservation's record.
   Place PlaceOf(const Reservation& reservation) const;

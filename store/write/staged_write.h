@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "store/base/shortage.h"
 #include "store/index/index.h"
 #include "store/region/value_log.h"
 #include "store/store.h"
@@ -26,8 +27,9 @@ inline absl::Status DamagedError() {
 
 /// Returns the error of a write that the durable tier did not take.
 inline absl::Status NotDurableError(const absl::Status& why) {
-  return absl::UnavailableError(std::string(why.message()) +
-                                " (this write is not visible; whether a restart shows it is unknown)");
+  return WithMarksOf(
+      why, absl::UnavailableError(std::string(why.message()) +
+                                  " (this write is not visible; whether a restart shows it is unknown)"));
 }
 
 /// State of a key's record after all writes that were staged before.

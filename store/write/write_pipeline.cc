@@ -117,6 +117,8 @@ absl::Status WritePipeline::CommitNow(std::span<Write> writes, std::uint64_t* ve
 void WritePipeline::SubmitLocked(std::span<Write> writes, std::uint64_t prefetched, TimePoint now,
                                  std::int64_t unix_ms) {
   if (!core_.disk.sync_failure().ok()) {
+    large_.Release(writes);
+    maintenance_.SetSizeCounters();
     for (Write& write : writes) write.status = core_.disk.sync_failure();
     return;
   }
@@ -143,8 +145,8 @@ void WritePipeline::SubmitLocked(std::span<Write> writes, std::uint64_t prefetch
     }
     const std::size_t run = large_.RunOf(writes.front());
     const absl::Status never = run > 0 ? space_.NoRunError(run) : space_.FullError();
-    if (writes.front().reserved != nullptr) core_.log.Rollback(large_.PlaceOf(*writes.front().reserved));
     const std::size_t refused = BatchSize(writes);
+    large_.Release(writes.first(refused));
     for (Write& write : writes.first(refused)) write.status = never;
     writes = writes.subspan(refused);
   }
@@ -368,7 +370,9 @@ void WritePipeline::PublishSynced(TimePoint now, std::int64_t unix_ms) {
     for (std::size_t i = 0; i < batch; ++i) {
       SyncQueue::PendingWrite& pending = queue_.front();
       pending.write.status = failure;
-      if (failure.ok()) {
+      if (!failure.ok()) {
+        stage_.Rollback(pending.staged);
+      } else {
         Publish(pending.staged, now);
         core_.unsynced_keys.Remove(pending.staged.key, pending.ticket);
         if (pending.staged.pinned) core_.log.Unpin(pending.staged.place, now);
@@ -387,7 +391,10 @@ absl::Status WritePipeline::PublishAll() {
   queue_.SyncAll();
   PublishSynced(core_.clock.Now(), core_.clock.UnixMillis());
   maintenance_.Finish();
-  if (!queue_.empty()) return absl::AbortedError("no room right now for what the disk has");
+  if (!queue_.empty()) {
+    return absl::AbortedError(
+        "writes that the disk has wait for room in memory; try again later, or give the store more memory");
+  }
   return core_.disk.sync_failure();
 }
 

@@ -125,7 +125,10 @@ absl::Status WriteStage::Stage(Write& write, TimePoint now, std::int64_t unix_ms
 }
 
 absl::Status WriteStage::StageBatch(std::span<Write> batch, TimePoint now, std::int64_t unix_ms) {
-  REMORA_RETURN_IF_ERROR(CheckBatch(batch));
+  if (absl::Status status = CheckBatch(batch); !status.ok()) {
+    large_.Release(batch);
+    return status;
+  }
   const std::size_t before = staged_.size();
   in_batch_ = true;
   batch_changes_.clear();
@@ -141,9 +144,10 @@ absl::Status WriteStage::StageBatch(std::span<Write> batch, TimePoint now, std::
     return status;
   }
   UnstageTo(before);
-  return absl::Status(
-      status.code(),
-      absl::StrCat("write ", number, " of the batch, of which nothing was done: ", status.message()));
+  return WithMarksOf(
+      status, absl::Status(status.code(),
+                           absl::StrCat("write ", number,
+                                        " of the batch, of which nothing was done: ", status.message())));
 }
 
 void WriteStage::UnstageTo(std::size_t count) {

@@ -64,9 +64,9 @@ class FaultsTest(harness.TestCase):
         run = kvctl(self.address, "put", key, value)
         self.assertEqual(run.returncode, 0, run.stderr)
 
-    def put_refused(self, pattern, key="refused"):
+    def put_refused(self, pattern, key="refused", status=74):
         run = kvctl(self.address, "put", key, "value")
-        self.assertEqual(run.returncode, 69, (run.stdout, run.stderr))
+        self.assertEqual(run.returncode, status, (run.stdout, run.stderr))
         self.assertRegex(run.stderr.decode(), pattern)
         self.assertEqual(kvctl(self.address, "get", key).returncode, 1, "what was refused is there")
 
@@ -91,8 +91,11 @@ class FaultsTest(harness.TestCase):
     def test_so_does_a_full_quota(self):
         self.refuses_writes_until_there_is_space(errno.EDQUOT)
 
-    def refuses_writes_until_there_is_space(self, error):
-        server = self.start()
+    def test_a_quiet_server_says_so_too(self):
+        self.refuses_writes_until_there_is_space(errno.ENOSPC, "--quiet")
+
+    def refuses_writes_until_there_is_space(self, error, *flags):
+        server = self.start(*flags)
         self.put("before")
         self.set(WRITE, error)
         self.put_refused("no space left")
@@ -109,13 +112,32 @@ class FaultsTest(harness.TestCase):
         self.get("before")
         self.get("again")
 
+    def test_a_backup_onto_a_full_disk_ends_alike_with_a_server_and_without(self):
+        backups = self.data.parent / "backups"
+        server = self.start(f"--backup_dir={backups}")
+        self.put("before")
+        for error, status in (errno.ENOSPC, 74), (errno.EDQUOT, 74), (errno.EIO, 74), (errno.ENFILE, 71):
+            with self.subTest(os.strerror(error)):
+                # Of the folder of backups alone: REMORA_DISK has both, and a backup begins with a flush.
+                self.assertEqual(kvctl(self.address, "backup").returncode, 0)
+                self.set(ONLY, ord("p"))  # ID.tmp, which lists a backup's files
+                self.set(WRITE, error)
+                run = kvctl(self.address, "backup")
+                self.set(WRITE, 0)
+                self.assertEqual(run.returncode, status, run.stderr)
+        server.stop()
+        self.set(WRITE, errno.ENOSPC)
+        offline = [f"--data={self.data}", f"--to={backups}"]
+        run = kvctl(None, "backup", *offline, env={**os.environ, **self.environment})
+        self.assertEqual(run.returncode, 74, run.stderr)
+
     def test_a_drop_on_a_full_disk_deletes_nothing_and_says_so(self):
         self.start()
         for number in range(3):
             self.put(f"{number}")
         self.set(WRITE, errno.ENOSPC)
         run = kvctl(self.address, "drop", "--yes")
-        self.assertEqual((run.returncode, run.stdout), (69, b""), run.stderr)
+        self.assertEqual((run.returncode, run.stdout), (74, b""), run.stderr)
         self.assertRegex(run.stderr.decode(), "no space left")
         for number in range(3):
             self.get(f"{number}")
@@ -133,7 +155,7 @@ class FaultsTest(harness.TestCase):
             self.addCleanup(running.kill)
             running.stdin.write(b'{"remora_export":1}\n{"key":"key","value":"value"}\n')
             running.stdin.flush()
-            self.assertEqual(running.wait(timeout=harness.PATIENCE), 69)
+            self.assertEqual(running.wait(timeout=harness.PATIENCE), 74)
             self.assertRegex(running.stderr.read(), rb"line 2: no space left.*; 0 records were imported.* of 1 it is")
 
     def test_what_the_system_is_short_of_refuses_writes_until_it_is_there(self):
@@ -142,7 +164,7 @@ class FaultsTest(harness.TestCase):
                 server = self.start()
                 self.put("before")
                 self.set(WRITE, error)
-                self.put_refused("short of descriptors or memory")
+                self.put_refused("short of descriptors or memory", status=71)
                 self.assertEqual(self.disk_refuses(), 1)
                 self.set(WRITE, 0)
                 self.wait_for_writes()
@@ -214,7 +236,7 @@ class FaultsTest(harness.TestCase):
         failed = [run for run in runs.values() if run.returncode != 0]
         self.assertTrue(failed)
         for run in failed:
-            self.assertEqual(run.returncode, 69, run.stderr)
+            self.assertEqual(run.returncode, 74, run.stderr)
             self.assertRegex(run.stderr.decode(), os.strerror(errno.EIO))
         self.assertTrue(all(run.stdout == value for run in runs.values() if run.returncode == 0))
         self.set(READ, 0)
@@ -311,7 +333,7 @@ class FaultsTest(harness.TestCase):
         self.get("key18", "\0" * 8000)
 
     def checked(self, status, pattern):
-        run = kvctl(self.address, "check", f"--data={self.data}", env={**os.environ, **self.environment})
+        run = kvctl(None, "check", f"--data={self.data}", env={**os.environ, **self.environment})
         self.assertEqual(run.returncode, status, run.stderr)
         self.assertRegex(run.stderr.decode(), pattern)
         return dict(line.split() for line in run.stdout.decode().splitlines())

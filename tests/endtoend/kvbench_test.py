@@ -45,6 +45,7 @@ class KvbenchTest(harness.TestCase):
         for number, flags in (
             (signal.SIGINT, ["--threads=2"]), (signal.SIGTERM, ["--depth=8"]),
             (signal.SIGINT, ["--processes=2", "--interval=0.1"]), (signal.SIGXCPU, []),
+            (signal.SIGUSR1, []), (signal.SIGALRM, ["--processes=2"]), (signal.SIGPWR, ["--threads=2"]),
         ):  # fmt: skip
             with self.subTest(signal=number, flags=flags):
                 self.addCleanup(self.json.unlink, missing_ok=True)

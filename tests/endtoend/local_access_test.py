@@ -118,7 +118,7 @@ class LocalAccessTest(unittest.TestCase):
         lines = {}
         for role in ("read-only", "read-write"):
             lines[role] = subprocess.run(
-                [self.kvctl_program, "token", role, f"--role={role}"], capture_output=True, check=True, text=True
+                [self.kvctl_program, "create_token", role, f"--role={role}"], capture_output=True, check=True, text=True
             ).stdout
         tokens = self.folder / "tokens"
         tokens.write_text("".join(lines.values()))

@@ -53,6 +53,34 @@ class UsageTest(harness.TestCase):
         self.expect(kvctl(None, "restore", f"--from={data}", f"--to={data}"), EX_USAGE, b"--from and --to are the same")
         self.assertEqual([path.name for path in self.folder.iterdir()], ["link"])
 
+    def test_flags_that_would_change_nothing(self):
+        listen = [f"--listen={self.address}", "--durability=memory"]
+        server = f"--server={self.address}"
+        bench = ["all", "--target=embedded"]
+        for program, flags, words in (
+            ("kvserver", [*listen, "--tcp_threads=1"], b"--tcp_threads: is for tcp addresses"),
+            ("kvserver", [*listen, "--memory_windows=auto"], b"--memory_windows: is for verbs addresses"),
+            ("kvserver", [*listen, "--backup_keep=1"], b"--backup_keep needs --backup_dir"),
+            ("kvserver", [*listen, "--insecure_http"], b"--insecure_http needs --http"),
+            ("kvctl", ["backups", "--from=x", server], b"--server: is for commands that ask a server"),
+            ("kvctl", ["check", "--data=x", "--timeout=5"], b"--timeout: is for commands that ask a server"),
+            ("kvctl", ["restore", "--from=x", "--to=y", "--token_file=z"], b"--token_file: is for commands"),
+            ("kvctl", ["backup", "--data=x", "--to=y", server], b"backup --data asks none; leave it out"),
+            ("kvctl", ["create_token", "name", server], b"create_token asks none; leave it out"),
+            ("kvbench", [*bench, "--interval=1"], b"--interval: needs a file that takes the series"),
+            ("kvbench", [*bench, "--time_every=5", "--depth=2"], b"--time_every: is for --depth=1"),
+            ("kvbench", [*bench, "--time_every=5", "--rate=2"], b"--time_every: is for --depth=1"),
+            ("kvbench", [*bench, "--token_file=x"], b"--token_file: is for a server of Remora's only"),
+            ("kvbench", ["report", "x", "--html=y", "--records=5"], b"--records: is for a run"),
+            ("kvbench", ["report", "x", "--html=y", "-p", "a=b"], b"-p: is for a run"),
+            ("kvbench", ["floor", f"--target={self.address}", "--rate=5"], b"--rate: is for a run"),
+        ):  # fmt: skip
+            with self.subTest(flags=flags):
+                self.expect(run(program, *flags), EX_USAGE, words)
+        # The environment is that of all commands.
+        listed = kvctl(None, "create_token", "name", env={**os.environ, "REMORA_SERVER": self.address})
+        self.assertEqual(listed.returncode, 0, listed.stderr)
+
     def test_a_span_of_time_that_is_none(self):
         for flag, refused in (
             (b"--idle", kvctl(self.address, "watch", "--idle=0s")),
@@ -171,7 +199,7 @@ class ShortageTest(harness.TestCase):
             for command in commands:
                 with self.subTest(limit=limit, command=command):
                     ended = run(
-                        "kvctl", f"--server={self.address}", *command,
+                        "kvctl", *command, env={**os.environ, "REMORA_SERVER": self.address},
                         preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)),
                     )  # fmt: skip
                     outcomes.add(ended.returncode)

@@ -42,12 +42,13 @@ class ClosedStreamsTest(harness.TestCase):
             ["ping"], ["export"], ["create_token", "name"],
         ):  # fmt: skip
             with self.subTest(command=command):
-                self.assertEqual(run([*self.kvctl, *command]).returncode, 0)
-                closed = run([*self.kvctl, *command], closed=[1])
+                program = self.kvctl[:1] if command[0] == "create_token" else self.kvctl  # which asks no server
+                self.assertEqual(run([*program, *command]).returncode, 0)
+                closed = run([*program, *command], closed=[1])
                 self.assertEqual(closed.returncode, EX_IOERR, closed.stderr)
                 self.assertIn(b"standard output", closed.stderr)
                 with open("/dev/full", "wb") as full:
-                    self.assertEqual(run([*self.kvctl, *command], stdout=full).returncode, EX_IOERR)
+                    self.assertEqual(run([*program, *command], stdout=full).returncode, EX_IOERR)
         # None of it went into a connection.
         self.assertEqual(self.requests_rejected(), 0)
         self.assertEqual(kvctl(self.address, "get", "key").stdout, b"value")

@@ -45,11 +45,11 @@ constexpr char kExitCodes[] =
     "  66  there is no such directory, or no such backup in it\n"
     "  69  the server cannot be reached, refused, or did not answer in time\n"
     "  70  an error inside kvctl or the server\n"
-    "  71  the system lacks something, as descriptors, memory, or memory that may be locked; for backup,\n"
-    "      also the server's\n"
+    "  71  the system lacks something, as descriptors, memory, or memory that may be locked; or the\n"
+    "      server's does\n"
     "  73  the server has no room; nothing was stored\n"
-    "  74  standard input or output failed (the line says what was done all the same); or what the\n"
-    "      server has on its disk is damaged\n"
+    "  74  standard input or output failed (the line says what was done all the same); or the disk of\n"
+    "      the server, or of backups, is full, fails, or has damaged data\n"
     "  75  a store is open there; another backup is under way, or one is being read;\n"
     "      export: the output was not taken for 30 s, or the connection broke\n"
     "  77  not permitted: another user's local server, no token or a wrong one, or one for reading alone;\n"
@@ -303,6 +303,12 @@ int Parse(int argc, char** argv, Arguments* arguments) {
 
   if (const std::optional<int> exit_code = line.Parse(argc, argv)) return *exit_code;
   arguments->command = line.command();
+  for (const char* const flag : {"--server", "--timeout", "--token_file"}) {
+    if (!arguments->is_offline() || !line.Has(flag)) continue;
+    const char* const how = arguments->command == "backup" ? "backup --data" : arguments->command.c_str();
+    return line.Fail(
+        absl::StrFormat("%s: is for commands that ask a server, and %s asks none; leave it out", flag, how));
+  }
   arguments->value_given = value.count() + more.count() > 0;
   return -1;
 }

@@ -21,6 +21,7 @@
 #include "client/session/credentials.h"
 #include "rdma/auth/hmac.h"
 #include "store/base/clock.h"
+#include "store/base/shortage.h"
 #include "store/base/status_macros.h"
 #include "store/format/types/duration_text.h"
 #include "tools/command_line/say.h"
@@ -29,6 +30,8 @@
 namespace remora::kvctl {
 
 Outcome FromStatus(const absl::Status& status) {
+  if (IsShortage(status)) return {EX_OSERR, std::string(status.message())};
+  if (IsDiskFailure(status)) return {EX_IOERR, std::string(status.message())};
   int exit_code = EX_SOFTWARE;
   switch (status.code()) {
     case absl::StatusCode::kOk:

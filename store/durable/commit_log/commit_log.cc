@@ -111,7 +111,7 @@ absl::Status CommitLog::BeginFile(std::shared_ptr<CommitLogFile> file) {
     std::memcpy(file->data(), &header, sizeof(header));
   } else if (const int error = file->Write(0, {reinterpret_cast<const char*>(&header), sizeof(header)});
              error != 0) {
-    return IsNoSpace(error) ? LogErrnoStatus("begin", file->path(), error) : Fail("begin", error);
+    return WillPass(error) ? LogErrnoStatus("begin", file->path(), error) : Fail("begin", error);
   }
   current_ = std::move(file);
   at_ = sizeof(header);
@@ -163,7 +163,7 @@ absl::StatusOr<Lsn> CommitLog::Append(std::span<const LogEntry> entries) {
     checksum = EncodeLogGroup(entries, size, place, encoded_.data());
     const int error = current_->Write(at_, std::string_view(encoded_).substr(0, size));
     // The partial group in the file does not verify, and the next group overwrites it.
-    if (IsNoSpace(error)) return LogErrnoStatus("append to", current_->path(), error);
+    if (WillPass(error)) return LogErrnoStatus("append to", current_->path(), error);
     if (error != 0) return Fail("append to", error);
   }
   at_ += size;

@@ -86,8 +86,8 @@ class CommitLog {
   ///
   /// - InvalidArgument: there is no entry, an entry is out of bounds, or the group has more than
   ///   max_group_bytes().
-  /// - Unavailable: the disk is full, and a later Append may succeed; or the disk failed, and no
-  ///   Append succeeds until the log is opened again.
+  /// - Unavailable: the error passes by itself (WillPass), and a later Append may succeed; or the
+  ///   disk failed, and no Append succeeds until the log is opened again.
   /// - ResourceExhausted: the files have max_bytes; Recycle makes space.
   ///
   /// Cost: a copy and a hash of the bytes. It waits if groups fill the files faster than the log can

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "store/base/absl_view.h"
+#include "store/base/shortage.h"
 #include "store/base/status_macros.h"
 #include "store/durable/data_dir.h"
 
@@ -51,6 +52,8 @@ bool OverwritesInPlace(const struct statfs& system) {
   }
 }
 
+bool IsNoSpace(int error) { return error == ENOSPC || error == EDQUOT; }
+
 int PwriteAll(int fd, std::uint64_t offset, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
@@ -64,14 +67,20 @@ int PwriteAll(int fd, std::uint64_t offset, std::string_view bytes) {
 
 }  // namespace
 
-bool IsNoSpace(int error) { return error == ENOSPC || error == EDQUOT; }
+bool WillPass(int error) { return IsNoSpace(error) || IsShortage(error) || error == EINTR; }
 
 absl::Status LogErrnoStatus(std::string_view operation, std::string_view path, int error) {
-  const std::string_view advice =
-      IsNoSpace(error) ? "no space left on the disk; make room, and writes go on by themselves"
-                       : "see the system's log for errors of the disk, and open the store again";
-  return absl::UnavailableError(absl::StrCat("commit log: ", AbslView(operation), " ", AbslView(path), ": ",
-                                             std::strerror(error), "; ", AbslView(advice)));
+  std::string_view advice = "see the system's log for errors of the disk, and open the store again";
+  if (IsNoSpace(error)) {
+    advice = "no space left on the disk; make room, and writes go on by themselves";
+  } else if (WillPass(error)) {
+    advice =
+        "the system is short of descriptors or memory right now, or a file is as large as may be (ulimit -n, "
+        "-f); raise the limit, and writes go on by themselves";
+  }
+  return MarkedByErrno(
+      error, absl::UnavailableError(absl::StrCat("commit log: ", AbslView(operation), " ", AbslView(path),
+                                                 ": ", std::strerror(error), "; ", AbslView(advice))));
 }
 
 absl::StatusOr<LogWriterKind> ChooseLogWriter(const std::string& dir) {

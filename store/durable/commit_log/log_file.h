@@ -43,13 +43,13 @@ struct LogFileInfo {
 /// - NotFound, PermissionDenied, Unavailable: `dir` or a file in it cannot be read.
 absl::StatusOr<std::vector<LogFileInfo>> ListLogFiles(const std::string& dir);
 
-/// Translates an errno of the commit log into Unavailable. The text says the operation, the path, the
-/// reason and the action.
+/// Translates an errno of the commit log into Unavailable, marked by its cause (MarkedByErrno). The text says
+/// the operation, the path, the reason and the action.
 absl::Status LogErrnoStatus(std::string_view operation, std::string_view path, int error);
 
-/// Returns whether the error says that the disk or the user's quota is full. A later call may then
-/// succeed.
-bool IsNoSpace(int error);
+/// Returns whether the error passes by itself: the disk or the user's quota is full, or the system is short
+/// of something (store/base/shortage.h). A later call may then succeed.
+bool WillPass(int error);
 
 /// An open file. Owns the descriptor and the mapping, but does not remove the file.
 ///

@@ -303,6 +303,9 @@ enum ReplyFlag : std::uint16_t {
   kLoading = 1,     // the index may lack keys that exist; in one incarnation, it goes from 1 to 0 once
   kWantsReads = 2,  // until a reply does not say so
   kReadOnly = 4,    // of a HelloReply: requests that need a writer are rejected, there is no staging buffer
+  // The cause of a kDurableTier, or of the first one in a put list (store/base/shortage.h):
+  kShortage = 8,
+  kDisk = 16,
 };
 
 struct Reply {

@@ -132,8 +132,7 @@ TEST_P(CommitLogFailingDiskTest, AWriteThatFailedIsNotAppended) {
       EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
       EXPECT_EQ(log->appended(), end);
       EXPECT_NE(ReadFile(PathOf(0))[end.value + 8], 0) << "a part is there";
-      EXPECT_EQ(TryAppend(*log, 8).status(), status) << "final";
-      EXPECT_EQ(log->Sync().status(), status);
+      EXPECT_TRUE(log->Sync().ok()) << "a limit on the size of files passes";
     }
   }
   const auto log = Open();

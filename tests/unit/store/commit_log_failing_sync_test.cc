@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "commit_log_fixture.h"
+#include "store/base/shortage.h"
 #include "tests/crash/disk.h"
 
 namespace remora {
@@ -97,21 +98,28 @@ TEST_P(CommitLogFailingCallsTest, ASyncThatFailsIsFinal) {
   EXPECT_TRUE(log->Sync().ok());
 }
 
-// C9: a file system that copies on write may run out of space at any write.
-TEST_P(CommitLogFailingCallsTest, NoSpaceForAWritePasses) {
-  const auto log = Open(There());
+// C9: a file system that copies on write may run out of space, and of memory, at any write.
+TEST_P(CommitLogFailingCallsTest, AWantOfSpaceOrMemoryForAWritePasses) {
+  CommitLogOptions options = There();
+  options.max_bytes = std::uint64_t{64} << 20;
+  const auto log = Open(options);
   ASSERT_TRUE(log);
-  Append(*log);
-  Set(Fault::kWriteErrno, ENOSPC);
-  const absl::Status status = AppendUntilRefused(*log);
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("writes go on by themselves"));
-  if (GetParam() == LogWriterKind::kWrite) {
-    EXPECT_EQ(version_, 1u) << "at once";
+  for (const int error : {ENOSPC, EDQUOT, ENOMEM, ENFILE, EMFILE, EFBIG}) {
+    Append(*log);
+    const std::uint64_t before = version_;
+    Set(Fault::kWriteErrno, error);
+    const absl::Status status = AppendUntilRefused(*log);
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("writes go on by themselves"));
+    EXPECT_EQ(IsShortage(status), IsShortage(error)) << error;
+    EXPECT_EQ(IsDiskFailure(status), !IsShortage(error)) << error;
+    if (GetParam() == LogWriterKind::kWrite) {
+      EXPECT_EQ(version_, before) << "at once";
+    }
+    Set(Fault::kWriteErrno, 0);
+    const absl::Status after = AppendUntilTaken(*log);
+    EXPECT_TRUE(after.ok()) << after;
   }
-  Set(Fault::kWriteErrno, 0);
-  const absl::Status after = AppendUntilTaken(*log);
-  EXPECT_TRUE(after.ok()) << after;
   EXPECT_EQ(Versions(dir_, {}, log->appended()), UpTo(version_));
 }
 

@@ -144,6 +144,28 @@ TEST_P(LargeTest, RoomIsFreeAgainThatWasGivenBackOrDidNotVerify) {
   EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), 0u);
 }
 
+// Each outcome but Aborted uses a reservation up, whichever check rejects the write.
+TEST_P(LargeTest, RoomIsFreeAgainOfABatchThatMayNotHaveIt) {
+  ASSERT_NO_FATAL_FAILURE(Open(32 * kMiB, Eviction::kNone));
+  const std::uint64_t free = store_->Read(Counter::kMemoryBytesFree);
+  for (const bool is_alone : {true, false}) {
+    const auto first = store_->Reserve(3, 3 * kMiB);
+    const auto second = store_->Reserve(3, 3 * kMiB);
+    ASSERT_TRUE(first.ok() && second.ok());
+    std::vector<Write> writes(is_alone ? 2 : 3);
+    writes[0].reserved = &*first;
+    writes[0].begins_batch = is_alone;
+    writes[1].reserved = &*second;
+    writes[1].begins_batch = is_alone;
+    for (std::size_t i = 0; !is_alone && i < 2; ++i) writes[i].with_next = true;
+    writes.back().key = "key";
+    store_->Commit(writes);
+    for (const Write& write : writes) EXPECT_TRUE(absl::IsInvalidArgument(write.status)) << write.status;
+    ASSERT_TRUE(store_->Put("other", "value").ok());  // which also updates the counters
+    EXPECT_EQ(store_->Read(Counter::kMemoryBytesFree), free - kMiB) << "the segment of the small values";
+  }
+}
+
 TEST_P(LargeTest, RoomIsReservedForLargeValuesThatFit) {
   ASSERT_NO_FATAL_FAILURE(Open(32 * kMiB, Eviction::kNone));
   EXPECT_TRUE(absl::IsInvalidArgument(store_->Reserve(3, kMaxSmallValueSize).status()));

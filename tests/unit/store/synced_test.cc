@@ -1,19 +1,24 @@
 // Writes that are on disk before any reader sees them (store/write/sync_queue.h), step by step: the store
 // calls fsync when the test says so.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "patient_writes.h"
+#include "store/base/shortage.h"
 #include "store/delete_range.h"
 #include "store/scan.h"
 #include "store/store.h"
@@ -40,6 +45,48 @@ TEST_F(SyncedTest, AWriteIsVisibleWhenTheDiskHasIt) {
   EXPECT_EQ(outcomes[0].version, version);
   EXPECT_EQ(store_->Locate("key")->slot, outcomes[0].slot);
   EXPECT_FALSE(store_->Sync()) << "nothing is left to do";
+}
+
+/// Makes each fsync of the store's log fail, as one of /dev/null does. Writes succeed.
+void BreakLog(const std::string& dir) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;  // the iterator's own descriptor may be gone
+    const std::string file = std::filesystem::read_symlink(entry.path(), error).string();
+    if (!file.starts_with(dir) || !file.ends_with(".log")) continue;
+    const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    ASSERT_GE(dup2(null, std::stoi(entry.path().filename())), 0);
+    close(null);
+  }
+}
+
+// Nothing that was pending becomes visible, so it needs no memory either; nor do writes that are rejected
+// from then on.
+TEST_F(SyncedTest, AFailedFsyncHoldsNoMemory) {
+  ASSERT_NO_FATAL_FAILURE(Open(std::size_t{32} << 20));
+  constexpr std::size_t kLarge = std::size_t{3} << 20;
+  const std::uint64_t used = store_->Read(Counter::kLogBytesUsed);
+  const std::uint64_t free = store_->Read(Counter::kMemoryBytesFree);
+  const auto pending = store_->Reserve(3, kLarge);
+  ASSERT_TRUE(pending.ok());
+  std::vector<Write> writes = {PutOf("small", "value"), PutOf("", "")};
+  writes[1].reserved = &*pending;
+  EXPECT_EQ(Submit(writes), (Outcomes{"pending", "pending"}));
+  ASSERT_NO_FATAL_FAILURE(BreakLog(temp_ / "store"));
+  for (const SyncedWrite& outcome : Sync()) {
+    EXPECT_EQ(outcome.status.code(), absl::StatusCode::kUnavailable) << outcome.status;
+    EXPECT_TRUE(IsDiskFailure(outcome.status));
+  }
+  EXPECT_EQ(Get("small"), "NOT_FOUND");
+  EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), used);
+  EXPECT_EQ(store_->Read(Counter::kMemoryBytesFree), free);
+  for (int round = 0; round < 20; ++round) {
+    const auto reservation = store_->Reserve(3, kLarge);
+    ASSERT_TRUE(reservation.ok()) << "round " << round << ": " << reservation.status();
+    std::vector<Write> rejected = {PutOf("", "")};
+    rejected[0].reserved = &*reservation;
+    EXPECT_EQ(Submit(rejected), Outcomes{"UNAVAILABLE"});
+    EXPECT_EQ(store_->Read(Counter::kMemoryBytesFree), free);
+  }
 }
 
 // A server deletes a range in steps, because it serves other clients meanwhile. No step calls fsync. Between
