@@ -11,10 +11,12 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "store/base/absl_view.h"
+#include "store/base/shortage.h"
 #include "store/base/status_macros.h"
 #include "store/durable/data_dir.h"
 
@@ -69,9 +71,14 @@ bool IsNoSpace(int error) { return error == ENOSPC || error == EDQUOT; }
 absl::Status LogErrnoStatus(std::string_view operation, std::string_view path, int error) {
   const std::string_view advice =
       IsNoSpace(error) ? "no space left on the disk; make room, and writes go on by themselves"
-                       : "see the system's log for errors of the disk, and open the store again";
-  return absl::UnavailableError(absl::StrCat("commit log: ", AbslView(operation), " ", AbslView(path), ": ",
-                                             std::strerror(error), "; ", AbslView(advice)));
+      : IsShortage(error)
+          ? "the system is short of descriptors or memory right now, or a file is as large as may be (ulimit "
+            "-n, -f)"
+          : "see the system's log for errors of the disk, and open the store again";
+  absl::Status status =
+      absl::UnavailableError(absl::StrCat("commit log: ", AbslView(operation), " ", AbslView(path), ": ",
+                                          std::strerror(error), "; ", AbslView(advice)));
+  return IsShortage(error) ? MarkedAsShortage(std::move(status)) : status;
 }
 
 absl::StatusOr<LogWriterKind> ChooseLogWriter(const std::string& dir) {
