@@ -37,6 +37,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
         "the log was torn, as when the machine fails: writes at its end, none of which was synced, are "
         "dropped");
   }
+  if (const std::string line = server->store_->commit_log_description(); !line.empty()) {
+    server->log_.Log(line);
+  }
   server->MakeParts(options, std::move(tokens));
   server->store_->Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(server->memory_->region().size()));
   return server;

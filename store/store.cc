@@ -170,6 +170,9 @@ bool Store::loading() const { return engine_->core().is_loading(); }
 Duration Store::load_time() const { return engine_->loader().took(); }
 absl::Status Store::load_status() const { return engine_->loader().status(); }
 absl::Status Store::disk_status() const { return engine_->disk_status(); }
+std::string Store::commit_log_description() const {
+  return engine_->core().has_tier() ? engine_->core().tier->commit_log_description() : "";
+}
 std::optional<TimePoint> Store::next_work() const { return engine_->NextWork(); }
 absl::StatusOr<Reservation> Store::Reserve(std::size_t key_size, std::size_t value_size) {
   return engine_->large().Reserve(key_size, value_size);

@@ -415,6 +415,9 @@ class Store {
   /// open the store again. Otherwise writes succeed again some seconds after the cause is gone: a full disk,
   /// or a system that was short of descriptors or memory.
   absl::Status disk_status() const;
+  /// Returns a line for the operator: how the commit log writes to its files, and why. Empty: the store has
+  /// no commit log.
+  std::string commit_log_description() const;
   /// With Loading::kInSteps: loads some more keys. Returns false if none are left, or the load failed.
   bool Load();
   /// Reserves space for a record whose value has more than kMaxSmallValueSize bytes. The caller fills it in

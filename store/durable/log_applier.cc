@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <tuple>
 #include <utility>
@@ -28,10 +27,6 @@ rocksdb::Slice SliceOf(std::string_view bytes) { return {bytes.data(), bytes.siz
 
 std::string_view BytesOfLsn(const Lsn& lsn) {
   return {reinterpret_cast<const char*>(&lsn.value), sizeof(lsn.value)};
-}
-
-std::string_view BytesOfOutcome(const RememberedWrite& outcome) {
-  return {reinterpret_cast<const char*>(&outcome), sizeof(outcome)};
 }
 
 StoredHeader StoredHeaderOf(const LogEntry& entry) { return {entry.version, entry.expiry_ms}; }
@@ -77,11 +72,8 @@ void LogApplier::AddEntry(const LogEntry& entry) {
   latest.insert_or_assign(entry.key, entry);
   added_version_ = std::max(added_version_, entry.version);
   if (entry.request.client == 0) return;
-  const Outcome& outcome = outcomes_.emplace_back(
-      Outcome{OutcomeKey(entry.request), {entry.request.number, entry.version, entry.result}});
-  meta_.insert_or_assign(
-      outcome.key,
-      LogEntry{.kind = LogEntryKind::kMeta, .key = outcome.key, .value = BytesOfOutcome(outcome.value)});
+  const LogOutcome& outcome = outcomes_.emplace_back(entry);
+  meta_.insert_or_assign(outcome.key, outcome.entry());
 }
 
 absl::Status LogApplier::ApplyUnlogged(std::span<const LogEntry> entries) {
@@ -122,23 +114,11 @@ void LogApplier::Forget() {
 absl::Status LogApplier::Insert(const std::vector<const LogEntry*>& entries,
                                 const std::vector<const LogEntry*>& meta) {
   rocksdb::WriteBatch batch;
-  rocksdb::Status status;
-  for (const LogEntry* entry : entries) {
-    if (entry->kind == LogEntryKind::kDelete) {
-      status = batch.Delete(options_.entries, SliceOf(entry->key));
-    } else {
-      const StoredHeader header = StoredHeaderOf(*entry);
-      const rocksdb::Slice key = SliceOf(entry->key);
-      const std::array<rocksdb::Slice, 2> value = {
-          rocksdb::Slice(reinterpret_cast<const char*>(&header), sizeof(header)), SliceOf(entry->value)};
-      status = batch.Put(options_.entries, {&key, 1}, {value.data(), value.size()});
+  const LogFamilies families{.entries = options_.entries, .meta = options_.meta};
+  for (const auto* sorted : {&entries, &meta}) {
+    for (const LogEntry* entry : *sorted) {
+      REMORA_RETURN_IF_ERROR(ToStatus(AddToBatch(*entry, families, &batch), kAppliedPlace));
     }
-    if (!status.ok()) return ToStatus(status, kAppliedPlace);
-  }
-  for (const LogEntry* entry : meta) {
-    status = entry->value.empty() ? batch.Delete(options_.meta, SliceOf(entry->key))
-                                  : batch.Put(options_.meta, SliceOf(entry->key), SliceOf(entry->value));
-    if (!status.ok()) return ToStatus(status, kAppliedPlace);
   }
   rocksdb::WriteOptions how;
   how.disableWAL = true;
@@ -193,7 +173,7 @@ absl::Status LogApplier::Ingest(const std::vector<const LogEntry*>& entries,
   return status;
 }
 
-absl::Status LogApplier::Persist() {
+absl::Status LogApplier::Persist() const {
   if (options_.way == ApplyWay::kIngest) return absl::OkStatus();
   return ToStatus(options_.db->Flush({}, {options_.entries, options_.meta}), kAppliedPlace);
 }

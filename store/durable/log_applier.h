@@ -23,6 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "store/durable/commit_log/group_codec.h"
+#include "store/durable/log_batch.h"
 
 namespace rocksdb {
 class ColumnFamilyHandle;
@@ -79,8 +80,9 @@ class LogApplier {
   /// - Unavailable, DataLoss, PermissionDenied: see ToStatus in store/durable/status.h.
   absl::Status Apply();
   /// Waits until the disk has the applied groups. Then the log may recycle the files before
-  /// applied_to(). REQUIRES: the log is synced to applied_to(). Errors are those of Apply.
-  absl::Status Persist();
+  /// applied_to(). REQUIRES: the log is synced to applied_to(). Errors are those of Apply. Another
+  /// thread may call the other members meanwhile: of their groups the disk may have some, whole.
+  absl::Status Persist() const;
 
   Lsn applied_to() const { return applied_to_; }
   /// Returns the highest version of an applied entry, or 0 if there is none.
@@ -91,10 +93,6 @@ class LogApplier {
   std::size_t keys() const { return entries_.size(); }
 
  private:
-  struct Outcome {
-    std::string key;
-    RememberedWrite value;
-  };
   using Latest = absl::flat_hash_map<std::string_view, LogEntry>;
 
   /// Adds an entry to the maps. REQUIRES: its bytes stay valid until Forget.
@@ -109,8 +107,8 @@ class LogApplier {
                                                        const std::vector<const LogEntry*>& sorted) const;
 
   const LogApplierOptions options_;
-  std::deque<std::string> groups_;  // the maps point to the bytes of these
-  std::deque<Outcome> outcomes_;    // and of these
+  std::deque<std::string> groups_;   // the maps point to the bytes of these
+  std::deque<LogOutcome> outcomes_;  // and of these
   std::size_t bytes_ = 0;
   Latest entries_;
   Latest meta_;

@@ -9,9 +9,8 @@
 #include "store/base/status_macros.h"
 #include "store/durable/commit_log/group_codec.h"
 #include "store/durable/commit_log/recovery.h"
-#include "store/durable/completion_records.h"
-#include "store/durable/format.h"
 #include "store/durable/log_applier.h"
+#include "store/durable/log_batch.h"
 #include "store/durable/status.h"
 
 namespace remora {
@@ -19,31 +18,14 @@ namespace {
 
 constexpr std::string_view kOverlayPlace = "commit log";
 
-rocksdb::Slice AsSlice(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
-
-template <typename T>
-std::string_view AsBytes(const T& value) {
-  return {reinterpret_cast<const char*>(&value), sizeof(value)};
-}
-
-/// Adds an entry in the form in which LogApplier writes it.
+/// Adds an entry, and the outcome of its request.
 rocksdb::Status AddToOverlay(const LogEntry& entry, const LogOverlayOptions& options,
                              rocksdb::WriteBatchWithIndex* writes) {
-  const rocksdb::Slice key = AsSlice(entry.key);
-  rocksdb::Status status;
-  if (entry.kind == LogEntryKind::kMeta) {
-    status = entry.value.empty() ? writes->Delete(options.meta, key)
-                                 : writes->Put(options.meta, key, AsSlice(entry.value));
-  } else if (entry.kind == LogEntryKind::kDelete) {
-    status = writes->Delete(options.entries, key);
-  } else {
-    std::string stored(AsBytes(StoredHeader{entry.version, entry.expiry_ms}));
-    stored.append(entry.value);
-    status = writes->Put(options.entries, key, stored);
-  }
+  const LogFamilies families{.entries = options.entries, .meta = options.meta};
+  const rocksdb::Status status = AddToBatch(entry, families, writes);
   if (!status.ok() || entry.request.client == 0) return status;
-  const RememberedWrite outcome{entry.request.number, entry.version, entry.result};
-  return writes->Put(options.meta, OutcomeKey(entry.request), AsSlice(AsBytes(outcome)));
+  const LogOutcome outcome(entry);
+  return AddToBatch(outcome.entry(), families, writes);
 }
 
 }  // namespace

@@ -163,6 +163,9 @@ DurableTier::DurableTier(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 DurableTier::~DurableTier() = default;
 
 bool DurableTier::has_commit_log() const { return impl_->log_ != nullptr; }
+std::string DurableTier::commit_log_description() const {
+  return has_commit_log() ? impl_->log_->description() : "";
+}
 bool DurableTier::Holds(std::uint64_t version) const {
   return impl_->log_ == nullptr || impl_->log_->Holds(version);
 }

@@ -113,6 +113,8 @@ class DurableTier {
   /// and ForEachFrom(begin) show the applied writes, and hide keys that were deleted since
   /// (tier_log.h, C6).
   bool has_commit_log() const;
+  /// See CommitLog::description. Empty: there is no commit log.
+  std::string commit_log_description() const;
   /// Returns whether Get shows the write of this version, or a later one of its key (C6). Returns
   /// false if it does not, because the disk fails. It may wait for the disk. Any thread.
   bool Holds(std::uint64_t version) const;
@@ -197,10 +199,11 @@ class DurableTier {
     Entry entry_;
     absl::Status status_;
   };
-  /// Returns a cursor. To know which groups the cursor shows, do not call it during a Write. With a
-  /// commit log, it first applies all logged groups, and may wait for a flush. Any thread.
+  /// Returns a cursor. To know which groups the cursor shows, do not call it during a Write. Any
+  /// thread.
   ///
-  /// Cost: some microseconds, and no read from the disk.
+  /// Cost: some microseconds, and no read from the disk. With a commit log, it also reads the groups that
+  /// are not applied (TierLog::OpenView).
   std::unique_ptr<Cursor> NewCursor(const ScanRange& range) const;
 
   /// Estimate of the size of the tier, from the counts in the tables. It includes overwritten and

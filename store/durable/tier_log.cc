@@ -26,12 +26,19 @@ namespace {
 constexpr char kLogFolder[] = "commit-log";
 
 constexpr std::uint64_t kFilesOfLog = 16;
-constexpr std::uint64_t kMostLogFile = std::uint64_t{64} << 20;
+// Holds a group with a value of the largest size, its key, and 1 MiB of other entries.
+constexpr std::uint64_t kMostLogFile = kMaxValueSize + (std::uint64_t{1} << 20);
 constexpr std::uint64_t kMostApplied = std::uint64_t{8} << 20;
 
 // Longest pause between two steps of the applier. A longer pause merges more versions of a key; a shorter
 // one leaves less work to a caller that waits for the applier.
 constexpr std::chrono::milliseconds kApplyPause{100};
+
+// A view that has to read more than this has the applier begin a step, for the sake of the next one.
+constexpr std::uint64_t kWorthApplying = std::uint64_t{64} << 10;
+// Twice what one step of the applier takes. An applier that is behind by more should not cost each scan the
+// memory.
+constexpr std::uint64_t kMostOverlay = 2 * kMostApplied;
 
 // Pace of a writer when the log is full: 10 MB/s, which the flushes of any disk can follow.
 constexpr double kSlowestNsPerByte = 100;
@@ -40,11 +47,6 @@ constexpr double kLongestSleepNs = 10'000'000;
 
 // Number of entries whose memory the next group may use again.
 constexpr std::size_t kKeptEntries = 4096;
-
-std::uint64_t FileSizeOf(std::uint64_t max_bytes) {
-  const std::uint64_t share = max_bytes / kFilesOfLog / kLogFileUnit * kLogFileUnit;
-  return std::clamp(share, kMinLogFileSize, kMostLogFile);
-}
 
 /// Removes applied_to and the openings, which refer to a log that does not exist here. A restored backup
 /// of a store with a log has them.
@@ -61,6 +63,11 @@ absl::Status ForgetOtherLog(const TierLogOptions& options) {
 }
 
 }  // namespace
+
+std::uint64_t LogFileSizeFor(std::uint64_t max_bytes) {
+  const std::uint64_t share = max_bytes / kFilesOfLog / kLogFileUnit * kLogFileUnit;
+  return share >= kMaxValueSize ? kMostLogFile : std::max(share, kMinLogFileSize);
+}
 
 absl::Status SyncLogFiles(const std::string& dir) {
   REMORA_ASSIGN_OR_RETURN(const std::vector<LogFileInfo> files, ListLogFiles(dir));
@@ -79,7 +86,7 @@ absl::Status SyncLogFiles(const std::string& dir) {
 
 TierLog::TierLog(const TierLogOptions& options, Lsn applied_to)
     : options_(options),
-      file_size_(FileSizeOf(options.max_bytes)),
+      file_size_(LogFileSizeFor(options.max_bytes)),
       apply_bytes_(std::min(kMostApplied, options.max_bytes / kFilesOfLog)),
       persist_bytes_(std::min(options.write_buffer_bytes, options.max_bytes / 4)),
       applier_({.db = options.db,
@@ -114,11 +121,15 @@ absl::StatusOr<std::unique_ptr<TierLog>> TierLog::Open(const TierLogOptions& opt
   REMORA_RETURN_IF_ERROR(tier->ApplyAdded());
   const Lsn from = std::max(tier->applier_.applied_to(), tier->log_->first());
   REMORA_ASSIGN_OR_RETURN(tier->reader_, tier->log_->Read(from));
+  tier->NoteMoment();
   tier->log_->Recycle(tier->persisted_to());
   tier->woken_at_ = tier->log_->appended();
   if (options.applying == LogApplying::kInThread) {
-    REMORA_ASSIGN_OR_RETURN(
-        tier->thread_, StartThread([log = tier.get()] { return std::thread([log] { log->RunApplier(); }); }));
+    TierLog* const log = tier.get();
+    REMORA_ASSIGN_OR_RETURN(tier->applier_thread_,
+                            StartThread([log] { return std::thread([log] { log->RunApplier(); }); }));
+    REMORA_ASSIGN_OR_RETURN(tier->persister_thread_,
+                            StartThread([log] { return std::thread([log] { log->RunPersister(); }); }));
   }
   return tier;
 }
@@ -168,13 +179,13 @@ absl::Status TierLog::Replay(const LogGroup& group) {
 }
 
 TierLog::~TierLog() {
-  if (!thread_.joinable()) return;
   {
     const LogMutexLock lock(&thread_mutex_);
     stops_ = true;
   }
   wanted_changed_.notify_all();
-  thread_.join();
+  if (applier_thread_.joinable()) applier_thread_.join();
+  if (persister_thread_.joinable()) persister_thread_.join();
 }
 
 absl::StatusOr<std::vector<Opening>> TierLog::AddOpening(std::uint64_t incarnation) {
@@ -246,13 +257,11 @@ absl::Status TierLog::Write() {
 void TierLog::HaveApplied(Lsn lsn) {
   woken_at_ = lsn;
   if (options_.applying == LogApplying::kByWriter) {
-    ApplyStep().IgnoreError();  // the next step tries again, as in RunApplier
-  } else if (options_.applying == LogApplying::kInThread) {
-    {
-      const LogMutexLock lock(&thread_mutex_);
-      wanted_ = true;
-    }
-    wanted_changed_.notify_all();
+    // The next step tries again, as in RunApplier.
+    ApplyAll().IgnoreError();
+    PersistStep().IgnoreError();
+  } else {
+    Wake(Step::kApply);
   }
 }
 
@@ -269,12 +278,16 @@ absl::Status TierLog::WriteUnlogged() {
   // The mark precedes the write: after a crash RocksDB may have the write, even if Write has not returned.
   const LogEntry gap = {.kind = LogEntryKind::kMeta, .key = kGapKey, .value = "-"};
   REMORA_RETURN_IF_ERROR(Append({&gap, 1}).status());
-  const LogMutexLock lock(&apply_mutex_);
-  REMORA_RETURN_IF_ERROR(ApplyTo(appended()));
-  REMORA_RETURN_IF_ERROR(applier_.ApplyUnlogged(entries_));
-  may_show_failed_.store(true, std::memory_order_relaxed);
-  NoteDeletes(appended());
-  applied_version_.store(std::max(applied_version_.load(), applier_.applied_version()));
+  {
+    const LogMutexLock lock(&apply_mutex_);
+    REMORA_RETURN_IF_ERROR(ApplyTo(appended()));
+    REMORA_RETURN_IF_ERROR(applier_.ApplyUnlogged(entries_));
+    may_show_failed_.store(true, std::memory_order_relaxed);
+    NoteMoment();
+    NoteDeletes(appended());
+    applied_version_.store(std::max(applied_version_.load(), applier_.applied_version()));
+  }
+  const LogMutexLock lock(&persist_mutex_);
   REMORA_RETURN_IF_ERROR(Persist());
   may_show_failed_.store(false, std::memory_order_relaxed);
   return absl::OkStatus();
@@ -338,7 +351,7 @@ absl::Status TierLog::ApplyAll() {
 }
 
 absl::Status TierLog::ApplyTo(Lsn until) {
-  if (flush_failed_) REMORA_RETURN_IF_ERROR(Sync());  // T2
+  if (flush_is_open_) REMORA_RETURN_IF_ERROR(Sync());  // T2
   for (;;) {
     REMORA_ASSIGN_OR_RETURN(const bool more, reader_->Next(until));
     if (more) applier_.Add(reader_->group());
@@ -349,6 +362,7 @@ absl::Status TierLog::ApplyTo(Lsn until) {
 
 absl::Status TierLog::ApplyAdded() {
   REMORA_RETURN_IF_ERROR(applier_.Apply());
+  if (reader_ != nullptr) NoteMoment();  // before applied_to_: see OpenView
   const std::uint64_t version = applier_.applied_version();
   if (version > applied_version_.load()) applied_version_.store(version, std::memory_order_release);
   applied_to_.store(applier_.applied_to().value, std::memory_order_release);
@@ -356,41 +370,93 @@ absl::Status TierLog::ApplyAdded() {
 }
 
 absl::Status TierLog::Persist() {
-  flush_failed_ = true;
-  REMORA_RETURN_IF_ERROR(Sync());  // C4
-  REMORA_RETURN_IF_ERROR(applier_.Persist());
-  flush_failed_ = false;
-  persisted_to_.store(applier_.applied_to().value, std::memory_order_release);
-  log_->Recycle(persisted_to());
+  {
+    const LogMutexLock lock(&apply_mutex_);
+    flush_is_open_ = true;
+  }
+  const bool has_failed = flush_failed_.exchange(true, std::memory_order_relaxed);
+  REMORA_RETURN_IF_ERROR(Sync());  // C4; by T2 it also holds for all that is applied from here on
+  if (has_failed) options_.db->Resume().PermitUncheckedError();  // if it fails, so does the flush
+  const Lsn target = applied_to();
+  REMORA_RETURN_IF_ERROR(Flush());
+  {
+    const LogMutexLock lock(&apply_mutex_);
+    flush_is_open_ = false;
+  }
+  persisted_to_.store(target.value, std::memory_order_release);
+  flush_failed_.store(false, std::memory_order_relaxed);
+  log_->Recycle(target);
   return absl::OkStatus();
 }
 
 absl::Status TierLog::PersistAll() {
-  const LogMutexLock lock(&apply_mutex_);
-  REMORA_RETURN_IF_ERROR(ApplyTo(appended()));
+  const LogMutexLock lock(&persist_mutex_);
+  REMORA_RETURN_IF_ERROR(ApplyAll());
   return Persist();
 }
 
-absl::Status TierLog::ApplyStep() {
-  const LogMutexLock lock(&apply_mutex_);
-  if (flush_failed_) {
-    REMORA_RETURN_IF_ERROR(Sync());
-    options_.db->Resume().PermitUncheckedError();  // if it fails, so does the next step
+bool TierLog::HasToPersist() const {
+  const Lsn persisted = persisted_to();  // first, as it never passes applied_to()
+  return flush_failed_.load(std::memory_order_relaxed) || applied_to() - persisted >= persist_bytes_;
+}
+
+absl::Status TierLog::PersistStep() {
+  const LogMutexLock lock(&persist_mutex_);
+  return HasToPersist() ? Persist() : absl::OkStatus();
+}
+
+void TierLog::Wake(Step step) {
+  {
+    const LogMutexLock lock(&thread_mutex_);
+    wanted_[static_cast<std::size_t>(step)] = true;
   }
-  REMORA_RETURN_IF_ERROR(ApplyTo(appended()));
-  return applied_to() - persisted_to() >= persist_bytes_ || flush_failed_ ? Persist() : absl::OkStatus();
+  wanted_changed_.notify_all();
+}
+
+bool TierLog::WaitFor(Step step) {
+  const LogMutexLock lock(&thread_mutex_);
+  bool& wanted = wanted_[static_cast<std::size_t>(step)];
+  const auto until = std::chrono::steady_clock::now() + kApplyPause;
+  while (!wanted && !stops_) {
+    if (step == Step::kPersist) {
+      wanted_changed_.wait(thread_mutex_);
+    } else if (wanted_changed_.wait_until(thread_mutex_, until) == std::cv_status::timeout) {
+      break;
+    }
+  }
+  wanted = false;
+  return !stops_;
 }
 
 void TierLog::RunApplier() {
-  for (;;) {
-    {
-      const LogMutexLock lock(&thread_mutex_);
-      if (!wanted_ && !stops_) wanted_changed_.wait_for(thread_mutex_, kApplyPause);
-      if (stops_) return;
-      wanted_ = false;
-    }
+  while (WaitFor(Step::kApply)) {
     // On an error, the next round tries again. Meanwhile the log fills, until Append returns the error.
-    ApplyStep().IgnoreError();
+    ApplyAll().IgnoreError();
+    if (HasToPersist()) Wake(Step::kPersist);
+  }
+}
+
+void TierLog::RunPersister() {
+  while (WaitFor(Step::kPersist)) PersistStep().IgnoreError();  // the applier wakes it again
+}
+
+// --- Views (C7) -----------------------------------------------------------------------------------------
+
+absl::StatusOr<TierLog::View> TierLog::OpenView(const ScanRange& range) {
+  const Lsn until = appended();
+  for (;;) {
+    const LogMoment moment = moment_.Get();
+    const Lsn at = moment.position.lsn();
+    if (at >= until) return View{.snapshot = moment.snapshot, .overlay = nullptr};
+    if (until - at > kWorthApplying) Wake(Step::kApply);
+    if (until - at <= kMostOverlay) {
+      absl::StatusOr<std::unique_ptr<ScanOverlay>> overlay =
+          ScanOverlay::Read(options_.dir, moment.position, until, range);
+      if (overlay.ok()) return View{.snapshot = moment.snapshot, .overlay = *std::move(overlay)};
+      // The file may be recycled by now, or there is no descriptor left. The applier has its file open.
+    }
+    // From then on, the latest moment is not before `until`.
+    REMORA_RETURN_IF_ERROR(ApplyAll());
   }
 }
 

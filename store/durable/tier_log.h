@@ -4,6 +4,8 @@
 //   writer ── Write ──> CommitLog ── reader ──> LogApplier ──> memtables ── Persist ──> tables, applied_to
 //                       C1, C2                  C3                          C4
 //
+// Two threads do that: one applies, the other persists. Neither the applier nor a scan waits for a flush.
+//
 //   C1   Write returns OK only when the whole group is in the log, or is on the disk (T1).
 //   C3   Groups are applied in their order, together with the LSN that they reach, in one atomic step.
 //   C4   Before RocksDB persists an applied_to, the log is synced to that LSN. Files are recycled only after
@@ -12,17 +14,20 @@
 //   C6   RocksDB has each record that leaves memory, since Holds waits for the applier. A deleted key
 //        is the exception: it leaves memory at once, and IsDeleted knows the deleted keys that RocksDB
 //        may still have.
-//   C7   A cursor shows all logged groups: the log is applied before RocksDB makes the cursor's iterator.
+//   C7   A cursor shows all logged groups: a snapshot of RocksDB, taken behind a step of the applier, and
+//        laid over it the groups behind that step. It waits for no step, unless many bytes are not applied.
 //   C10  Writers are slowed down as the log fills, and apply it themselves when it is full. So a write
 //        is rejected only if the disk fails.
 //   C11  A directory of an earlier store loses nothing: OpenIn flushes RocksDB's log to tables first.
 //   T1   A group that is larger than a file of the log goes directly to RocksDB, after all logged groups
 //        are applied. It is on the disk when Write returns. Before it is written, the log gets a mark in
 //        its place (C8c).
-//   T2   After a failed flush, RocksDB may try again by itself. Until a flush succeeds, the log is
-//        synced before each step of the applier.
+//   T2   A flush takes what is in the memtables when RocksDB begins it. After a failed flush, RocksDB may
+//        try again by itself. So from before a flush until one succeeds, the log is synced before each
+//        step of the applier.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -50,7 +55,10 @@
 #include "store/durable/format.h"
 #include "store/durable/log_applier.h"
 #include "store/durable/log_change_feed.h"
+#include "store/durable/log_moment.h"
 #include "store/durable/log_retention.h"
+#include "store/durable/scan_overlay.h"
+#include "store/format/types/scan_range.h"
 
 namespace remora {
 
@@ -59,7 +67,7 @@ inline constexpr std::uint64_t kMinTierLogBytes = std::uint64_t{1} << 20;
 
 /// The actor that applies the log. In addition, Holds, ApplyAll, and a write to a full log apply it.
 enum class LogApplying : std::uint8_t {
-  kInThread = 1,  // a thread of the tier
+  kInThread = 1,  // a thread of the tier; a second one persists
   kByWriter = 2,  // Write, once enough bytes are logged
   kOnDemand = 3,  // none; for tests
 };
@@ -75,8 +83,7 @@ struct TierLogOptions {
   /// See CommitLogOptions.
   bool is_of_this_boot = false;
   LogWriterKind writer = LogWriterKind::kChoose;
-  /// Bound on the bytes of all files together. Each file has a sixteenth of it, from kMinLogFileSize to
-  /// 64 MiB.
+  /// Bound on the bytes of all files together. LogFileSizeFor says how large each is.
   std::uint64_t max_bytes = std::uint64_t{1} << 30;
   /// Approximate bound on the bytes that are applied and not persisted. A quarter of max_bytes is another.
   std::uint64_t write_buffer_bytes = std::uint64_t{64} << 20;
@@ -149,6 +156,17 @@ class TierLog {
   /// Applies all groups, as ApplyAll does, and waits until tables on the disk have them. Then files of the
   /// log can be recycled, or a backup can be made.
   absl::Status PersistAll();
+  /// The sources of a cursor (C7): RocksDB at one moment, and the groups that are logged behind it.
+  struct View {
+    std::shared_ptr<const rocksdb::Snapshot> snapshot;
+    std::unique_ptr<ScanOverlay> overlay;  // null: there is no such group
+  };
+  /// Returns a view of all groups that were appended before the call. REQUIRES: the log outlives the view.
+  /// Errors are those of ApplyAll.
+  ///
+  /// Cost: a read of the groups that are not applied. It asks the applier to have fewer of them, and from
+  /// 16 MiB on it applies them itself.
+  absl::StatusOr<View> OpenView(const ScanRange& range);
   /// Returns whether RocksDB has the write of this version, and all earlier ones (C6). It applies the log if
   /// need be. Returns false if that fails.
   bool Holds(std::uint64_t version);
@@ -159,6 +177,7 @@ class TierLog {
   /// later writes fail, too.
   bool may_show_failed() const { return may_show_failed_.load(std::memory_order_relaxed); }
 
+  std::string description() const { return log_->description(); }
   /// See DurableTier::log_was_torn.
   bool was_torn() const { return log_->was_torn(); }
   Lsn appended() const { return log_->appended(); }
@@ -176,17 +195,31 @@ class TierLog {
   absl::Status Replay(const LogGroup& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
   absl::Status ApplyTo(Lsn until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
   absl::Status ApplyAdded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
-  absl::Status Persist() ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
+  /// Lets new views begin behind all applied groups.
+  void NoteMoment() ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_) {
+    moment_.Set(options_.db, reader_->position());
+  }
+  /// Waits until tables have all that was applied before the call. The applier may go on meanwhile (T2).
+  absl::Status Persist() ABSL_EXCLUSIVE_LOCKS_REQUIRED(persist_mutex_) ABSL_LOCKS_EXCLUDED(apply_mutex_);
+  /// Flushes RocksDB. Not under apply_mutex_: Persist uses nothing that other members of applier_ change.
+  absl::Status Flush() ABSL_NO_THREAD_SAFETY_ANALYSIS { return applier_.Persist(); }
+  /// Persists if enough bytes are applied, or if the last flush has failed.
+  absl::Status PersistStep() ABSL_LOCKS_EXCLUDED(persist_mutex_, apply_mutex_);
   /// Appends a group. If the log is full, it first makes space. Errors are those of CommitLog::Append, and
   /// of PersistAll.
   absl::StatusOr<Lsn> Append(std::span<const LogEntry> entries);
   /// Writes the group as T1 says.
   absl::Status WriteUnlogged();
-  /// Applies all appended groups, and persists them if enough bytes are applied.
-  absl::Status ApplyStep();
   /// Wakes the applier, or does its work, after enough bytes were appended up to `lsn`.
   void HaveApplied(Lsn lsn);
+  enum class Step : std::uint8_t { kApply = 0, kPersist = 1 };
+  /// Has the thread of the step do it, if there is one.
+  void Wake(Step step) ABSL_LOCKS_EXCLUDED(thread_mutex_);
+  /// Waits until the step is wanted. Returns false at the end.
+  bool WaitFor(Step step) ABSL_LOCKS_EXCLUDED(thread_mutex_);
   void RunApplier();
+  void RunPersister();
+  bool HasToPersist() const;
   /// Notes the keys that the group at `lsn` deletes, and drops those that are applied (C6).
   void NoteDeletes(Lsn lsn);
   void Clear();
@@ -206,15 +239,19 @@ class TierLog {
   Lsn woken_at_;
   double owed_ns_ = 0;
 
+  LogMutex persist_mutex_;  // locked before apply_mutex_
   LogMutex apply_mutex_;
   LogApplier applier_ ABSL_GUARDED_BY(apply_mutex_);
   std::unique_ptr<CommitLogReader> reader_ ABSL_GUARDED_BY(apply_mutex_);
-  bool flush_failed_ ABSL_GUARDED_BY(apply_mutex_) = false;      // T2
+  bool flush_is_open_ ABSL_GUARDED_BY(apply_mutex_) = false;     // T2: it runs, or it has failed
   bool files_are_synced_ ABSL_GUARDED_BY(apply_mutex_) = false;  // while Open replays them
 
-  // Stored under apply_mutex_.
+  LatestLogMoment moment_;
+
+  // Stored under apply_mutex_; persisted_to_ under persist_mutex_.
   std::atomic<std::uint64_t> applied_to_;
   std::atomic<std::uint64_t> persisted_to_;
+  std::atomic<bool> flush_failed_ = false;  // stored under persist_mutex_; also true while a flush runs
   std::atomic<std::uint64_t> applied_version_ = 0;
   std::atomic<std::int64_t> slowed_ns_ = 0;
 
@@ -227,10 +264,15 @@ class TierLog {
 
   LogMutex thread_mutex_;
   std::condition_variable_any wanted_changed_;
-  bool wanted_ ABSL_GUARDED_BY(thread_mutex_) = false;
+  std::array<bool, 2> wanted_ ABSL_GUARDED_BY(thread_mutex_) = {};  // by Step
   bool stops_ ABSL_GUARDED_BY(thread_mutex_) = false;
-  std::thread thread_;
+  std::thread applier_thread_;
+  std::thread persister_thread_;
 };
+
+/// Returns the size of each file of a log with this bound: a sixteenth of it, but at least kMinLogFileSize.
+/// From 1 GiB on, it is 65 MiB, so that each value fits into a file, and T1 is for large batches alone.
+std::uint64_t LogFileSizeFor(std::uint64_t max_bytes);
 
 /// Syncs all files of the log in `dir`.
 ///

@@ -14,6 +14,7 @@
 #include "store/base/status_macros.h"
 #include "store/durable/range_split.h"
 #include "store/durable/rocksdb_options.h"
+#include "store/durable/scan_overlay.h"
 #include "store/durable/tier.h"
 #include "store/durable/tier_impl.h"
 #include "store/durable/tier_log.h"
@@ -60,55 +61,79 @@ absl::Status DurableTier::ForEachFrom(std::string_view begin, Take take) const {
 // --- Cursors --------------------------------------------------------------------------------------------
 
 struct DurableTier::Cursor::Rep {
-  Rep(const Impl& tier, const ScanRange& keys)
-      : impl(tier), range(keys), begin(ToSlice(range.begin)), end(ToSlice(range.end)) {
+  Rep(const Impl& tier, const ScanRange& keys, TierLog::View seen)
+      : impl(tier), range(keys), begin(ToSlice(range.begin)), end(ToSlice(range.end)), view(std::move(seen)) {
     rocksdb::ReadOptions options = ReadOnce();
+    options.snapshot = view.snapshot.get();
     if (!range.begin.empty()) options.iterate_lower_bound = &begin;
     if (range.has_end()) options.iterate_upper_bound = &end;
     iterator = impl.NewIterator(options, impl.data());
   }
 
+  /// Moves RocksDB's iterator, unless its entry was not shown yet.
   void Move() {
     if (!started) {
       started = true;
       range.reverse ? iterator->SeekToLast() : iterator->SeekToFirst();
-    } else {
+    } else if (is_shown) {
       range.reverse ? iterator->Prev() : iterator->Next();
     }
+    is_shown = true;
+  }
+
+  /// Returns the next entry of the overlay, if the cursor shows it before that of the iterator, or in its
+  /// place (O2). Else returns nullptr.
+  const LogEntry* TakeOverlaid() {
+    const LogEntry* const next = view.overlay == nullptr ? nullptr : view.overlay->front();
+    if (next == nullptr) return nullptr;
+    const bool is_entry = iterator->Valid();
+    if (is_entry && view.overlay->IsBefore(ViewOf(iterator->key()), next->key)) return nullptr;
+    is_shown = is_entry && ViewOf(iterator->key()) == next->key;
+    view.overlay->Pop();
+    return next;
   }
 
   const Impl& impl;
   const ScanRange range;
   const rocksdb::Slice begin;
   const rocksdb::Slice end;
+  const TierLog::View view;
   std::unique_ptr<rocksdb::Iterator> iterator;
   bool started = false;
+  bool is_shown = true;  // the iterator's entry
 };
 
 DurableTier::Cursor::Cursor(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
 DurableTier::Cursor::~Cursor() = default;
 
 std::unique_ptr<DurableTier::Cursor> DurableTier::NewCursor(const ScanRange& range) const {
-  // C7: all logged groups are published, so the cursor has to show them.
-  absl::Status applied = impl_->log_ == nullptr ? absl::OkStatus() : impl_->log_->ApplyAll();
-  const bool is_over = range.is_empty() || !applied.ok();
+  absl::StatusOr<TierLog::View> view = TierLog::View{};
+  if (impl_->log_ != nullptr && !range.is_empty()) view = impl_->log_->OpenView(range);  // C7
+  const bool is_over = range.is_empty() || !view.ok();
   std::unique_ptr<Cursor> cursor(
-      new Cursor(is_over ? nullptr : std::make_unique<Cursor::Rep>(*impl_, range)));
-  cursor->status_ = std::move(applied);
+      new Cursor(is_over ? nullptr : std::make_unique<Cursor::Rep>(*impl_, range, *std::move(view))));
+  cursor->status_ = view.status();
   return cursor;
 }
 
 bool DurableTier::Cursor::Next() {
-  if (rep_ == nullptr) return false;
-  rep_->Move();
-  if (rep_->iterator->Valid()) {
+  while (rep_ != nullptr) {
+    rep_->Move();
+    if (!rep_->iterator->Valid() && !rep_->iterator->status().ok()) break;
+    if (const LogEntry* const logged = rep_->TakeOverlaid()) {
+      if (logged->kind == LogEntryKind::kDelete) continue;
+      entry_ = {logged->key, {logged->version, logged->expiry_ms}, logged->value};
+      return true;
+    }
+    if (!rep_->iterator->Valid()) break;
     const std::string_view key = ViewOf(rep_->iterator->key());
     const std::string_view stored = ViewOf(rep_->iterator->value());
     if (rep_->impl.TryParse(key, stored, &entry_)) return true;
     status_ = rep_->impl.WhyNoEntry(key, stored);
-  } else {
-    status_ = rep_->impl.Translate(rep_->iterator->status());
+    rep_.reset();
+    return false;
   }
+  if (rep_ != nullptr) status_ = rep_->impl.Translate(rep_->iterator->status());
   rep_.reset();
   return false;
 }

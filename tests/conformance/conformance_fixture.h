@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -28,14 +30,32 @@ inline testing::AssertionResult HasCode(absl::StatusCode code, const absl::Statu
 /// The least window of scans and watches there may be: pages of 4 KiB.
 inline const ClientOptions kSmallWindow{.scan_window_bytes = 2 * kMinPageSize};
 
+/// Where a test's store runs. Converts from and to its kind, since few tests have a commit log.
+struct TestedDeployment {
+  TestedDeployment(DeploymentKind where, bool has_log = false)  // NOLINT(google-explicit-constructor)
+      : kind(where), has_commit_log(has_log) {}
+  operator DeploymentKind() const { return kind; }  // NOLINT(google-explicit-constructor)
+
+  DeploymentKind kind;
+  bool has_commit_log;  // if the test's store is logged
+};
+inline TestedDeployment WithCommitLog(DeploymentKind kind) { return {kind, /*has_log=*/true}; }
+inline void PrintTo(const TestedDeployment& tested, std::ostream* out) {
+  *out << NameOf(tested) << (tested.has_commit_log ? " with a commit log" : "");
+}
+
 /// A fixture's test runs on every kind of deployment.
-class Behaviour : public testing::TestWithParam<DeploymentKind> {
+class Behaviour : public testing::TestWithParam<TestedDeployment> {
  protected:
   /// Starts with `options`, or skips: only where the kind is verbs and there is no device. Where verbs are
   /// required, that is a failure. `client`: of the first client.
   void Start(const Deployment::Options& options = {}, const ClientOptions& client = {}) {
     std::string why_not;
-    deployment_ = Deployment::Create(GetParam(), options, &why_not);
+    Deployment::Options tested = options;
+    // In files of 4 MiB, each of which holds the values of most tests.
+    const bool is_logged = options.durability != Durability::kMemory;
+    if (GetParam().has_commit_log && is_logged) tested.commit_log_bytes = std::uint64_t{64} << 20;
+    deployment_ = Deployment::Create(GetParam(), tested, &why_not);
     if (deployment_ == nullptr) {
       ASSERT_EQ(std::getenv("REMORA_REQUIRE_VERBS"), nullptr) << why_not;
       GTEST_SKIP() << why_not;

@@ -34,7 +34,7 @@ class KeyScanOf final : public KeyScan {
   std::uint64_t version() const override { return scan_->version(); }
   std::uint64_t expiry_ms() const override { return scan_->expiry_ms(); }
   const absl::Status& status() const override { return scan_->status(); }
-  std::string token() const override { return scan_->token(); }
+  std::string token() const override { return scan_->resume_token(); }
 
  private:
   const std::unique_ptr<Scan> scan_;
@@ -55,7 +55,7 @@ class KeyWatchOf final : public KeyWatch {
   std::uint64_t version() const override { return watch_->version(); }
   std::uint64_t expiry_ms() const override { return watch_->expiry_ms(); }
   std::uint64_t sequence() const override { return watch_->sequence(); }
-  std::string token() const override { return watch_->token(); }
+  std::string token() const override { return watch_->resume_token(); }
 
  private:
   const std::unique_ptr<Watch> watch_;
@@ -361,6 +361,7 @@ std::unique_ptr<Deployment> Deployment::Create(DeploymentKind kind, const Option
   server.store.loading = options.loading;
   server.store.watch_retention_bytes = options.watch_retention_bytes;
   server.store.watch_retention = options.watch_retention;
+  server.store.commit_log_bytes = options.commit_log_bytes;
   server.tokens_file = options.tokens_file;
   server.serves_without_token = options.serves_without_token;
   if (kind == DeploymentKind::kSim) server.store.syncing = Syncing::kInSteps;

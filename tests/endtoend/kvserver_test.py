@@ -234,6 +234,8 @@ class RunTest(harness.TestCase):
         backups = f"{self.folder}/backups"
         self.logged_server().stop()
         server = self.logged_server("--commit_log=4M", f"--backup_dir={backups}")
+        harness.wait_until(lambda: b": groups are " in server.said(), "the log says how it is written")
+        self.assertIn(b"kvserver: commit log in ", server.said())
         value = "v" * 1000
         for i in range(12):
             self.assertEqual(kvctl(self.address, "put", f"key{i}", value).returncode, 0)

@@ -71,6 +71,17 @@ absl::StatusOr<std::unique_ptr<CommitLogReader>> CommitLogReader::Open(const std
   return NotInLog(from, dir);
 }
 
+absl::StatusOr<std::unique_ptr<CommitLogReader>> CommitLogReader::Resume(const std::string& dir,
+                                                                         const LogPosition& position) {
+  std::unique_ptr<CommitLogReader> reader(new CommitLogReader(dir, position.lsn()));
+  REMORA_ASSIGN_OR_RETURN(const bool is_begun,
+                          reader->Begin(position.file_first, position.file_first + sizeof(LogFileHeader)));
+  if (!is_begun || position.offset < sizeof(LogFileHeader)) return NotInLog(position.lsn(), dir);
+  reader->at_ = position.offset;
+  reader->checksum_ = position.checksum;
+  return reader;
+}
+
 absl::StatusOr<bool> CommitLogReader::Begin(Lsn first, Lsn until) {
   LogFileHeader header;
   REMORA_ASSIGN_OR_RETURN(const bool is_begun, OpenFile(first, until, &header));

@@ -35,8 +35,10 @@ bool IsComplete(const LogFileInfo& file) {
 
 /// Returns the longest run of files at the end of the log in which each begins where the one before
 /// it ends. The other files are useless: the process died while it made one, or the machine failed
-/// while it removed one. Unless `read_only`, removes incomplete files at the end.
-absl::StatusOr<std::vector<LogFileInfo>> RunOfFiles(const std::string& dir, bool read_only) {
+/// while it removed one. Unless `read_only`, removes incomplete files at the end. Adds the files before
+/// the run to `before_gap`.
+absl::StatusOr<std::vector<LogFileInfo>> RunOfFiles(const std::string& dir, bool read_only,
+                                                    std::vector<LogFileInfo>* before_gap) {
   REMORA_ASSIGN_OR_RETURN(std::vector<LogFileInfo> files, ListLogFiles(dir));
   while (!files.empty() && !IsComplete(files.back())) {
     if (!read_only) REMORA_RETURN_IF_ERROR(Remove(dir, files.back()));
@@ -45,7 +47,9 @@ absl::StatusOr<std::vector<LogFileInfo>> RunOfFiles(const std::string& dir, bool
   for (std::size_t i = files.size(); i > 1; --i) {
     const LogFileInfo& before = files[i - 2];
     if (before.first + before.size != files[i - 1].first) {
-      return std::vector<LogFileInfo>(files.begin() + static_cast<std::ptrdiff_t>(i - 1), files.end());
+      const auto begin = files.begin() + static_cast<std::ptrdiff_t>(i - 1);
+      before_gap->assign(files.begin(), begin);
+      return std::vector<LogFileInfo>(begin, files.end());
     }
   }
   return files;
@@ -68,7 +72,9 @@ absl::Status RemoveRemains(const std::string& dir, RecoveredLog* log) {
 }  // namespace
 
 absl::StatusOr<RecoveredLog> RecoverCommitLog(const LogRecoveryOptions& options, LogReplay replay) {
-  REMORA_ASSIGN_OR_RETURN(const std::vector<LogFileInfo> files, RunOfFiles(options.dir, options.read_only));
+  std::vector<LogFileInfo> before_gap;
+  REMORA_ASSIGN_OR_RETURN(const std::vector<LogFileInfo> files,
+                          RunOfFiles(options.dir, options.read_only, &before_gap));
   RecoveredLog log;
   if (files.empty() || options.replay_from < files.front().first) {
     if (options.replay_from == Lsn{} && files.empty()) return log;
@@ -101,14 +107,15 @@ absl::StatusOr<RecoveredLog> RecoverCommitLog(const LogRecoveryOptions& options,
         options.dir, log.end,
         absl::StrCat("it is missing groups up to LSN ", synced_to.value, ", which the disk once had"));
   }
-  if (remains.groups == 0) return log;
-  if (options.is_of_this_boot) {
+  if (remains.groups > 0 && options.is_of_this_boot) {
     return Damaged(options.dir, log.end,
                    absl::StrCat("a group is damaged, and ", remains.groups, " follow it"));
   }
-  log.was_torn = true;
+  log.was_torn = remains.groups > 0;
   if (options.read_only) return log;
-  REMORA_RETURN_IF_ERROR(RemoveRemains(options.dir, &log));
+  // The log is sound, so all that the caller needs is behind the gap (C5e).
+  for (const LogFileInfo& file : before_gap) REMORA_RETURN_IF_ERROR(Remove(options.dir, file));
+  if (log.was_torn) REMORA_RETURN_IF_ERROR(RemoveRemains(options.dir, &log));
   return log;
 }
 

@@ -12,6 +12,8 @@
 //        it.
 //   C5d  Otherwise recovery removes the bytes behind the end, before any group is written. So a later
 //        recovery does not find them.
+//   C5e  Files before a gap in the sequence of files are removed: no reader gets past the gap. If the
+//        log is damaged, all files stay as they are.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +56,8 @@ struct RecoveredLog {
 /// `replay` fails, returns its status.
 ///
 /// - DataLoss: the log is damaged.
-/// - Unavailable, NotFound, PermissionDenied: a file cannot be read, or its end cannot be cleared.
+/// - Unavailable, NotFound, PermissionDenied: a file cannot be read or removed, or its end cannot be
+///   cleared.
 absl::StatusOr<RecoveredLog> RecoverCommitLog(const LogRecoveryOptions& options, LogReplay replay);
 
 }  // namespace remora

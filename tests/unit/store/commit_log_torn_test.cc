@@ -235,5 +235,31 @@ TEST_P(CommitLogTornTest, AReaderThatIsAheadOfDamageSaysSo) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("begin with a scan"));
 }
 
+// C5e: a power cut may keep the removal of a file, and lose that of an older one.
+TEST_P(CommitLogTornTest, FilesBeforeAGapAreRemoved) {
+  Lsn third;
+  {
+    const auto log = Open();
+    ASSERT_TRUE(log);
+    third = Fill(*log, 2);
+    Fill(*log, 1);
+  }
+  std::filesystem::remove(PathOf(1));
+  EXPECT_EQ(CodeOfOpening(false), absl::StatusCode::kDataLoss) << "a part of what is to be replayed is lost";
+  EXPECT_TRUE(std::filesystem::exists(PathOf(0))) << "the operator may want it";
+  const auto ignore = [](const LogGroup&) { return absl::OkStatus(); };
+  ASSERT_TRUE(RecoverCommitLog({.dir = temp_.path(), .replay_from = third, .read_only = true}, ignore).ok());
+  EXPECT_TRUE(std::filesystem::exists(PathOf(0))) << "a reader changes nothing";
+  CommitLogOptions options = Options();
+  options.replay_from = third;
+  const auto log = Open(options);
+  ASSERT_TRUE(log);
+  EXPECT_FALSE(std::filesystem::exists(PathOf(0)));
+  EXPECT_TRUE(std::filesystem::exists(PathOf(2)));
+  EXPECT_EQ(shown_.back(), version_);
+  Fill(*log, 1);
+  EXPECT_EQ(Versions(temp_.path(), third, log->appended()).back(), version_);
+}
+
 }  // namespace
 }  // namespace remora

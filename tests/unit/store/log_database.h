@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 #include <rocksdb/db.h>
+#include <rocksdb/listener.h>
+#include <rocksdb/options.h>
 
 #include <memory>
 #include <string>
@@ -13,11 +15,13 @@ namespace remora {
 
 class LogDatabase {
  public:
-  void Open(const std::string& path) {
+  /// `listener` may be null.
+  void Open(const std::string& path, const std::shared_ptr<rocksdb::EventListener>& listener = nullptr) {
     rocksdb::DBOptions options;
     options.create_if_missing = true;
     options.create_missing_column_families = true;
     options.atomic_flush = true;
+    if (listener != nullptr) options.listeners.push_back(listener);
     options.avoid_flush_during_shutdown = true;  // so that Close loses the same data as a kill
     rocksdb::DB* db = nullptr;
     const rocksdb::Status status =

@@ -1,0 +1,40 @@
+// A moment of RocksDB behind the commit log: a snapshot, and the group with which its content ends. Scans
+// begin with the latest one (C7 of tier_log.h).
+#pragma once
+
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "store/durable/commit_log/log_reader.h"
+#include "store/durable/commit_log/mutex.h"
+
+namespace rocksdb {
+class DB;
+class Snapshot;
+}  // namespace rocksdb
+
+namespace remora {
+
+struct LogMoment {
+  std::shared_ptr<const rocksdb::Snapshot> snapshot;
+  LogPosition position;
+};
+
+/// Thread Safety: any thread may call any member, at any time.
+class LatestLogMoment {
+ public:
+  /// Takes a snapshot. REQUIRES: `db` has exactly the groups up to `position`, and nobody writes to it until
+  /// Set returns.
+  void Set(rocksdb::DB* db, const LogPosition& position) ABSL_LOCKS_EXCLUDED(mutex_);
+  /// REQUIRES: Set was called.
+  LogMoment Get() const ABSL_LOCKS_EXCLUDED(mutex_) {
+    const LogMutexLock lock(&mutex_);
+    return latest_;
+  }
+
+ private:
+  mutable LogMutex mutex_;
+  LogMoment latest_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace remora
