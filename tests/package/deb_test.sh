@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# deb_test.sh SOURCE
+# The Debian packages, in a clean root of Debian: made by tools/package/deb, looked at by lintian, installed, used by a user of
+# the group, upgraded, removed, purged. Needs root, and a mirror of Debian. REMORA_DEB_BUILD names a build to take, for
+# the prefix /usr.
+set -euo pipefail
+
+source=$(readlink -f "$1")
+[ "$(id -u)" -eq 0 ] || { echo "deb_test: needs root, for a root of its own"; exit 77; }
+# Mounts end with this namespace.
+[ -n "${REMORA_DEB_TEST-}" ] || REMORA_DEB_TEST=inside exec unshare --mount "$0" "$@"
+scratch=$(mktemp -d /tmp/remora-deb-test.XXXXXX)
+root=$scratch/root
+server=
+trap '[ -z "$server" ] || kill -KILL "$server" 2>/dev/null; umount "$root/proc" 2>/dev/null; rm -rf --one-file-system "$scratch"' EXIT
+
+fail() { echo "deb_test: $*"; exit 1; }
+say() { echo "== $* (${SECONDS} s)"; }
+quietly() { "$@" >"$scratch/log" 2>&1 || { tail -n 60 "$scratch/log"; fail "failed: $*"; }; }
+inside() { env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"; }
+as() { local user=$1; shift; inside setpriv --reuid="$user" --regid="$user" --init-groups "$@"; }
+
+install_from() {
+  # shellcheck disable=SC2016
+  quietly inside sh -c 'cd "/$1" && apt-get -qq install --yes --no-install-recommends ./remora-server_*.deb \
+    ./remora-tools_*.deb ./libremora0_*.deb ./python3-remora_*.deb' sh "$1"
+}
+
+say "make"
+"$source/tools/package/deb" ${REMORA_DEB_BUILD:+"--build=$REMORA_DEB_BUILD"} --output="$scratch/one" >"$scratch/log" 2>&1 ||
+  { tail -n 60 "$scratch/log"; fail "tools/package/deb"; }
+build=${REMORA_DEB_BUILD:-$source/build-deb}
+quietly "$source/tools/package/deb" --build="$build" --output="$scratch/two" --revision=2
+[ "$(find "$scratch/one" -name '*.deb' | wc -l)" -eq 6 ] || fail "six packages are expected"
+
+say "lintian"
+quietly lintian --allow-root --fail-on error "$scratch"/one/*.deb
+
+say "a clean root"
+suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
+quietly mmdebstrap --quiet --variant=minbase --include=python3-minimal "$suite" "$root" \
+  "${REMORA_DEBIAN_MIRROR:-http://deb.debian.org/debian}"
+printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
+chmod 755 "$root/usr/sbin/policy-rc.d"
+cp -L /etc/resolv.conf /etc/hosts "$root/etc"
+quietly inside apt-get -qq update  # the root comes without lists
+mkdir "$root/one" "$root/two"
+cp "$scratch"/one/*.deb "$root/one"
+cp "$scratch"/two/*.deb "$root/two"
+
+say "install"
+install_from one
+mount --bind /proc "$root/proc"
+inside getent passwd remora >/dev/null || fail "there is no user remora"
+quietly inside adduser --quiet --disabled-password --gecos '' alice
+quietly inside adduser --quiet alice remora
+quietly inside adduser --quiet --disabled-password --gecos '' mallory
+inside kvserver --config=/etc/remora/kvserver.conf --print_config >/dev/null || fail "the configuration of the package"
+
+# start: as the unit does, without systemd.
+start() {
+  inside install -d -o remora -g remora -m 755 /run/remora
+  inside install -d -o remora -g remora -m 700 /var/lib/remora
+  mkfifo "$scratch/ready.$1"
+  env -i PATH=/usr/sbin:/usr/bin:/bin chroot --userspec=remora:remora "$root" \
+    /usr/bin/kvserver --config=/etc/remora/kvserver.conf --memory=64M --http=127.0.0.1:$port --quiet --ready_fd=3 \
+    3>"$scratch/ready.$1" >"$scratch/out" 2>"$scratch/errors" &
+  server=$!
+  [ "$(cat "$scratch/ready.$1")" = ready ] || { cat "$scratch/errors"; fail "kvserver does not serve"; }
+}
+stop() {
+  kill -TERM "$server"
+  wait "$server" || fail "kvserver ended with $?"
+  server=
+}
+port=$(python3 -c 'import socket; one = socket.create_server(("127.0.0.1", 0)); print(one.getsockname()[1])')
+address=local:///run/remora/kvserver.sock
+
+say "use"
+start 1
+as alice kvctl --server=$address put greeting "hello, world" || fail "alice cannot write"
+[ "$(as alice kvctl --server=$address get greeting)" = "hello, world" ] || fail "alice cannot read"
+! as mallory kvctl --server=$address get greeting >/dev/null 2>&1 || fail "mallory, who is not in the group, can read"
+[ "$(as alice python3 -c "
+import remora
+with remora.Client('$address') as store: print(store['greeting'].decode())")" = "hello, world" ] || fail "Python"
+python3 -c "
+import urllib.request
+print(urllib.request.urlopen('http://127.0.0.1:$port/metrics').read().decode())" >"$scratch/metrics" || fail "no metrics"
+grep -q '^remora_' "$scratch/metrics" || fail "the metrics are none of Remora"
+stop
+
+say "upgrade"
+echo "# mine" >>"$root/etc/remora/kvserver.conf"
+install_from two
+[[ $(inside dpkg-query -W -f='${Version}' remora-server) = *-2 ]] || fail "it was not upgraded"
+grep -qx "# mine" "$root/etc/remora/kvserver.conf" || fail "the upgrade replaced the configuration"
+start 2
+[ "$(as alice kvctl --server=$address get greeting)" = "hello, world" ] || fail "the data are gone"
+stop
+
+say "remove, purge"
+quietly inside dpkg --remove remora-server remora-tools python3-remora libremora0
+[ -f "$root/etc/remora/kvserver.conf" ] || fail "removing took the configuration, too"
+[ ! -e "$root/usr/bin/kvserver" ] || fail "kvserver is still there"
+quietly inside dpkg --purge remora-server remora-tools python3-remora libremora0
+[ ! -e "$root/etc/remora" ] || fail "the configuration outlives the purge"
+[ -d "$root/var/lib/remora/data" ] || fail "the purge took the data"
+left=$(find "$root/usr" "$root/etc" -xdev -iname '*remora*' -not -path '*/systemd/*' | head)
+[ -z "$left" ] || fail "left behind: $left"
+say "all done"
