@@ -22,11 +22,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "rdma/tls.h"
 #include "server/connection/auth_tokens.h"
 #include "server/connection/client_session.h"
 #include "server/http/monitor_service.h"
 #include "server/main/descriptors.h"
 #include "server/main/exit_status.h"
+#include "server/main/listen_checks.h"
 #include "server/memory/memory_budget.h"
 #include "server/memory/memory_reserve.h"
 #include "server/memory/system_memory.h"
@@ -44,10 +46,10 @@ namespace remora {
 namespace {
 
 constexpr char kExitStatus[] = R"(
-Exit status: 0 stopped by TERM or INT; 64 a bad flag, address or size, or a file of tokens that is missing or wrong;
-  69 no RDMA device or host for an address; 71 too little memory, or memory that may be locked, or threads, or
+Exit status: 0 stopped by TERM or INT; 64 a bad flag, address or size, or a file of tokens or for TLS that is missing or
+  wrong;  69 no RDMA device or host for an address; 71 too little memory, or memory that may be locked, or threads, or
   descriptors; 73 a file or socket cannot be made; 74 disk full, data corrupt or another input/output error;
-  75 the data directory, port or socket is in use; 77 no permission, or a file of tokens that others may read;
+  75 the data directory, port or socket is in use; 77 no permission, or a file of secrets that others may read;
   78 the data does not fit in --memory, or has a format that this kvserver does not know.)";
 
 // For a line to standard output, which a pipe that nobody reads does not take.
@@ -60,6 +62,7 @@ struct Flags {
   std::optional<std::uint32_t> max_clients;
   rdma::MemoryWindows memory_windows = rdma::MemoryWindows::kAuto;
   std::uint32_t tcp_threads = 1;
+  rdma::TlsFiles tls{};
   int ready_fd = -1;
   bool insecure_open = false;
   std::string http;  // empty: not served
@@ -80,31 +83,6 @@ int Fail(int exit_status, const absl::Status& status) {
 }
 
 int FailUsage(const std::string& why) { return Fail(EX_USAGE, absl::InvalidArgumentError(why)); }
-
-bool IsSameAddress(const rdma::Address& one, const rdma::Address& other) {
-  if (one.kind != other.kind) return false;
-  if (one.kind == rdma::TransportKind::kLocal) return command_line::IsSamePlace(one.path, other.path);
-  return one.host == other.host && one.port == other.port;
-}
-
-/// Returns whether this machine alone reaches the address.
-bool IsLoopback(const rdma::Address& address) {
-  return address.kind == rdma::TransportKind::kLocal || address.host == "localhost" ||
-         address.host == "::1" || address.host.starts_with("127.");
-}
-
-absl::Status CheckWhomItServes(const Flags& flags) {
-  if (!flags.server.tokens_file.empty() || flags.insecure_open) return absl::OkStatus();
-  for (const rdma::Address& address : flags.listen) {
-    if (IsLoopback(address)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("whoever reaches ", address.ToString(),
-                     " could read and change everything: say whom to serve with --tokens=FILE (kvctl token "
-                     "makes them), or, "
-                     "where the network lets nobody else through, --insecure_open"));
-  }
-  return absl::OkStatus();
-}
 
 /// The next file that is opened gets the number of a closed descriptor, so a file of the store would get the
 /// line.
@@ -130,7 +108,8 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   line.Footer(kExitStatus);
   std::vector<std::string> addresses;
   line.Add("--listen", addresses,
-           "Where to serve: verbs://HOST:PORT, tcp://HOST:PORT or local:///PATH; may be repeated")
+           "Where to serve: verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or local:///PATH; may be "
+           "repeated")
       .Required()
       .TypeName("ADDRESS");
   line.Add("--data_dir", flags->server.store.data_dir,
@@ -195,9 +174,19 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
            "Serve only who has one of these tokens: a file of lines NAME ROLE SECRET, as `kvctl token` "
            "makes them. Read anew on SIGHUP: connections whose token is gone, or changed, end")
       .TypeName("FILE");
+  line.Add("--tls_cert", flags->tls.cert,
+           "Over tls://, the server's certificate, and behind it those between it and the authority (PEM). "
+           "Without, the tokens give the keys of TLS. Read anew on SIGHUP, as --tls_key and --tls_ca")
+      .TypeName("FILE");
+  line.Add("--tls_key", flags->tls.key, "The key of --tls_cert (PEM), in a file that others cannot read")
+      .TypeName("FILE");
+  line.Add("--tls_ca", flags->tls.ca,
+           "Over tls://, serve only who has a certificate of one of these authorities (PEM); a token alone "
+           "is then not enough")
+      .TypeName("FILE");
   line.AddFlag("--insecure_open", flags->insecure_open,
-               "Serve whoever reaches a verbs or tcp address; with --tokens, also who has none");
-  line.Add("--tcp_threads", flags->tcp_threads, "Threads that serve the reads of each tcp address")
+               "Serve whoever reaches a verbs, tcp or tls address; with --tokens, also who has none");
+  line.Add("--tcp_threads", flags->tcp_threads, "Threads that serve the reads of each tcp or tls address")
       .Range(1, 64)
       .ShowDefault();
   line.AddChoice(
@@ -274,7 +263,14 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
     }
     flags->listen.push_back(*std::move(address));
   }
-  if (const absl::Status safe = CheckWhomItServes(*flags); !safe.ok()) return Fail(EX_USAGE, safe);
+  if (const absl::Status tls = CheckTls(flags->listen, flags->tls, !flags->server.tokens_file.empty());
+      !tls.ok())
+    return Fail(EX_USAGE, tls);
+  const bool admits_all = flags->insecure_open;
+  const bool has_tokens = !flags->server.tokens_file.empty();
+  if (const absl::Status safe = CheckWhomItServes(flags->listen, flags->tls, has_tokens || admits_all);
+      !safe.ok())
+    return Fail(EX_USAGE, safe);
   flags->server.serves_without_token = flags->insecure_open;
   flags->server.warn = Say;
   if (!quiet) flags->server.log = flags->server.warn;
@@ -423,6 +419,11 @@ int Main(int argc, char** argv) {
     const absl::Status tokens = ReadTokens(flags.server.tokens_file).status();
     if (!tokens.ok()) return Fail(TokensExitStatus(tokens), tokens);
   }
+  if (std::ranges::any_of(flags.listen, &rdma::Address::tls)) {
+    auto tls = rdma::ServerTls::Create(flags.tls);
+    if (!tls.ok()) return Fail(TokensExitStatus(tls.status()), tls.status());
+    flags.server.tls = *std::move(tls);
+  }
   const rdma::QueueLimits limits;
   const absl::StatusOr<MemoryPlan> plan = Plan(&flags);
   if (!plan.ok()) return Fail(StoreExitStatus(plan.status()), plan.status());
@@ -442,7 +443,8 @@ int Main(int argc, char** argv) {
 
   std::vector<std::string> addresses;
   for (const rdma::Address& address : flags.listen) {
-    auto listener = rdma::Listen(address, limits, clock, flags.memory_windows, flags.tcp_threads);
+    auto listener =
+        rdma::Listen(address, limits, clock, flags.memory_windows, flags.tcp_threads, flags.server.tls);
     if (!listener.ok()) return Fail(ListenExitStatus(listener.status()), listener.status());
     addresses.push_back((*listener)->address().ToString());
     if (address.kind == rdma::TransportKind::kVerbs) SayWhoMayWrite(flags, **listener);
