@@ -120,9 +120,8 @@ Client::~Client() { impl_->session->in_use().Begin(); }
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::string_view address,
                                                         const ClientOptions& options, const Clock& clock) {
   REMORA_ASSIGN_OR_RETURN(const rdma::Address parsed, rdma::ParseAddress(address));
-  return Connect([parsed, &clock](
-                     TimePoint deadline) { return rdma::Dial(parsed, rdma::QueueLimits(), clock, deadline); },
-                 ResolvedFor(parsed, options), clock);
+  REMORA_ASSIGN_OR_RETURN(Dialer dialer, DialerFor(parsed, options, clock));
+  return Connect(std::move(dialer), ResolvedFor(parsed, options), clock);
 }
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(Dialer dialer, const ClientOptions& options,

@@ -95,13 +95,16 @@ struct BackupProgress {
 /// verbs this needs Linux 5.12 or later; do not fork before.)
 class Client {
  public:
-  /// Connects to a server at `verbs://HOST:PORT`, `tcp://HOST:PORT` or `local:///PATH` (rdma/address.h).
+  /// Connects to a server at `verbs://HOST:PORT`, `tcp://HOST:PORT`, `tls://HOST:PORT` or `local:///PATH`
+  /// (rdma/address.h).
   /// `clock` must outlive the client. Outcomes:
-  ///   InvalidArgument: the address, the auth token or an option is malformed.
+  ///   InvalidArgument: the address, the auth token or an option is malformed; or one side speaks TLS, and
+  ///     the other does not.
   ///   Unavailable: the host does not exist, no program listens there, or a program other than a Remora
   ///     server does.
   ///   PermissionDenied: the local server belongs to another user; or the server requires an auth token, and
-  ///     this one is missing or unknown to it; or the server does not know the token and may be an impostor.
+  ///     this one is missing or unknown to it; or the server does not know the token and may be an impostor;
+  ///     or one side does not accept the TLS certificate of the other.
   ///   FailedPrecondition: no RDMA device reaches the server, or the server refused: its format or version
   ///     differs, or it is full.
   ///   DeadlineExceeded: ClientOptions::connect_timeout is over.

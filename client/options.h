@@ -41,6 +41,11 @@ struct ClientOptions {
   /// With a token that only grants reading, each call that would change something ends with PermissionDenied
   /// and does nothing.
   std::string token{};
+  /// Files in PEM format for a tls:// address, where all bytes are encrypted (TLS 1.3). `ca` has the
+  /// certificates of the authorities that may have signed the server's certificate. That one must be valid
+  /// for the host of the address. `cert` and `key` are the client's own, for a server that asks for one.
+  /// Without `ca`, both sides derive the keys from the auth token. Each connection reads the files anew.
+  rdma::TlsFiles tls{};
 };
 
 /// Smallest size, in bytes, of a value in registered memory that a PUT sends from there without a copy.

@@ -13,12 +13,14 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
+#include "store/base/status_macros.h"
 
 namespace remora::rdma {
 namespace {
 
 constexpr char kVerbsScheme[] = "verbs://";
 constexpr char kTcpScheme[] = "tcp://";
+constexpr char kTlsScheme[] = "tls://";
 constexpr char kLocalScheme[] = "local://";
 // sun_path with its terminating zero (unix(7)).
 constexpr std::size_t kMaxPath = sizeof(sockaddr_un::sun_path) - 1;
@@ -26,8 +28,9 @@ constexpr std::size_t kMaxPath = sizeof(sockaddr_un::sun_path) - 1;
 // Escaped, so that the message is one line of text, whatever is in the address.
 absl::Status Fault(const std::string& text, const std::string& fault) {
   return absl::InvalidArgumentError(absl::StrCat("address '", absl::Utf8SafeCHexEscape(text), "': ", fault,
-                                                 "; write verbs://HOST:PORT or tcp://HOST:PORT (an IPv6 "
-                                                 "address in brackets), or local:///PATH"));
+                                                 "; write verbs://HOST:PORT, tcp://HOST:PORT or "
+                                                 "tls://HOST:PORT (an IPv6 address in brackets), or "
+                                                 "local:///PATH"));
 }
 
 std::optional<std::uint16_t> ParsePort(std::string_view text) {
@@ -80,6 +83,11 @@ absl::StatusOr<Address> ParseAddress(std::string_view address) {
   if (text.starts_with(kVerbsScheme))
     return ParseHostAndPort(TransportKind::kVerbs, text, behind(kVerbsScheme));
   if (text.starts_with(kTcpScheme)) return ParseHostAndPort(TransportKind::kTcp, text, behind(kTcpScheme));
+  if (text.starts_with(kTlsScheme)) {
+    REMORA_ASSIGN_OR_RETURN(Address parsed, ParseHostAndPort(TransportKind::kTcp, text, behind(kTlsScheme)));
+    parsed.tls = true;
+    return parsed;
+  }
   if (text.starts_with(kLocalScheme)) return ParseLocal(text, behind(kLocalScheme));
   return Fault(text, text.find("://") == std::string::npos ? "there is no scheme" : "unknown scheme");
 }
@@ -87,8 +95,10 @@ absl::StatusOr<Address> ParseAddress(std::string_view address) {
 std::string Address::ToString() const {
   if (kind == TransportKind::kLocal) return absl::StrCat(kLocalScheme, path);
   const bool ipv6 = host.find(':') != std::string::npos;
-  return absl::StrCat(kind == TransportKind::kTcp ? kTcpScheme : kVerbsScheme, ipv6 ? "[" : "", host,
-                      ipv6 ? "]:" : ":", port);
+  const absl::string_view scheme = kind == TransportKind::kVerbs ? kVerbsScheme
+                                   : tls                         ? kTlsScheme
+                                                                 : kTcpScheme;
+  return absl::StrCat(scheme, ipv6 ? "[" : "", host, ipv6 ? "]:" : ":", port);
 }
 
 }  // namespace remora::rdma

@@ -1,4 +1,4 @@
-// Where a server listens: verbs://HOST:PORT, tcp://HOST:PORT or local:///PATH.
+// Where a server listens: verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or local:///PATH.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,14 @@ struct Address {
   std::string host;
   std::uint16_t port = 0;
   std::string path;
+  bool tls = false;  // kTcp: TLS 1.3 over TCP, written tls://
 
   /// Returns the text that ParseAddress takes.
   std::string ToString() const;
 };
 
-/// Reads `verbs://HOST:PORT`, `verbs://[IPV6]:PORT`, the same with `tcp://`, or `local:///PATH`. It
-/// resolves and opens nothing.
+/// Reads `verbs://HOST:PORT`, `verbs://[IPV6]:PORT`, the same with `tcp://` or `tls://`, or `local:///PATH`.
+/// It resolves and opens nothing.
 ///
 /// - InvalidArgument: the text is anything else. An example is an unknown scheme, a relative path,
 ///   a path longer than a Unix socket's (107 bytes), or a port that is not 1 to 65535. The error

@@ -35,18 +35,26 @@ absl::StatusOr<std::unique_ptr<Registration>> ServerConnection::ProvideMessages(
 }
 
 absl::StatusOr<std::unique_ptr<ClientConnection>> Dial(const Address& address, const QueueLimits& limits,
-                                                       const Clock& clock, TimePoint deadline) {
+                                                       const Clock& clock, TimePoint deadline,
+                                                       const ClientTls& tls) {
   REMORA_RETURN_IF_ERROR(OccupyStandardStreams());
+  if (!address.tls && !tls.files.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the certificates for TLS (tls_ca, tls_cert) are for a tls:// address, and this is ",
+                     address.ToString()));
+  }
   if (address.kind == TransportKind::kVerbs) return DialVerbs(address, limits, clock, deadline);
-  if (address.kind == TransportKind::kTcp) return DialTcp(address, limits, clock, deadline);
+  if (address.kind == TransportKind::kTcp) return DialTcp(address, limits, clock, tls);
   return DialLocal(address, limits, clock, deadline);
 }
 
 absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const QueueLimits& limits,
                                                  const Clock& clock, MemoryWindows windows,
-                                                 std::uint32_t tcp_threads, const LocalAccess& access) {
+                                                 std::uint32_t tcp_threads, const LocalAccess& access,
+                                                 std::shared_ptr<ServerTls> tls) {
   if (address.kind == TransportKind::kVerbs) return ListenVerbs(address, limits, windows);
-  if (address.kind == TransportKind::kTcp) return ListenTcp(address, limits, clock, tcp_threads);
+  if (address.kind == TransportKind::kTcp)
+    return ListenTcp(address, limits, clock, tcp_threads, std::move(tls));
   return ListenLocal(address, limits, clock, access);
 }
 

@@ -23,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,6 +33,7 @@
 #include "rdma/address.h"
 #include "rdma/local_access.h"
 #include "rdma/shared_memory.h"
+#include "rdma/tls.h"
 #include "store/base/clock.h"
 #include "store/format/wire/remote_region.h"
 
@@ -366,6 +368,10 @@ class Listener {
   /// told.
   virtual std::uint64_t without_descriptor() const { return 0; }
 
+  /// Returns a line for the log about a client that was refused before it became a request. Nothing: there is
+  /// none.
+  virtual std::optional<std::string> NextRefusal() { return std::nullopt; }
+
   /// Waits until the connections that were disconnected or destroyed before have ended. Then none
   /// of their peers can READ the registered memory any more, except through the mappings of a
   /// process (local.h).
@@ -395,14 +401,18 @@ class Listener {
 /// Unavailable: no such host, no route, or nobody listens (some transports find out in Connect).
 /// FailedPrecondition: no RDMA device reaches the address (says what to do). PermissionDenied.
 /// The connection gets none of the descriptors 0 to 2 (store/base/standard_streams.h).
+/// `tls`: for tls:// addresses. It reads the files; errors as ServerTls::Create. InvalidArgument: a tls://
+/// address and neither authorities nor a token, or files for TLS and another address.
 absl::StatusOr<std::unique_ptr<ClientConnection>> Dial(const Address& address, const QueueLimits& limits,
-                                                       const Clock& clock, TimePoint deadline);
-void Dial(const Address&, const QueueLimits&, const Clock&&, TimePoint) = delete;
+                                                       const Clock& clock, TimePoint deadline,
+                                                       const ClientTls& tls = {});
+void Dial(const Address&, const QueueLimits&, const Clock&&, TimePoint, const ClientTls& = {}) = delete;
 
 /// Returns OK if such memory may be offered; for implementations of ClientConnection::OfferWrite.
 absl::Status CheckOffer(const SharedMemory& memory);
 
 /// Starts to listen. `clock` must outlive the listener. `tcp_threads`: threads that serve READs over tcp://.
+/// `tls`: for a tls:// address, which without it is an InvalidArgument.
 /// AlreadyExists: the port or path is in use by another server. FailedPrecondition: no RDMA device has
 /// this address. PermissionDenied, ResourceExhausted, NotFound (the socket's directory is missing).
 /// InvalidArgument: the umask keeps those from the socket whom `access` admits.
@@ -410,8 +420,9 @@ absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const Q
                                                  const Clock& clock,
                                                  MemoryWindows windows = MemoryWindows::kAuto,
                                                  std::uint32_t tcp_threads = 1,
-                                                 const LocalAccess& access = {});
+                                                 const LocalAccess& access = {},
+                                                 std::shared_ptr<ServerTls> tls = nullptr);
 void Listen(const Address&, const QueueLimits&, const Clock&&, MemoryWindows = MemoryWindows::kAuto,
-            std::uint32_t = 1, const LocalAccess& = {}) = delete;
+            std::uint32_t = 1, const LocalAccess& = {}, std::shared_ptr<ServerTls> = nullptr) = delete;
 
 }  // namespace remora::rdma

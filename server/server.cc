@@ -23,6 +23,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
   if (!options.tokens_file.empty()) {
     REMORA_ASSIGN_OR_RETURN(tokens, ReadTokens(options.tokens_file));
   }
+  if (options.tls != nullptr) REMORA_RETURN_IF_ERROR(options.tls->Load(SecretsOf(tokens)));
   REMORA_ASSIGN_OR_RETURN(server->memory_, ExportedMemory::Create(options.store.memory_size));
   StoreOptions store_options = options.store;
   store_options.on_synced = [signals = server->signals_.get()] { signals->ReportSynced(); };
@@ -52,7 +53,8 @@ void Server::MakeParts(const ServerOptions& options, std::vector<Token> tokens) 
                                                    .max_clients_by = options.max_clients_by,
                                                    .remembered_clients = options.remembered_clients,
                                                    .tokens_file = options.tokens_file,
-                                                   .serves_without_token = options.serves_without_token},
+                                                   .serves_without_token = options.serves_without_token,
+                                                   .tls = options.tls},
                                  std::move(tokens), *store_, log_, *rate_limited_log_);
   large_writes_ = std::make_unique<LargeWrites>(*store_, *memory_);
   replies_ = std::make_unique<ReplySender>(*store_, *acceptor_);

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "rdma/tls.h"
 #include "rdma/transport.h"
 #include "server/connection/acceptor.h"
 #include "server/event_loop.h"
@@ -51,6 +52,9 @@ struct ServerOptions {
   /// Also serves clients without a token, for reading and writing, when there is a tokens_file. (A
   /// client that has one proves it all the same, and the server proves it, too.)
   bool serves_without_token = false;
+  /// TLS of its tls:// listeners; null: it has none. The server loads the secrets of the tokens_file into it,
+  /// and loads it anew when it reads the tokens anew.
+  std::shared_ptr<rdma::ServerTls> tls{};
   /// Asks for huge pages for the memory (server/memory/huge_pages.h), in a thread of its own.
   bool huge_pages = false;
   /// Gets one line, without its end, for each event that an operator wants to see. Of the lines
@@ -92,8 +96,9 @@ class Server {
   /// returned, even before this has.
   void Stop();
 
-  /// Reads the tokens_file anew in the next step. Connections whose token is not in it any more, or is
-  /// another one, end. If something is wrong with it, the log says so, and all stays as it was.
+  /// Reads the tokens_file and the files of TLS anew in the next step. Connections whose token is not in it
+  /// any more, or is another one, end. If something is wrong with one of the files, the log says so, and all
+  /// stays as it was.
   /// Async-signal-safe.
   void ReloadTokens();
 

@@ -88,7 +88,8 @@ void AddTargetFlags(CommandLine& line, Flags& flags, BenchOptions& options) {
   line.Add("files", options.reports, "report: files that --json wrote, to be compared")
       .Placeholder("FILE...");
   line.Add("--target", options.target.address,
-           "verbs://HOST:PORT, local:///PATH, or embedded; of others: redis://HOST:PORT,\n"
+           "verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT, local:///PATH, or embedded; of others:\n"
+           "redis://HOST:PORT,\n"
            "redis:///PATH, memcached://HOST:PORT, memcached:///PATH, or, inside kvbench, rocksdb, lmdb")
       .Placeholder("ADDRESS");
   line.Add("--memory", flags.memory,
@@ -103,6 +104,18 @@ void AddTargetFlags(CommandLine& line, Flags& flags, BenchOptions& options) {
   line.Add("--token_file", flags.token_file,
            "server: what `kvctl create_token` printed, for a server that requires an auth token")
       .Environment("REMORA_TOKEN_FILE")
+      .Placeholder("FILE");
+  line.Add(
+          "--tls_ca", options.target.client.tls.ca,
+          "over tls://: certificates of the authorities that sign the server's; without, the token has to do")
+      .Environment("REMORA_TLS_CA")
+      .Placeholder("FILE");
+  line.Add("--tls_cert", options.target.client.tls.cert,
+           "this client's certificate, for a server that asks for one")
+      .Environment("REMORA_TLS_CERT")
+      .Placeholder("FILE");
+  line.Add("--tls_key", options.target.client.tls.key, "the key of --tls_cert")
+      .Environment("REMORA_TLS_KEY")
       .Placeholder("FILE");
   line.AddFlag("--batch", options.target.batch,
                "server, with --depth: by MultiGet and MultiPut, and not by an AsyncClient");
@@ -221,6 +234,9 @@ absl::Status CheckOutputs(const Flags& flags, const BenchOptions& options) {
   for (const std::string& path : options.reports) others.emplace_back("the report " + path, path);
   for (const std::string& path : flags.files) others.emplace_back("--properties", path);
   others.emplace_back("--token_file", flags.token_file);
+  others.emplace_back("--tls_ca", options.target.client.tls.ca);
+  others.emplace_back("--tls_cert", options.target.client.tls.cert);
+  others.emplace_back("--tls_key", options.target.client.tls.key);
   for (const auto& [flag, path] :
        {std::pair("--json", options.json_path), {"--csv", options.csv_path}, {"--html", options.html_path}}) {
     for (const auto& [other, other_path] : others) {
@@ -311,7 +327,9 @@ absl::Status ResolveServer(const CommandLine& line, const Flags& flags, BenchOpt
     REMORA_RETURN_IF_ERROR(Refuse(line, {"--data_dir"}, "is for a store inside kvbench only"));
   }
   if (IsPeer(options.target.address)) {
-    REMORA_RETURN_IF_ERROR(Refuse(line, {"--location_cache", "--batch"}, "is for a server of Remora's only"));
+    REMORA_RETURN_IF_ERROR(Refuse(line,
+                                  {"--location_cache", "--batch", "--tls_ca", "--tls_cert", "--tls_key"},
+                                  "is for a server of Remora's only"));
   }
   if (options.target.batch && options.workload.depth == 1) {
     return Wrong("--batch", "needs --depth: of one, there is nothing to do together");
@@ -323,6 +341,9 @@ absl::Status ResolveServer(const CommandLine& line, const Flags& flags, BenchOpt
     if (!token.ok()) return Wrong("--token_file", token.status());
     options.target.client.token = *std::move(token);
   }
+  const bool has_tls_flag = line.Has("--tls_ca") || line.Has("--tls_cert") || line.Has("--tls_key");
+  // The environment is for all addresses, and some of them have no TLS.
+  if (!has_tls_flag && !options.target.address.starts_with("tls://")) options.target.client.tls = {};
   if (line.Has("--location_cache")) options.target.client.location_cache_bytes = flags.location_cache;
   return absl::OkStatus();
 }
@@ -341,7 +362,8 @@ absl::Status ResolveFloor(const BenchOptions& options) {
 
 absl::Status ResolveStore(const CommandLine& line, const Flags& flags, BenchOptions& options) {
   REMORA_RETURN_IF_ERROR(
-      Refuse(line, {"--location_cache", "--batch", "--server_pid"}, "is for a server only"));
+      Refuse(line, {"--location_cache", "--batch", "--server_pid", "--tls_ca", "--tls_cert", "--tls_key"},
+             "is for a server only"));
   const Workload& workload = options.workload;
   if (options.processes > 1) {
     return Wrong("--processes", "is for a server: each would have a store of its own");

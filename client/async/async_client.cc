@@ -44,9 +44,8 @@ absl::StatusOr<std::unique_ptr<AsyncClient>> AsyncClient::Connect(std::string_vi
                                                                   const AsyncOptions& async,
                                                                   const Clock& clock) {
   REMORA_ASSIGN_OR_RETURN(const rdma::Address parsed, rdma::ParseAddress(address));
-  return Connect([parsed, &clock](
-                     TimePoint deadline) { return rdma::Dial(parsed, rdma::QueueLimits(), clock, deadline); },
-                 ResolvedFor(parsed, options), async, clock);
+  REMORA_ASSIGN_OR_RETURN(Dialer dialer, DialerFor(parsed, options, clock));
+  return Connect(std::move(dialer), ResolvedFor(parsed, options), async, clock);
 }
 
 absl::StatusOr<std::unique_ptr<AsyncClient>> AsyncClient::Connect(Dialer dialer, const ClientOptions& options,

@@ -169,6 +169,9 @@ absl::StatusOr<remora::ClientOptions> remora::c::ClientOptionsOf(const remora_op
   }
   wanted.reconnect = taken.reconnect != 0;
   if (taken.token != nullptr) wanted.token = taken.token;
+  if (taken.tls_ca != nullptr) wanted.tls.ca = taken.tls_ca;
+  if (taken.tls_cert != nullptr) wanted.tls.cert = taken.tls_cert;
+  if (taken.tls_key != nullptr) wanted.tls.key = taken.tls_key;
   return wanted;
 }
 

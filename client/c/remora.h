@@ -102,16 +102,27 @@ typedef struct remora_options {
   /* Auth token, for a server that requires one: the line that `kvctl create_token` printed, or the secret in
    * it. Null, the default: no token. */
   const char* token;
+  /* Files in PEM format for a tls:// address, where all bytes are encrypted (TLS 1.3). By name: tls_ca has
+   * the certificates of the authorities that may have signed the server's certificate. That one must be
+   * valid for the host of the address. tls_cert and tls_key are the client's own, for a server that asks for
+   * one. Null, the default: none. Without tls_ca, both sides derive the keys from the auth token. Each
+   * connection reads the files anew. */
+  const char* tls_ca;
+  const char* tls_cert;
+  const char* tls_key;
 } remora_options;
 
 /* Fills the options with their defaults. */
 void remora_options_init(remora_options* options);
 
-/* Connects to a server at verbs://HOST:PORT, tcp://HOST:PORT or local:///PATH. Null `options` stand for
- * the defaults. On REMORA_OK the caller owns *client and ends it with remora_close. Outcomes:
- *   REMORA_INVALID_ARGUMENT: the address or the token is malformed.
+/* Connects to a server at verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or local:///PATH. Null
+ * `options` stand for the defaults. On REMORA_OK the caller owns *client and ends it with remora_close.
+ * Outcomes:
+ *   REMORA_INVALID_ARGUMENT: the address, the token or a file for TLS is malformed; or one side speaks TLS,
+ *     and the other does not.
  *   REMORA_UNAVAILABLE: the host does not exist, or no server listens there.
- *   REMORA_PERMISSION_DENIED: the local server belongs to another user, or the token is missing or wrong.
+ *   REMORA_PERMISSION_DENIED: the local server belongs to another user, or the token is missing or wrong;
+ *     or one side does not accept the TLS certificate of the other.
  *   REMORA_FAILED_PRECONDITION: no RDMA device reaches the server; or the server refused, because its
  *     version differs or it is full.
  *   REMORA_DEADLINE_EXCEEDED: connect_timeout_ms is over.

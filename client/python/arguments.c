@@ -137,11 +137,11 @@ static int TakeTimeout(PyObject* seconds, const char* what, uint32_t* timeout_ms
   return 1;
 }
 
+PyObject* Self(PyObject* object, PyObject* Py_UNUSED(none)) { return Py_NewRef(object); }
+
 int TakeClientOptions(PyObject* connect_timeout, PyObject* timeout, PyObject* cache, int reconnect,
-                      const char* token, remora_options* options) {
-  remora_options_init(options);
+                      remora_options* options) {
   options->reconnect = reconnect != 0;
-  options->token = token;
   return TakeTimeout(connect_timeout, "connect_timeout", &options->connect_timeout_ms) &&
          TakeTimeout(timeout, "timeout", &options->timeout_ms) &&
          (cache == Py_None || TakeSize(cache, "location_cache_bytes", &options->location_cache_bytes));

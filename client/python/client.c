@@ -112,17 +112,20 @@ static int IsInterrupted(void* context) {
 
 static int ClientInit(PyObject* object, PyObject* args, PyObject* kwargs) {
   static char* names[] = {"address",   "connect_timeout",   "timeout", "location_cache_bytes",
-                          "reconnect", "scan_window_bytes", "token",   NULL};
+                          "reconnect", "scan_window_bytes", "token",   "tls_ca",
+                          "tls_cert",  "tls_key",           NULL};
   Client* const self = (Client*)object;
-  const char *address = NULL, *token = NULL;
+  const char* address = NULL;
   PyObject *connect_timeout = NULL, *timeout = NULL, *cache = Py_None, *window = Py_None;
   int reconnect = 1;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$OOOpOz", names, &address, &connect_timeout, &timeout,
-                                   &cache, &reconnect, &window, &token)) {
+  remora_options options;
+  remora_options_init(&options);
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$OOOpOzzzz", names, &address, &connect_timeout, &timeout,
+                                   &cache, &reconnect, &window, &options.token, &options.tls_ca,
+                                   &options.tls_cert, &options.tls_key) ||
+      !TakeClientOptions(connect_timeout, timeout, cache, reconnect, &options)) {
     return -1;
   }
-  remora_options options;
-  if (!TakeClientOptions(connect_timeout, timeout, cache, reconnect, token, &options)) return -1;
   if (window != Py_None && !TakeSize(window, "scan_window_bytes", &options.scan_window_bytes)) return -1;
   if (self->client != NULL || self->busy) {
     PyErr_SetString(PyExc_RuntimeError, "the client is connected already");
@@ -169,12 +172,9 @@ static void ClientDealloc(PyObject* object) {
   Py_DECREF(type);
 }
 
-PyObject* Self(PyObject* object, PyObject* Py_UNUSED(none)) { return Py_NewRef(object); }
-
 // --- Client: reading ------------------------------------------------------------------------------------
 
-// The code, and when it is REMORA_OK, the value. REMORA_INTERNAL, with an exception raised: the call did not
-// begin.
+// Returns the code; with REMORA_OK, also the value. REMORA_INTERNAL, with an exception: nothing was begun.
 static remora_code Get(Client* self, const Bytes* key, PyObject** value, uint64_t* version) {
   if (!Begin(self)) return REMORA_INTERNAL;
   remora_code code;
@@ -484,7 +484,7 @@ static PyMethodDef client_methods[] = {
 static PyType_Slot client_slots[] = {
     {Py_tp_doc,
      "Client(address, *, connect_timeout=5.0, timeout=5.0, location_cache_bytes=None, reconnect=True,\n"
-     "       scan_window_bytes=None, token=None)\n--\n\n"
+     "       scan_window_bytes=None, token=None, tls_ca=None, tls_cert=None, tls_key=None)\n--\n\n"
      "One server, and a connection to it, for one thread at a time. It has the operators of a dict, and\n"
      "keys, values and items; it is no collections.abc.Mapping (see the package)."},
     {Py_tp_init, ClientInit},

@@ -19,6 +19,15 @@ ClientOptions ResolvedFor(const rdma::Address& address, ClientOptions options) {
   return options;
 }
 
+absl::StatusOr<Dialer> DialerFor(const rdma::Address& address, const ClientOptions& options,
+                                 const Clock& clock) {
+  rdma::ClientTls tls{.files = options.tls, .secret = {}};
+  REMORA_ASSIGN_OR_RETURN(tls.secret, SecretOfToken(options.token));
+  return [address, tls = std::move(tls), &clock](TimePoint deadline) {
+    return rdma::Dial(address, rdma::QueueLimits(), clock, deadline, tls);
+  };
+}
+
 Session::Session(Dialer dialer, const ClientOptions& options, const Clock& clock)
     : clock_(clock),
       dialer_(std::move(dialer)),

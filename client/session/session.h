@@ -47,6 +47,9 @@ inline constexpr std::string_view kForgotten =
 
 /// Returns the options, with the defaults for this address in place of unset values.
 ClientOptions ResolvedFor(const rdma::Address& address, ClientOptions options);
+/// Returns the dialer of a client with these options. `clock` must outlive it. Errors as SecretOfToken.
+absl::StatusOr<Dialer> DialerFor(const rdma::Address& address, const ClientOptions& options,
+                                 const Clock& clock);
 
 /// Returns the bytes of registered memory as a value.
 inline std::string_view ValueIn(const RegisteredBytes& memory) {

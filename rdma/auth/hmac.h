@@ -1,4 +1,5 @@
-// HMAC-SHA256 (RFC 2104) for proofs of a secret in the handshake: the one place where OpenSSL is used.
+// HMAC-SHA256 (RFC 2104) for proofs of a secret in the handshake; tcp/tls_stream.h is the other user of
+// OpenSSL.
 #pragma once
 
 #include <array>

@@ -19,8 +19,7 @@ absl::Status CheckMode(const struct stat& file) {
   if ((file.st_mode & (S_IRWXO | S_IWGRP)) == 0) return absl::OkStatus();
   return absl::PermissionDeniedError(
       "others can read or change it, and what it has is secret: chmod 600 it; if they could for a while, "
-      "make "
-      "new tokens (kvctl create_token)");
+      "make new tokens (kvctl create_token), or a new key");
 }
 
 }  // namespace
@@ -39,7 +38,8 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
     if (size < 0) status = absl::ErrnoToStatus(errno, "read");
     if (size <= 0) break;
     text.append(piece.data(), static_cast<std::size_t>(size));
-    if (text.size() > kMaxFileSize) status = absl::InvalidArgumentError("it is too large for tokens");
+    if (text.size() > kMaxFileSize)
+      status = absl::InvalidArgumentError("it is too large for tokens or a key");
   }
   ::close(fd);
   if (!status.ok()) return status;

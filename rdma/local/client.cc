@@ -14,7 +14,7 @@
 #include "rdma/local/futex.h"
 #include "rdma/local/liveness.h"
 #include "rdma/local/local.h"
-#include "rdma/local/shared_copy.h"
+#include "rdma/shared_copy.h"
 #include "rdma/sleep.h"
 #include "store/base/status_macros.h"
 

@@ -8,8 +8,8 @@
 #include <span>
 
 #include "rdma/local/liveness.h"
-#include "rdma/local/shared_copy.h"
 #include "rdma/local/wire.h"
+#include "rdma/shared_copy.h"
 
 namespace remora::rdma {
 

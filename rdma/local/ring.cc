@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "rdma/local/shared_copy.h"
+#include "rdma/shared_copy.h"
 #include "store/base/check.h"
 
 namespace remora::rdma {

@@ -10,13 +10,17 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "rdma/tcp/events.h"
+#include "rdma/tcp/tls_stream.h"
 #include "rdma/tcp/wire.h"
+#include "rdma/tls.h"
 #include "store/base/clock.h"
 
 namespace remora::rdma {
 
-/// Accepts clients, receives their hellos, and reports them as requests to the server thread.
+/// Accepts clients, receives their hellos, and reports them as requests to the server thread. With TLS, it
+/// also does their handshakes.
 ///
 /// Thread safety: one NIC thread calls all functions, except those in the section of the server thread.
 class TcpAcceptor {
@@ -27,7 +31,8 @@ class TcpAcceptor {
   static constexpr std::size_t kMaxWaiting = 16;
 
   static absl::StatusOr<std::unique_ptr<TcpAcceptor>> Create(UniqueFd listening, TcpEvents& events,
-                                                             const Clock& clock);
+                                                             const Clock& clock,
+                                                             std::shared_ptr<ServerTls> tls = nullptr);
   TcpAcceptor(const TcpAcceptor&) = delete;
   TcpAcceptor& operator=(const TcpAcceptor&) = delete;
 
@@ -52,22 +57,30 @@ class TcpAcceptor {
     TimePoint since;
     std::size_t heard = 0;  // bytes of `hello` that have arrived
     TcpHello hello;
+    std::unique_ptr<TlsStream> tls = nullptr;  // null without TLS
+    bool wants_to_send = false;                // the socket has not taken all of the handshake
   };
   enum class HelloState { kWaits, kSpoke, kDropped };
 
-  TcpAcceptor(UniqueFd listening, TcpEvents& events, const Clock& clock)
-      : listening_(std::move(listening)), tcp_events_(events), clock_(clock) {}
+  TcpAcceptor(UniqueFd listening, TcpEvents& events, const Clock& clock, std::shared_ptr<ServerTls> tls)
+      : listening_(std::move(listening)), tcp_events_(events), clock_(clock), tls_(std::move(tls)) {}
 
   /// Accepts one client. False: no client waits, or the acceptor accepts none now.
   bool AcceptOne();
   void RejectOne();
   HelloState ReceiveHello(HalfOpen& client);
+  /// Goes on with the TLS handshake. kSpoke: it is done.
+  HelloState ShakeTls(HalfOpen& client);
+  /// Reports the reason to the server thread, and makes sure that the client can receive what was sent to it.
+  /// Returns kDropped.
+  HelloState Refuse(HalfOpen& client, absl::string_view why);
   void Drop(std::list<HalfOpen>::iterator client);
   bool SetListening(bool on);
 
   const UniqueFd listening_;
   TcpEvents& tcp_events_;
   const Clock& clock_;
+  const std::shared_ptr<ServerTls> tls_;  // null without TLS
   UniqueFd epoll_;  // event data: null for the listening socket, else the address of a half-open client
   UniqueFd spare_;
   std::list<HalfOpen> half_open_;  // oldest first

@@ -43,12 +43,14 @@ class TcpClient::Offered final : public Registration {
 };
 
 TcpClient::TcpClient(const Address& address, std::vector<TcpSocketAddress> hosts, const QueueLimits& limits,
-                     const Clock& clock)
+                     const Clock& clock, std::shared_ptr<const TlsContext> tls)
     : name_(address.ToString()),
+      host_(address.host),
       hosts_(std::move(hosts)),
       limits_(limits),
       clock_(clock),
       peer_(name_),
+      tls_context_(std::move(tls)),
       reader_(limits.receives, "the server"),
       posted_(limits.sends),
       done_(limits.sends + limits.receives) {}
@@ -191,10 +193,10 @@ absl::Status TcpClient::PostRecv(std::uint64_t context, const Sge& into) {
 }
 
 bool TcpClient::Flush() {
-  if (outbox_.empty() || send_error_ != 0) return false;
+  if (!has_output() || send_error_ != 0) return false;
   const bool is_first = posted_.empty() || posted_.front().frame > outbox_.left();
-  send_error_ = outbox_.Flush(socket_.get());
-  return is_first && outbox_.empty();
+  send_error_ = outbox_.Flush(socket_.get(), tls_.get());
+  return is_first && !has_output();
 }
 
 void TcpClient::CompleteFront() {
@@ -251,7 +253,9 @@ std::size_t TcpClient::FlushPosted(std::span<Completion> out) {
 
 void TcpClient::ReceiveFrames() {
   if (!TakeFrames() || !done_.empty()) return;
-  TakeFilled(reader_.inbox().Fill(socket_.get()));
+  do {
+    TakeFilled(reader_.inbox().Fill(socket_.get(), tls_.get()));
+  } while (is_usable_ && !is_stuck_ && done_.empty() && has_input());
 }
 
 void TcpClient::TakeFilled(TcpInbox::Filled filled) {
@@ -267,6 +271,7 @@ void TcpClient::TakeFilled(TcpInbox::Filled filled) {
     case TcpInbox::Filled::kClosed:
       return Break(absl::UnavailableError("the server closed the connection or died"));
     case TcpInbox::Filled::kFailed:
+      if (tls_ != nullptr && !tls_->error().ok()) return Break(tls_->error());
       return Break(TcpStatus(errno, absl::StrCat("receiving from ", peer_)));
   }
 }
@@ -385,17 +390,17 @@ absl::Status TcpClient::Wait(TimePoint deadline) {
   CompleteFront();
   // A message that had no receive before may have one now.
   if (!done_.empty() || send_error_ != 0) return absl::OkStatus();
-  if (!is_stuck_ && reader_.has_frame()) return absl::OkStatus();
+  if (!is_stuck_ && (reader_.has_frame() || has_input())) return absl::OkStatus();
   // A blocking recv saves the poll. It is possible if nothing waits to be sent, and if the socket's time
   // limit is shorter than the caller's.
-  if (!is_stuck_ && outbox_.empty() && !clock_.IsInterrupted() &&
+  if (!is_stuck_ && !has_output() && !clock_.IsInterrupted() &&
       std::min(deadline - clock_.Now(), clock_.LongestSleep()) > kTcpReceiveTimeout) {
     // TakeFrames comes before the recv, because the caller may have taken back the memory of a WRITE since.
     if (!TakeFrames() || !done_.empty()) return absl::OkStatus();
-    TakeFilled(reader_.inbox().Fill(socket_.get(), TcpInbox::Waits::kYes));
+    TakeFilled(reader_.inbox().Fill(socket_.get(), tls_.get(), TcpInbox::Waits::kYes));
     return absl::OkStatus();
   }
-  const auto events = static_cast<short>((is_stuck_ ? 0 : POLLIN) | (outbox_.empty() ? 0 : POLLOUT));
+  const auto events = static_cast<short>((is_stuck_ ? 0 : POLLIN) | (has_output() ? POLLOUT : 0));
   pollfd fd = {socket_.get(), events, 0};
   REMORA_ASSIGN_OR_RETURN(const bool in_time, SleepUntilReady(std::span(&fd, 1), clock_, deadline));
   return in_time ? absl::OkStatus()
@@ -412,7 +417,9 @@ void TcpClient::Arm() {
 
 void TcpClient::UpdateInterest() {
   if (!is_usable_) return;
-  const std::uint32_t wanted = (is_stuck_ ? 0u : EPOLLIN) | (outbox_.empty() ? 0u : EPOLLOUT);
+  // EPOLLOUT also announces input, because a writable socket has this event at once.
+  const bool wants_turn = has_output() || (!is_stuck_ && has_input());
+  const std::uint32_t wanted = (is_stuck_ ? 0u : EPOLLIN) | (wants_turn ? EPOLLOUT : 0u);
   if (wanted == interest_) return;
   epoll_event event = {.events = wanted, .data = {.ptr = nullptr}};
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, socket_.get(), &event) == 0) interest_ = wanted;
@@ -421,7 +428,7 @@ void TcpClient::UpdateInterest() {
 // --- The end ----------------------------------------------------------------------------------------
 
 void TcpClient::Refuse(absl::Status why) {
-  if (!outbox_.is_within_frame() && send_error_ == 0) SendEnd(socket_.get(), why);
+  if (!outbox_.is_within_frame() && send_error_ == 0) SendEnd(socket_.get(), tls_.get(), why);
   Break(std::move(why));
 }
 

@@ -13,6 +13,8 @@
 #include "rdma/tcp/frame_reader.h"
 #include "rdma/tcp/outbox.h"
 #include "rdma/tcp/socket.h"
+#include "rdma/tcp/tls_context.h"
+#include "rdma/tcp/tls_stream.h"
 #include "rdma/transport.h"
 
 namespace remora::rdma {
@@ -27,8 +29,9 @@ namespace remora::rdma {
 /// Thread safety: none.
 class TcpClient final : public ClientConnection {
  public:
+  /// `tls` is null for an address without TLS.
   TcpClient(const Address& address, std::vector<TcpSocketAddress> hosts, const QueueLimits& limits,
-            const Clock& clock);
+            const Clock& clock, std::shared_ptr<const TlsContext> tls);
   ~TcpClient() override;
 
   absl::StatusOr<std::unique_ptr<Registration>> RegisterMessages(std::span<std::byte> bytes) override;
@@ -83,7 +86,9 @@ class TcpClient final : public ClientConnection {
                          TimePoint deadline);
   absl::Status ConnectSocket(const TcpSocketAddress& host, TimePoint deadline);
   absl::Status AwaitSocket(short events, TimePoint deadline) const;
+  absl::Status ShakeTls(TimePoint deadline);
   absl::Status TakeReply(TimePoint deadline);
+  absl::Status FailureOfTls(absl::Status why) const;
   absl::Status MakeWaitable();
 
   absl::Status CheckPost(std::uint64_t size) const;
@@ -109,15 +114,21 @@ class TcpClient final : public ClientConnection {
   void Refuse(absl::Status why);
   void Break(absl::Status why);
   void UpdateInterest();
+  bool has_output() const { return !outbox_.empty() || (tls_ != nullptr && tls_->has_output()); }
+  /// Returns whether bytes have arrived that no event announces.
+  bool has_input() const { return tls_ != nullptr && tls_->has_input(); }
 
   const std::string name_;
+  const std::string host_;
   const std::vector<TcpSocketAddress> hosts_;
   const QueueLimits limits_;
   const Clock& clock_;
   std::string peer_;
   UniqueFd socket_;
-  UniqueFd epoll_;             // watches the socket
-  bool is_same_host_ = false;  // the server runs on this host
+  const std::shared_ptr<const TlsContext> tls_context_;  // null without TLS
+  std::unique_ptr<TlsStream> tls_;                       // null without TLS
+  UniqueFd epoll_;                                       // watches the socket
+  bool is_same_host_ = false;                            // the server runs on this host
   bool polling_pays_ = true;
   std::uint32_t hints_ = 0;  // calls of PollingPays
   std::uint32_t interest_ = 0;

@@ -1,6 +1,7 @@
 // TcpClient until it is connected: Dial resolves the host, and Connect tries one address after the other.
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/uio.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -16,12 +17,16 @@
 namespace remora::rdma {
 
 absl::StatusOr<std::unique_ptr<ClientConnection>> DialTcp(const Address& address, const QueueLimits& limits,
-                                                          const Clock& clock, TimePoint) {
+                                                          const Clock& clock, const ClientTls& tls) {
   if (limits.sends == 0 || limits.receives == 0) {
     return absl::InvalidArgumentError("QueueLimits: sends and receives must be at least 1");
   }
+  std::shared_ptr<const TlsContext> context;
+  if (address.tls) {
+    REMORA_ASSIGN_OR_RETURN(context, TlsContext::OfClient(tls));
+  }
   REMORA_ASSIGN_OR_RETURN(std::vector<TcpSocketAddress> hosts, ResolveTcp(address, false));
-  return std::make_unique<TcpClient>(address, std::move(hosts), limits, clock);
+  return std::make_unique<TcpClient>(address, std::move(hosts), limits, clock, std::move(context));
 }
 
 absl::Status TcpClient::Connect(std::span<const std::byte> request_data, TimePoint deadline) {
@@ -63,12 +68,39 @@ absl::Status TcpClient::ShakeWith(const TcpSocketAddress& host, std::span<const 
                                   TimePoint deadline) {
   peer_ = host.ToString();
   REMORA_RETURN_IF_ERROR(ConnectSocket(host, deadline));
+  if (tls_context_ != nullptr) REMORA_RETURN_IF_ERROR(ShakeTls(deadline));
   TcpHello hello;
   hello.data_size = static_cast<std::uint32_t>(request_data.size());
   std::ranges::copy(request_data, hello.data);
   // If this fails, the server has hung up already; TakeReply reads its reason, if it sent one.
-  static_cast<void>(send(socket_.get(), &hello, sizeof(hello), MSG_DONTWAIT | MSG_NOSIGNAL));
+  SendBytes(socket_.get(), tls_.get(), std::as_bytes(std::span(&hello, 1)));
   return TakeReply(deadline);
+}
+
+absl::Status TcpClient::ShakeTls(TimePoint deadline) {
+  REMORA_ASSIGN_OR_RETURN(tls_, TlsStream::OfClient(tls_context_, host_));
+  for (;;) {
+    switch (tls_->Handshake(socket_.get())) {
+      case TlsStream::Step::kDone:
+        return absl::OkStatus();
+      case TlsStream::Step::kFailed:
+        return FailureOfTls(tls_->error());
+      case TlsStream::Step::kWaits:
+        break;
+    }
+    absl::Status status = AwaitSocket(tls_->has_output() ? POLLOUT : POLLIN, deadline);
+    if (absl::IsDeadlineExceeded(status)) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "the server at ", peer_,
+          " took the connection and does not answer the TLS handshake: it is busy, stopped, or no "
+          "Remora server with TLS"));
+    }
+    REMORA_RETURN_IF_ERROR(status);
+  }
+}
+
+absl::Status TcpClient::FailureOfTls(absl::Status why) const {
+  return absl::Status(why.code(), absl::StrCat("the server at ", peer_, ": ", why.message()));
 }
 
 absl::Status TcpClient::ConnectSocket(const TcpSocketAddress& host, TimePoint deadline) {
@@ -108,7 +140,10 @@ absl::Status TcpClient::TakeReply(TimePoint deadline) {
   TcpReply reply;
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(&reply, 1));
   for (std::size_t heard = 0; heard < bytes.size();) {
-    const ssize_t got = recv(socket_.get(), bytes.data() + heard, bytes.size() - heard, MSG_DONTWAIT);
+    const iovec rest = {bytes.data() + heard, bytes.size() - heard};
+    const ssize_t got = tls_ == nullptr ? recv(socket_.get(), rest.iov_base, rest.iov_len, MSG_DONTWAIT)
+                                        : tls_->Receive(socket_.get(), std::span(&rest, 1), MSG_DONTWAIT);
+    if (got < 0 && tls_ != nullptr && !tls_->error().ok()) return FailureOfTls(tls_->error());
     if (got > 0) {
       heard += static_cast<std::size_t>(got);
     } else if (got == 0 || errno == ECONNRESET) {  // a reset: the server closed before it read the hello
@@ -147,6 +182,10 @@ absl::Status TcpClient::TakeReply(TimePoint deadline) {
     case TcpAnswer::kNoRoom:
       return absl::UnavailableError(absl::StrCat(
           server, " has no descriptor left for another client: try again, or raise its limit (ulimit -n)"));
+    case TcpAnswer::kNeedsTls:
+      return absl::InvalidArgumentError(
+          absl::StrCat(server, " serves with TLS alone: connect to its tls:// address"));
+    case TcpAnswer::kHasNoTls:  // answers a TLS handshake, which this client has not begun
     case TcpAnswer::kWrongVersion:
       break;
   }

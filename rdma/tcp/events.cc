@@ -35,6 +35,25 @@ void TcpEvents::ReportRequest(TcpRequest request) {
   Signal();
 }
 
+void TcpEvents::ReportRefusal(std::string line) {
+  const std::scoped_lock lock(mutex_);
+  if (refusals_.size() == kMaxRefusals) return;
+  refusals_.push_back(std::move(line));
+  has_refusals_.store(true, std::memory_order_release);
+  Signal();
+}
+
+std::optional<std::string> TcpEvents::NextRefusal() {
+  // Acquire: as in NextLink.
+  if (!has_refusals_.load(std::memory_order_acquire)) return std::nullopt;
+  const std::scoped_lock lock(mutex_);
+  if (refusals_.empty()) return std::nullopt;
+  std::string line = std::move(refusals_.front());
+  refusals_.pop_front();
+  has_refusals_.store(!refusals_.empty(), std::memory_order_release);
+  return line;
+}
+
 std::shared_ptr<TcpLink> TcpEvents::NextLink() {
   // Acquire: pairs with Report. The next call finds a report that this load misses, and before the server
   // thread sleeps, it calls Arm.

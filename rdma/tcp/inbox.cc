@@ -27,7 +27,7 @@ void TcpInbox::Store() {
   begin_ = end_ = 0;
 }
 
-TcpInbox::Filled TcpInbox::Fill(int socket, Waits waits) {
+TcpInbox::Filled TcpInbox::Fill(int socket, TlsStream* tls, Waits waits) {
   if (begin_ > 0) {  // the user has taken all that it could, so at most a part of a header is left
     std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
     end_ -= begin_;
@@ -49,9 +49,11 @@ TcpInbox::Filled TcpInbox::Fill(int socket, Waits waits) {
   msghdr message{};
   message.msg_iov = entries.data();
   message.msg_iovlen = count;
+  const int flags = waits == Waits::kYes ? 0 : MSG_DONTWAIT;
   ssize_t got = 0;
   do {
-    got = recvmsg(socket, &message, waits == Waits::kYes ? 0 : MSG_DONTWAIT);
+    got = tls == nullptr ? recvmsg(socket, &message, flags)
+                         : tls->Receive(socket, std::span(entries).first(count), flags);
     if (got < 0 && errno == EINTR && waits == Waits::kYes) return Filled::kNothing;
   } while (got < 0 && errno == EINTR);
   if (got == 0) return Filled::kClosed;
@@ -67,7 +69,8 @@ TcpInbox::Filled TcpInbox::Fill(int socket, Waits waits) {
     direct -= size;
     if (place.size == 0) ++place_;
   }
-  return static_cast<std::size_t>(got) < room ? Filled::kAll : Filled::kSome;
+  const bool is_all = static_cast<std::size_t>(got) < room && (tls == nullptr || !tls->has_input());
+  return is_all ? Filled::kAll : Filled::kSome;
 }
 
 const FrameHeader* TcpInbox::Next() {

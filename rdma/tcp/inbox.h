@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "rdma/tcp/tls_stream.h"
 #include "rdma/tcp/wire.h"
 #include "rdma/transport.h"
 
@@ -37,9 +38,9 @@ class TcpInbox {
 
   enum class Waits : std::uint8_t { kNo = 1, kYes };
   /// Receives once. With kYes, the call sleeps until bytes arrive, at most for the SO_RCVTIMEO of a blocking
-  /// socket; kNothing then also stands for a signal. REQUIRES: Next and TakePayload have taken all that they
-  /// can from the buffer.
-  Filled Fill(int socket, Waits waits = Waits::kNo);
+  /// socket; kNothing then also stands for a signal. `tls` is null for a plain socket. REQUIRES: Next and
+  /// TakePayload have taken all that they can from the buffer.
+  Filled Fill(int socket, TlsStream* tls, Waits waits = Waits::kNo);
 
   /// Returns the next header; null if it is incomplete. REQUIRES: no payload is expected.
   const FrameHeader* Next();

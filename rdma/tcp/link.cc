@@ -35,10 +35,12 @@ absl::Status PeerIsGone(int error) {
 
 }  // namespace
 
-TcpLink::TcpLink(UniqueFd socket, const QueueLimits& limits, TcpEvents& events)
+TcpLink::TcpLink(UniqueFd socket, const QueueLimits& limits, TcpEvents& events,
+                 std::unique_ptr<TlsStream> tls)
     : limits_(limits),
       tcp_events_(events),
       socket_(std::move(socket)),
+      tls_(std::move(tls)),
       reader_(limits.receives, "the client"),
       sends_(limits.sends),
       done_(limits.sends + limits.receives) {}
@@ -73,7 +75,7 @@ void TcpLink::Answer(TcpAnswer answer, std::span<const std::byte> data) {
   std::ranges::copy(data, reply.data);
   const std::scoped_lock lock(mutex_);
   // The reply fits, because nothing was sent before. If the client is gone, the NIC thread notices that.
-  static_cast<void>(send(socket_.get(), &reply, sizeof(reply), MSG_DONTWAIT | MSG_NOSIGNAL));
+  SendBytes(socket_.get(), tls_.get(), std::as_bytes(std::span(&reply, 1)));
 }
 
 bool TcpLink::Start(int epoll, NicCounters& counters, Connection* connection) {
@@ -84,6 +86,9 @@ bool TcpLink::Start(int epoll, NicCounters& counters, Connection* connection) {
   interest_ = event.events;
   counters_ = &counters;
   connection_ = connection;
+  // A client that did not wait for the answer has sent frames with its hello.
+  wants_turn_ = tls_ != nullptr && (tls_->has_input() || tls_->has_output());
+  UpdateInterest();
   return true;
 }
 
@@ -236,14 +241,14 @@ void TcpLink::ReceiveFrames(std::span<std::byte> buffer) {
       wants_turn_ = true;
       break;
     }
-    const TcpInbox::Filled filled = reader_.inbox().Fill(socket_.get());
+    const TcpInbox::Filled filled = reader_.inbox().Fill(socket_.get(), tls_.get());
     if (filled == TcpInbox::Filled::kNothing) break;
     if (filled == TcpInbox::Filled::kClosed) {
       Break(PeerIsGone(0));
       break;
     }
     if (filled == TcpInbox::Filled::kFailed) {
-      Break(PeerIsGone(errno));
+      Break(ReceiveError(errno));
       break;
     }
     if (filled == TcpInbox::Filled::kAll) {
@@ -375,12 +380,16 @@ std::byte* TcpLink::Access(const FrameHeader& header, bool writes) const {
 }
 
 void TcpLink::Flush() {
-  if (outbox_.empty() || send_failed_ || !socket_) return;
-  send_failed_ = outbox_.Flush(socket_.get()) != 0;
-  const bool is_slow = !outbox_.empty();
+  if (!has_output() || send_failed_ || !socket_) return;
+  send_failed_ = outbox_.Flush(socket_.get(), tls_.get()) != 0;
+  const bool is_slow = has_output();
   if (is_slow == reads_slowly_) return;
   reads_slowly_ = is_slow;
   SetInFlightPatience(socket_.get(), is_slow ? kSlowReaderPatience : kServerPatience.in_flight);
+}
+
+absl::Status TcpLink::ReceiveError(int error) const {
+  return tls_ == nullptr || tls_->error().ok() ? PeerIsGone(error) : tls_->error();
 }
 
 void TcpLink::CompleteSends() {
@@ -419,7 +428,7 @@ void TcpLink::Close() {
 
 void TcpLink::Refuse(absl::Status why) {
   if (!outbox_.is_within_frame() && !send_failed_) {
-    SendEnd(socket_.get(), why);
+    SendEnd(socket_.get(), tls_.get(), why);
     // If the socket were closed now, with bytes of the peer unread, the peer would lose the END.
     is_ending_ = shutdown(socket_.get(), SHUT_WR) == 0;
   }

@@ -16,6 +16,7 @@
 #include "rdma/tcp/events.h"
 #include "rdma/tcp/frame_reader.h"
 #include "rdma/tcp/outbox.h"
+#include "rdma/tcp/tls_stream.h"
 #include "rdma/transport.h"
 #include "rdma/unique_fd.h"
 
@@ -41,7 +42,9 @@ struct NicCounters {
 /// Thread safety: each section names the thread that calls its functions.
 class TcpLink : public std::enable_shared_from_this<TcpLink> {
  public:
-  TcpLink(UniqueFd socket, const QueueLimits& limits, TcpEvents& events);
+  /// `tls` is null for a plain socket.
+  TcpLink(UniqueFd socket, const QueueLimits& limits, TcpEvents& events,
+          std::unique_ptr<TlsStream> tls = nullptr);
   TcpLink(const TcpLink&) = delete;
   TcpLink& operator=(const TcpLink&) = delete;
 
@@ -120,7 +123,10 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
   void Close();
   void UpdateInterest();
   /// Returns whether frames wait because the peer does not receive.
-  bool is_blocked() const { return !outbox_.empty() && !send_failed_; }
+  bool is_blocked() const { return has_output() && !send_failed_; }
+  bool has_output() const { return !outbox_.empty() || (tls_ != nullptr && tls_->has_output()); }
+  /// Returns why receiving failed with this errno.
+  absl::Status ReceiveError(int error) const;
   bool has_news() const { return !done_.empty() || (!failure_.ok() && !disconnect_told_); }
 
   const QueueLimits limits_;
@@ -129,6 +135,7 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
   std::mutex mutex_;
   // Guarded by mutex_.
   UniqueFd socket_;
+  std::unique_ptr<TlsStream> tls_;  // null for a plain socket
   int epoll_ = -1;
   NicCounters* counters_ = nullptr;
   Connection* connection_ = nullptr;  // null before Start and after End

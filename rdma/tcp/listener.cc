@@ -14,11 +14,17 @@
 namespace remora::rdma {
 
 absl::StatusOr<std::unique_ptr<Listener>> ListenTcp(const Address& address, const QueueLimits& limits,
-                                                    const Clock& clock, std::uint32_t threads) {
+                                                    const Clock& clock, std::uint32_t threads,
+                                                    std::shared_ptr<ServerTls> tls) {
   if (limits.sends == 0 || limits.receives == 0) {
     return absl::InvalidArgumentError("QueueLimits: sends and receives must be at least 1");
   }
-  return TcpListener::Make(address, limits, clock, std::max<std::uint32_t>(threads, 1));
+  if (address.tls && tls == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(address.ToString(), ": TLS needs a certificate or tokens"));
+  }
+  if (!address.tls) tls = nullptr;
+  return TcpListener::Make(address, limits, clock, std::max<std::uint32_t>(threads, 1), std::move(tls));
 }
 
 Descriptors DescriptorsOfTcp() {
@@ -31,13 +37,15 @@ Descriptors DescriptorsOfTcp() {
 }
 
 absl::StatusOr<std::unique_ptr<Listener>> TcpListener::Make(const Address& address, const QueueLimits& limits,
-                                                            const Clock& clock, std::uint32_t threads) {
+                                                            const Clock& clock, std::uint32_t threads,
+                                                            std::shared_ptr<ServerTls> tls) {
   std::unique_ptr<TcpListener> listener(new TcpListener(address, limits));
   REMORA_ASSIGN_OR_RETURN(listener->tcp_events_, TcpEvents::Create());
   REMORA_ASSIGN_OR_RETURN(UniqueFd socket, ListenAtTcp(address));
   listener->address_.port = LocalAddressOf(socket.get()).port();
-  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<TcpAcceptor> acceptor,
-                          TcpAcceptor::Create(std::move(socket), *listener->tcp_events_, clock));
+  REMORA_ASSIGN_OR_RETURN(
+      std::unique_ptr<TcpAcceptor> acceptor,
+      TcpAcceptor::Create(std::move(socket), *listener->tcp_events_, clock, std::move(tls)));
   for (std::uint32_t i = 0; i < threads; ++i) {
     REMORA_ASSIGN_OR_RETURN(std::unique_ptr<NicThread> thread, NicThread::Start(clock, std::move(acceptor)));
     listener->threads_.push_back(std::move(thread));

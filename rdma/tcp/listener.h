@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "rdma/tcp/nic_thread.h"
@@ -20,7 +22,8 @@ namespace remora::rdma {
 class TcpListener final : public Listener {
  public:
   static absl::StatusOr<std::unique_ptr<Listener>> Make(const Address& address, const QueueLimits& limits,
-                                                        const Clock& clock, std::uint32_t threads);
+                                                        const Clock& clock, std::uint32_t threads,
+                                                        std::shared_ptr<ServerTls> tls);
   ~TcpListener() override;
 
   const Address& address() const override { return address_; }
@@ -37,6 +40,8 @@ class TcpListener final : public Listener {
   std::uint64_t without_descriptor() const override {
     return threads_.front()->acceptor()->without_descriptor();
   }
+
+  std::optional<std::string> NextRefusal() override { return tcp_events_->NextRefusal(); }
 
   // --- For its connections ---
   TcpEvents& events() { return *tcp_events_; }

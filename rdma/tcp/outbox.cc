@@ -47,7 +47,7 @@ void TcpOutbox::Add(const FrameHeader& header, std::span<const Sge> payload) {
   ++added_;
 }
 
-int TcpOutbox::Flush(int socket) {
+int TcpOutbox::Flush(int socket, TlsStream* tls) {
   while (!empty()) {
     std::array<iovec, kMaxEntries> entries;
     std::size_t count = 0;
@@ -68,15 +68,17 @@ int TcpOutbox::Flush(int socket) {
     msghdr message{};
     message.msg_iov = entries.data();
     message.msg_iovlen = count;
-    const ssize_t sent = SendNow(socket, message);
+    const ssize_t sent =
+        tls == nullptr ? SendNow(socket, message) : tls->Send(socket, std::span(entries).first(count));
     if (sent < 0) {
       if (errno == EINTR) continue;
       return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : errno;
     }
     Took(static_cast<std::size_t>(sent));
-    if (static_cast<std::size_t>(sent) < wanted) return 0;  // the socket is full
+    const bool is_full = tls == nullptr ? static_cast<std::size_t>(sent) < wanted : tls->has_output();
+    if (is_full) return 0;
   }
-  return 0;
+  return tls == nullptr ? 0 : tls->Flush(socket);
 }
 
 void TcpOutbox::Took(std::size_t bytes) {
@@ -110,7 +112,16 @@ bool TcpOutbox::RefersTo(std::span<const std::byte> bytes) const {
       });
 }
 
-void SendEnd(int socket, const absl::Status& why) {
+void SendBytes(int socket, TlsStream* tls, std::span<const std::byte> bytes) {
+  if (tls == nullptr) {
+    static_cast<void>(send(socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
+    return;
+  }
+  const iovec entry = {const_cast<std::byte*>(bytes.data()), bytes.size()};
+  static_cast<void>(tls->Send(socket, std::span(&entry, 1)));
+}
+
+void SendEnd(int socket, TlsStream* tls, const absl::Status& why) {
   const std::size_t size = std::min<std::size_t>(why.message().size(), kTcpMaxReason);
   FrameHeader header{.kind = FrameKind::kEnd};
   header.size = static_cast<std::uint32_t>(size);
@@ -119,7 +130,7 @@ void SendEnd(int socket, const absl::Status& why) {
   std::memcpy(bytes.data(), &header, sizeof(header));
   std::memcpy(bytes.data() + sizeof(header), why.message().data(), size);
   // The connection ends here even if the END cannot be sent.
-  static_cast<void>(send(socket, bytes.data(), sizeof(header) + size, MSG_DONTWAIT | MSG_NOSIGNAL));
+  SendBytes(socket, tls, std::span(bytes).first(sizeof(header) + size));
 }
 
 absl::Status StatusOfEnd(std::uint32_t code, std::string_view text, std::string_view who) {

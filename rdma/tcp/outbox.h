@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "rdma/tcp/tls_stream.h"
 #include "rdma/tcp/wire.h"
 #include "rdma/transport.h"
 
@@ -21,9 +22,10 @@ class TcpOutbox {
  public:
   /// Adds a frame at the end. REQUIRES: payload.size() <= kMaxSges.
   void Add(const FrameHeader& header, std::span<const Sge> payload);
-  /// Sends as much as the socket takes at once, many frames with one system call. Returns the errno of a
-  /// failure, else 0.
-  int Flush(int socket);
+  /// Sends as much as the socket takes at once, many frames with one system call. `tls` is null for a plain
+  /// socket; else it holds bytes that the socket has not taken (TlsStream::has_output), and counts as a part
+  /// of the socket here. Returns the errno of a failure, else 0.
+  int Flush(int socket, TlsStream* tls);
   /// Drops all frames. REQUIRES: the caller adds no more.
   void Clear();
 
@@ -56,9 +58,12 @@ class TcpOutbox {
   std::uint64_t bytes_sent_ = 0;
 };
 
+/// Sends these bytes as far as the socket takes them at once. `tls` is null for a plain socket.
+void SendBytes(int socket, TlsStream* tls, std::span<const std::byte> bytes);
+
 /// Sends an END with this status, as far as the socket takes it at once, so that the peer learns the reason.
 /// REQUIRES: the socket has taken the last frame whole.
-void SendEnd(int socket, const absl::Status& why);
+void SendEnd(int socket, TlsStream* tls, const absl::Status& why);
 
 /// Returns the status that an END from `who` ("the server" or "the client") states.
 absl::Status StatusOfEnd(std::uint32_t code, std::string_view text, std::string_view who);

@@ -44,7 +44,8 @@ class TcpGrant final : public Registration {
 TcpServer::TcpServer(TcpListener& listener, TcpRequest request)
     : listener_(listener),
       peer_(request.peer.ToString()),
-      link_(std::make_shared<TcpLink>(std::move(request.socket), listener.limits(), listener.events())),
+      link_(std::make_shared<TcpLink>(std::move(request.socket), listener.limits(), listener.events(),
+                                      std::move(request.tls))),
       peer_data_(request.hello.data, request.hello.data + request.hello.data_size) {
   listener_.Add();
 }

@@ -13,19 +13,23 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "rdma/tls.h"
 #include "rdma/transport.h"
 
 namespace remora::rdma {
 
 /// Implements Dial for an address of kind kTcp. ClientConnection::Connect tries the addresses of the host in
 /// order. Beside the outcomes in transport.h, it returns Unavailable if the server speaks another version, or
-/// is no Remora server.
+/// is no Remora server. With TLS, it returns PermissionDenied if one side does not accept the certificate or
+/// token of the other. InvalidArgument: one side speaks TLS, and the other does not.
 absl::StatusOr<std::unique_ptr<ClientConnection>> DialTcp(const Address& address, const QueueLimits& limits,
-                                                          const Clock& clock, TimePoint deadline);
+                                                          const Clock& clock, const ClientTls& tls);
 
-/// Implements Listen for an address of kind kTcp, with `threads` NIC threads, at least one.
+/// Implements Listen for an address of kind kTcp, with `threads` NIC threads, at least one. `tls` is used by
+/// an address with TLS, and else may be null.
 absl::StatusOr<std::unique_ptr<Listener>> ListenTcp(const Address& address, const QueueLimits& limits,
-                                                    const Clock& clock, std::uint32_t threads);
+                                                    const Clock& clock, std::uint32_t threads,
+                                                    std::shared_ptr<ServerTls> tls);
 
 /// Implements DescriptorsOf for kTcp.
 Descriptors DescriptorsOfTcp();

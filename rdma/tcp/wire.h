@@ -10,6 +10,9 @@
 //                                         WRITE, MESSAGE
 //   END                        <---->     the reason why its sender gives up the connection; nothing follows
 //
+// Over tls://, all of this is inside one TLS 1.3 connection (tls_stream.h). A server answers a client that
+// mistakes the one for the other with a TcpReply outside TLS.
+//
 // A frame is a header of 24 bytes, then its payload:
 //
 //    0      1          4        8        12         16                24
@@ -74,6 +77,8 @@ enum class TcpAnswer : std::uint32_t {
   kRejected = 2,
   kWrongVersion = 3,  // TcpHello has another version than the server
   kNoRoom = 4,        // the server has no descriptor for another client
+  kNeedsTls = 5,      // without TLS: this address serves with TLS alone
+  kHasNoTls = 6,      // without TLS, to a TLS handshake: this address serves without TLS alone
 };
 
 struct TcpReply {

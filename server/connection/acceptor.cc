@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -57,6 +58,9 @@ void Acceptor::CountDropped(Port& port) {
                                          " clients refused: no descriptor is left for them; raise the "
                                          "limit (ulimit -n)"));
     port.without_descriptor = refused;
+  }
+  while (const std::optional<std::string> refusal = port.listener->NextRefusal()) {
+    rate_limited_log_.Write(kStrangers, *refusal);
   }
 }
 
@@ -260,11 +264,21 @@ void Acceptor::ProbeClients() {
 // --- Tokens change --------------------------------------------------------------------------------------
 
 void Acceptor::ReloadTokens() {
-  if (authenticator_ == nullptr)
+  const bool has_tls_files = options_.tls != nullptr && options_.tls->has_files();
+  if (authenticator_ == nullptr && !has_tls_files)
     return log_.Log("SIGHUP: there is no file of auth tokens to read; start with --tokens");
-  absl::StatusOr<std::vector<Token>> tokens = ReadTokens(options_.tokens_file);
+  absl::StatusOr<std::vector<Token>> tokens = std::vector<Token>();
+  if (authenticator_ != nullptr) tokens = ReadTokens(options_.tokens_file);
   if (!tokens.ok())
     return log_.Warn(absl::StrCat("kept all auth tokens as they were: ", tokens.status().message()));
+  if (options_.tls != nullptr) {
+    if (const absl::Status loaded = options_.tls->Load(SecretsOf(*tokens)); !loaded.ok()) {
+      return log_.Warn(
+          absl::StrCat("kept all auth tokens and certificates as they were: ", loaded.message()));
+    }
+  }
+  if (has_tls_files) log_.Log("reloaded the files of TLS, for connections from now on");
+  if (authenticator_ == nullptr) return;
   store_.Add(Counter::kTokens,
              static_cast<std::int64_t>(tokens->size()) - static_cast<std::int64_t>(authenticator_->size()));
   authenticator_->Replace(*std::move(tokens), [this](TokenUse& use) {

@@ -47,6 +47,7 @@ class Acceptor {
     std::uint32_t remembered_clients = 0;
     std::string tokens_file;
     bool serves_without_token = false;
+    std::shared_ptr<rdma::ServerTls> tls = nullptr;
   };
 
   /// `tokens`: those of the file; none: it serves all clients. All others outlive this.
@@ -72,7 +73,7 @@ class Acceptor {
   void ProbeClients();
   /// Returns when ProbeClients has work. Nothing: no client needs it.
   std::optional<TimePoint> next_probe() const { return next_probe_; }
-  /// Reads the tokens_file anew (Server::ReloadTokens).
+  /// Reads the tokens_file and the files of TLS anew (Server::ReloadTokens).
   void ReloadTokens();
   /// Disconnects all clients, and waits until they can reach no memory any more. Their sessions
   /// stay.

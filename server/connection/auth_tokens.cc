@@ -94,6 +94,12 @@ absl::StatusOr<std::vector<Token>> ParseTokens(std::string_view text) {
   return tokens;
 }
 
+std::vector<std::string> SecretsOf(const std::vector<Token>& tokens) {
+  std::vector<std::string> secrets;
+  for (const Token& token : tokens) secrets.push_back(token.secret);
+  return secrets;
+}
+
 absl::StatusOr<std::vector<Token>> ReadTokens(const std::string& path) {
   absl::StatusOr<std::vector<Token>> tokens;
   const absl::StatusOr<std::string> text = rdma::ReadSecretFile(path);

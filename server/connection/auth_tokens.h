@@ -41,6 +41,8 @@ inline constexpr std::uint32_t kMaxTokenLimit = 1'000'000;
 ///   secret.
 absl::StatusOr<std::vector<Token>> ParseTokens(std::string_view text);
 
+std::vector<std::string> SecretsOf(const std::vector<Token>& tokens);
+
 /// Returns the tokens of a file. Errors of ParseTokens, with the file's name; NotFound;
 /// PermissionDenied: it cannot be read, or others could read or change it (says what to do).
 absl::StatusOr<std::vector<Token>> ReadTokens(const std::string& path);

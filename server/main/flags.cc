@@ -23,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "server/main/descriptors.h"
+#include "server/main/listen_checks.h"
 #include "server/memory/memory_budget.h"
 #include "server/memory/system_memory.h"
 #include "store/base/absl_view.h"
@@ -35,41 +36,17 @@ namespace remora {
 namespace {
 
 constexpr char kExitStatus[] = R"(
-Exit status: 0 stopped by TERM or INT; 64 a bad flag, address or size, or a file of tokens that is missing or wrong;
+Exit status: 0 stopped by TERM or INT; 64 a bad flag, address or size, or a file of tokens or for TLS that is missing or
+  wrong;
   66 the file of --config is missing, or is no file; 69 no RDMA device or host for an address; 71 too little memory,
   or memory that may be locked, or threads, or descriptors; 73 a file or socket cannot be made; 74 disk full, data
   corrupt or another input/output error; 75 the data directory, port or socket is in use; 77 no permission, or a file
-  of tokens that others may read; 78 the data does not fit in --memory, or has a format that this kvserver does not
+  of secrets that others may read; 78 the data does not fit in --memory, or has a format that this kvserver does not
   know, or --config has a bad line.)";
 
 constexpr char kConfigHead[] = "# kvserver " REMORA_VERSION
                                ": what is in force, for kvserver --config=FILE. A comment is a flag that "
                                "nobody set, with its default.\n";
-
-bool IsSameAddress(const rdma::Address& one, const rdma::Address& other) {
-  if (one.kind != other.kind) return false;
-  if (one.kind == rdma::TransportKind::kLocal) return command_line::IsSamePlace(one.path, other.path);
-  return one.host == other.host && one.port == other.port;
-}
-
-/// Returns whether this machine alone reaches the address.
-bool IsLoopback(const rdma::Address& address) {
-  return address.kind == rdma::TransportKind::kLocal || address.host == "localhost" ||
-         address.host == "::1" || address.host.starts_with("127.");
-}
-
-absl::Status CheckWhomItServes(const Flags& flags) {
-  if (!flags.server.tokens_file.empty() || flags.insecure_open) return absl::OkStatus();
-  for (const rdma::Address& address : flags.listen) {
-    if (IsLoopback(address)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "whoever reaches ", address.ToString(),
-        " could read and change everything: say whom to serve with --tokens=FILE (kvctl create_token "
-        "makes them), or, "
-        "where the network lets nobody else through, --insecure_open"));
-  }
-  return absl::OkStatus();
-}
 
 /// A flag of a transport that no address has would do nothing. (--insecure_open and --insecure_http may be
 /// given without need: they permit what is then not done.)
@@ -125,7 +102,8 @@ std::optional<int> ParseFlags(int argc, char** argv, void (*say)(std::string_vie
   line.Footer(kExitStatus);
   std::vector<std::string> addresses;
   line.Add("--listen", addresses,
-           "Where to serve: verbs://HOST:PORT, tcp://HOST:PORT or local:///PATH; may be repeated")
+           "Where to serve: verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or local:///PATH; may be "
+           "repeated")
       .Required()
       .Check([](const std::string& text) { return std::string(rdma::ParseAddress(text).status().message()); })
       .TypeName("ADDRESS");
@@ -202,8 +180,18 @@ std::optional<int> ParseFlags(int argc, char** argv, void (*say)(std::string_vie
           "Serve only who has one of these tokens: a file of lines NAME ROLE SECRET, as `kvctl create_token` "
           "makes them. Read anew on SIGHUP: connections whose token is gone, or changed, end")
       .TypeName("FILE");
+  line.Add("--tls_cert", flags->tls.cert,
+           "Over tls://, the server's certificate, and behind it those between it and the authority (PEM). "
+           "Without, the tokens give the keys of TLS. Read anew on SIGHUP, as --tls_key and --tls_ca")
+      .TypeName("FILE");
+  line.Add("--tls_key", flags->tls.key, "The key of --tls_cert (PEM), in a file that others cannot read")
+      .TypeName("FILE");
+  line.Add("--tls_ca", flags->tls.ca,
+           "Over tls://, serve only who has a certificate of one of these authorities (PEM); a token alone "
+           "is then not enough")
+      .TypeName("FILE");
   line.AddFlag("--insecure_open", flags->insecure_open,
-               "Serve whoever reaches a verbs or tcp address; with --tokens, also who has none");
+               "Serve whoever reaches a verbs, tcp or tls address; with --tokens, also who has none");
   line.AddChoice("--local_access", flags->local_access.admits,
                  {{"owner", rdma::LocalAccess::Admits::kOwner},
                   {"group", rdma::LocalAccess::Admits::kGroup},
@@ -227,7 +215,7 @@ std::optional<int> ParseFlags(int argc, char** argv, void (*say)(std::string_vie
            "directory's if that has the setgid bit")
       .Check([](const std::string& text) { return GroupOf(text) ? "" : "there is no group '" + text + "'"; })
       .TypeName("GROUP");
-  line.Add("--tcp_threads", flags->tcp_threads, "Threads that serve the reads of each tcp address")
+  line.Add("--tcp_threads", flags->tcp_threads, "Threads that serve the reads of each tcp or tls address")
       .Range(1, 64)
       .ShowDefault();
   line.AddChoice(
@@ -303,7 +291,12 @@ std::optional<int> ParseFlags(int argc, char** argv, void (*say)(std::string_vie
   }
   if (const absl::Status used = CheckTransportFlags(line, *flags); !used.ok())
     return fail_usage(StdView(used.message()));
-  if (const absl::Status safe = CheckWhomItServes(*flags); !safe.ok())
+  const bool has_tokens = !flags->server.tokens_file.empty();
+  if (const absl::Status tls = CheckTls(flags->listen, flags->tls, has_tokens); !tls.ok())
+    return fail_usage(StdView(tls.message()));
+  if (const absl::Status safe =
+          CheckWhomItServes(flags->listen, flags->tls, has_tokens || flags->insecure_open);
+      !safe.ok())
     return fail_usage(StdView(safe.message()));
   if (line.asks_for_config()) return line.Print(absl::StrCat(kConfigHead, line.ConfigText()));
   flags->server.serves_without_token = flags->insecure_open;

@@ -10,6 +10,7 @@
 
 #include "rdma/address.h"
 #include "rdma/local_access.h"
+#include "rdma/tls.h"
 #include "rdma/transport.h"
 #include "server/server.h"
 
@@ -23,6 +24,7 @@ struct Flags {
   rdma::MemoryWindows memory_windows = rdma::MemoryWindows::kAuto;
   std::uint32_t tcp_threads = 1;
   rdma::LocalAccess local_access;
+  rdma::TlsFiles tls{};
   int ready_fd = -1;
   bool insecure_open = false;
   std::string http;  // empty: not served

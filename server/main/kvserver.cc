@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "rdma/tls.h"
 #include "server/connection/auth_tokens.h"
 #include "server/connection/client_session.h"
 #include "server/http/monitor_service.h"
@@ -212,6 +213,11 @@ int Main(int argc, char** argv) {
   }
   ServiceNotifier notifier(std::getenv("NOTIFY_SOCKET"), Say);  // outlives the server
   flags.server.notices = NoticesBy(&notifier);
+  if (std::ranges::any_of(flags.listen, &rdma::Address::tls)) {
+    auto tls = rdma::ServerTls::Create(flags.tls);
+    if (!tls.ok()) return Fail(TokensExitStatus(tls.status()), tls.status());
+    flags.server.tls = *std::move(tls);
+  }
   const rdma::QueueLimits limits;
   const absl::StatusOr<MemoryPlan> plan = Plan(&flags);
   if (!plan.ok()) return Fail(StoreExitStatus(plan.status()), plan.status());
@@ -232,8 +238,8 @@ int Main(int argc, char** argv) {
 
   std::vector<std::string> addresses;
   for (const rdma::Address& address : flags.listen) {
-    auto listener =
-        rdma::Listen(address, limits, clock, flags.memory_windows, flags.tcp_threads, flags.local_access);
+    auto listener = rdma::Listen(address, limits, clock, flags.memory_windows, flags.tcp_threads,
+                                 flags.local_access, flags.server.tls);
     if (!listener.ok()) return Fail(ListenExitStatus(listener.status()), listener.status());
     addresses.push_back((*listener)->address().ToString());
     if (address.kind == rdma::TransportKind::kVerbs) SayWhoMayWrite(flags, **listener);

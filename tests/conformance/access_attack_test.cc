@@ -20,8 +20,8 @@ class AccessAttack : public Access {
   }
 };
 INSTANTIATE_TEST_SUITE_P(On, AccessAttack,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
-                                         DeploymentKind::kSim),
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
+                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(AccessAttack, AHelloThatWasRecordedLetsNobodyIn) {

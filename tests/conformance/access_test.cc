@@ -14,8 +14,8 @@ namespace {
 using std::chrono::milliseconds;
 
 INSTANTIATE_TEST_SUITE_P(On, Access,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
-                                         DeploymentKind::kSim),
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
+                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(Access, WhoHasATokenIsServed) {

@@ -51,12 +51,13 @@ class AnyOrder : public Behaviour {
 };
 INSTANTIATE_TEST_SUITE_P(On, AnyOrder,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kTls, DeploymentKind::kVerbs,
+                                         DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 class RemoteAnyOrder : public AnyOrder {};
 INSTANTIATE_TEST_SUITE_P(On, RemoteAnyOrder,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
-                                         DeploymentKind::kSim),
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
+                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(AnyOrder, ShowsAllOfAStoreInMemory) {

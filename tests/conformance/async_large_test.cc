@@ -31,8 +31,8 @@ class AsyncLarge : public Async {
 };
 
 INSTANTIATE_TEST_SUITE_P(On, AsyncLarge,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
-                                         DeploymentKind::kSim),
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
+                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(AsyncLarge, ValuesComeBackWhole) {

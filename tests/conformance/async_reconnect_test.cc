@@ -28,8 +28,8 @@ class AsyncReconnect : public Async {
 };
 
 INSTANTIATE_TEST_SUITE_P(On, AsyncReconnect,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
-                                         DeploymentKind::kSim),
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
+                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(AsyncReconnect, OperationsGoOnWithALoggedServerThatWasRestarted) {

@@ -29,8 +29,8 @@ class AsyncTask : public Async {
   std::unique_ptr<CoroutineClient> tasks_;
 };
 INSTANTIATE_TEST_SUITE_P(On, AsyncTask,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
-                                         DeploymentKind::kSim),
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
+                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 // --- Coroutines -----------------------------------------------------------------------------------------

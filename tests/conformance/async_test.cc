@@ -16,8 +16,8 @@ namespace remora {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(On, Async,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
-                                         DeploymentKind::kSim),
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
+                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 using std::chrono::hours;

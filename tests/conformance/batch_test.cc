@@ -18,7 +18,8 @@ namespace {
 class Batches : public Behaviour {};
 INSTANTIATE_TEST_SUITE_P(On, Batches,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kTls, DeploymentKind::kVerbs,
+                                         DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(Batches, AllOfOneIsDone) {
@@ -254,8 +255,8 @@ class RemoteBatches : public Behaviour {
   }
 };
 INSTANTIATE_TEST_SUITE_P(On, RemoteBatches,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
-                                         DeploymentKind::kSim),
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
+                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(RemoteBatches, OneByHandIsDone) {

@@ -55,7 +55,8 @@ class Conditions : public Behaviour {
 
 INSTANTIATE_TEST_SUITE_P(On, Conditions,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kTls, DeploymentKind::kVerbs,
+                                         DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(Conditions, AGetSaysTheVersionThatTheWriteSaid) {

@@ -97,7 +97,8 @@ class Costs : public testing::TestWithParam<std::tuple<DeploymentKind, Durabilit
 };
 INSTANTIATE_TEST_SUITE_P(On, Costs,
                          testing::Combine(testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp,
-                                                          DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                                          DeploymentKind::kTls, DeploymentKind::kVerbs,
+                                                          DeploymentKind::kSim),
                                           testing::Values(Durability::kMemory, Durability::kLogged)),
                          [](const auto& test) {
                            const bool logged = std::get<1>(test.param) == Durability::kLogged;

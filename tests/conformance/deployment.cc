@@ -13,12 +13,23 @@
 #include "tests/simulation/sim_transport.h"
 #include "tests/support/server_thread.h"
 #include "tests/support/test_clock.h"
+#include "tests/support/tls_files.h"
 
 namespace remora {
 namespace {
 
 // No two machines agree about the date, least of all these.
 constexpr std::chrono::hours kAhead{5};
+
+/// Returns a folder with a certificate "server" for the host of FreshAddress.
+const TlsFolder& Certificates() {
+  static const TlsFolder& folder = []() -> const TlsFolder& {
+    static const TlsFolder made;
+    made.Sign("server", "IP:127.0.0.1");
+    return made;
+  }();
+  return folder;
+}
 
 template <typename Scan>
 class KeyScanOf final : public KeyScan {
@@ -205,11 +216,17 @@ class ThreadedDeployment final : public Deployment {
                      const Deployment::Options& asked)
       : server_clock_(clock_, kAhead, asked.drift_ppm), options_(options), windows_(asked.memory_windows) {
     options_.store.clock = &server_clock_;
-    for (const rdma::TransportKind kind : kinds) addresses_.push_back(FreshAddress(kind, sockets_.path()));
+    for (const rdma::TransportKind kind : kinds) {
+      addresses_.push_back(FreshAddress(kind, sockets_.path()));
+      addresses_.back().tls = options_.tls != nullptr;
+    }
+    if (options_.tls != nullptr) files_.ca = Certificates().ca();
   }
   absl::StatusOr<std::unique_ptr<KeyValue>> Connect(const ClientOptions& options) override {
+    ClientOptions with_tls = options;
+    if (with_tls.tls.empty()) with_tls.tls = files_;
     REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Client> client,
-                            Client::Connect(NextAddress().ToString(), options, clock_));
+                            Client::Connect(NextAddress().ToString(), with_tls, clock_));
     return std::make_unique<RemoteKeyValue>(std::move(client));
   }
   absl::Status Restart() override {
@@ -219,7 +236,8 @@ class ThreadedDeployment final : public Deployment {
   }
   void Stop() override { server_.reset(); }
   absl::StatusOr<std::unique_ptr<rdma::ClientConnection>> Dial() override {
-    return rdma::Dial(NextAddress(), rdma::QueueLimits(), clock_, clock_.Now() + std::chrono::seconds(5));
+    return rdma::Dial(NextAddress(), rdma::QueueLimits(), clock_, clock_.Now() + std::chrono::seconds(5),
+                      {.files = files_, .secret = ""});
   }
   void ReloadTokens() override { server_->server().ReloadTokens(); }
   Store& store() override { return server_->server().store(); }
@@ -233,6 +251,7 @@ class ThreadedDeployment final : public Deployment {
   const OtherClock server_clock_;
   ServerOptions options_;
   const rdma::MemoryWindows windows_;
+  rdma::TlsFiles files_;  // of clients
   const TempDir sockets_;
   std::vector<rdma::Address> addresses_;
   std::atomic<std::size_t> connects_ = 0;
@@ -309,6 +328,11 @@ std::unique_ptr<Deployment> Make(DeploymentKind kind, const ServerOptions& optio
       return std::make_unique<ThreadedDeployment>(std::span(kBoth).last(1), options, asked);
     case DeploymentKind::kTcp:
       return std::make_unique<ThreadedDeployment>(std::span(&kTcp, 1), options, asked);
+    case DeploymentKind::kTls: {
+      ServerOptions with_tls = options;
+      with_tls.tls = rdma::ServerTls::Create(Certificates().Files("server", false)).value();
+      return std::make_unique<ThreadedDeployment>(std::span(&kTcp, 1), with_tls, asked);
+    }
     case DeploymentKind::kVerbs:
       return std::make_unique<ThreadedDeployment>(std::span(kBoth).first(1), options, asked);
     case DeploymentKind::kVerbsAndLocal:
@@ -333,6 +357,8 @@ std::string NameOf(DeploymentKind kind) {
       return "local";
     case DeploymentKind::kTcp:
       return "tcp";
+    case DeploymentKind::kTls:
+      return "tls";
     case DeploymentKind::kVerbs:
       return "verbs";
     case DeploymentKind::kVerbsAndLocal:

@@ -22,6 +22,7 @@ enum class DeploymentKind {
   kEmbedded,
   kLocal,
   kTcp,
+  kTls,
   kVerbs,
   kVerbsAndLocal,  // one server; its clients connect in turns over the one and over the other
   kSim

@@ -25,7 +25,8 @@ class Expiry : public Behaviour {
 
 INSTANTIATE_TEST_SUITE_P(On, Expiry,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kTls, DeploymentKind::kVerbs,
+                                         DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(Expiry, ComesWhenItsTimeIsOverAndNotBefore) {

@@ -30,7 +30,7 @@ class Fork : public Async {
 };
 
 INSTANTIATE_TEST_SUITE_P(On, Fork,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
                                          DeploymentKind::kVerbs),
                          [](const auto& test) { return NameOf(test.param); });
 

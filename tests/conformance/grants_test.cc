@@ -54,8 +54,8 @@ class Grants : public Behaviour {
 };
 
 INSTANTIATE_TEST_SUITE_P(On, Grants,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
-                                         DeploymentKind::kSim),
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
+                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(Grants, APutByHandIsAPut) {

@@ -28,7 +28,8 @@ class Large : public Behaviour {
 
 INSTANTIATE_TEST_SUITE_P(On, Large,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kTls, DeploymentKind::kVerbs,
+                                         DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(Large, ValuesComeBackWhole) {
@@ -163,8 +164,8 @@ TEST_P(Large, RoomIsAccountedFor) {
 
 class LargeRemote : public Large {};
 INSTANTIATE_TEST_SUITE_P(On, LargeRemote,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
-                                         DeploymentKind::kSim),
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
+                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(LargeRemote, AGetIntoARegisteredBufferTakesAnySize) {

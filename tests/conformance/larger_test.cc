@@ -39,7 +39,8 @@ class Larger : public Behaviour {
 };
 INSTANTIATE_TEST_SUITE_P(On, Larger,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kTls, DeploymentKind::kVerbs,
+                                         DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(Larger, AllOfItIsThereAndAMissIsOneRead) {

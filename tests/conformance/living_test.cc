@@ -261,7 +261,7 @@ TEST_P(SlowGrowth, CostsReadersLittle) {
 class Living : public Behaviour {};
 INSTANTIATE_TEST_SUITE_P(On, Living,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kTcp, DeploymentKind::kVerbs),
+                                         DeploymentKind::kTcp, DeploymentKind::kTls, DeploymentKind::kVerbs),
                          [](const auto& test) { return NameOf(test.param); });
 
 // Readers beside a writer that fills the index and overwrites the memory many times.

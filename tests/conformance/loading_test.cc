@@ -244,7 +244,7 @@ class LoadingBehaviour : public Behaviour {};
 
 INSTANTIATE_TEST_SUITE_P(Deployments, LoadingBehaviour,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kTcp, DeploymentKind::kVerbs),
+                                         DeploymentKind::kTcp, DeploymentKind::kTls, DeploymentKind::kVerbs),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(LoadingBehaviour, ARestartServesAtOnce) {

@@ -31,8 +31,8 @@ class Locations : public Behaviour {
 };
 
 INSTANTIATE_TEST_SUITE_P(On, Locations,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
-                                         DeploymentKind::kSim),
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
+                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 #define START_WARM() \

@@ -104,7 +104,7 @@ class TwoThreads : public Behaviour {
 };
 
 INSTANTIATE_TEST_SUITE_P(On, TwoThreads,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
                                          DeploymentKind::kVerbs),
                          [](const auto& test) { return NameOf(test.param); });
 

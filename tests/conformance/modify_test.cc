@@ -30,7 +30,8 @@ class Modify : public Behaviour {
 
 INSTANTIATE_TEST_SUITE_P(On, Modify,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kTls, DeploymentKind::kVerbs,
+                                         DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();

@@ -38,7 +38,8 @@ class MultiGet : public Behaviour {
 
 INSTANTIATE_TEST_SUITE_P(On, MultiGet,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kTls, DeploymentKind::kVerbs,
+                                         DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(MultiGet, SaysOfEachKeyWhatAGetWould) {

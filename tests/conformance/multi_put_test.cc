@@ -30,8 +30,8 @@ class MultiPut : public Behaviour {
   std::vector<PutResult> results_;  // used again
 };
 INSTANTIATE_TEST_SUITE_P(On, MultiPut,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
-                                         DeploymentKind::kSim),
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
+                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(MultiPut, SaysOfEachWriteWhatAPutWould) {
@@ -324,8 +324,8 @@ class PutLists : public Behaviour {
   }
 };
 INSTANTIATE_TEST_SUITE_P(On, PutLists,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
-                                         DeploymentKind::kSim),
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
+                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(PutLists, TheReplySaysWhatBecameOfEach) {

@@ -12,7 +12,8 @@ namespace {
 
 INSTANTIATE_TEST_SUITE_P(On, Behaviour,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kTls, DeploymentKind::kVerbs,
+                                         DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 std::string Pattern(std::size_t size, unsigned seed) {

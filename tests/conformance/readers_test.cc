@@ -16,7 +16,7 @@ namespace {
 class Readers : public Behaviour {};
 INSTANTIATE_TEST_SUITE_P(On, Readers,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kTcp, DeploymentKind::kVerbs,
+                                         DeploymentKind::kTcp, DeploymentKind::kTls, DeploymentKind::kVerbs,
                                          DeploymentKind::kVerbsAndLocal),
                          [](const auto& test) { return NameOf(test.param); });
 

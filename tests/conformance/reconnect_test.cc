@@ -27,8 +27,8 @@ class Reconnect : public Behaviour {
 };
 
 INSTANTIATE_TEST_SUITE_P(On, Reconnect,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
-                                         DeploymentKind::kSim),
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
+                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(Reconnect, EveryCallGoesOnWithALoggedServerThatWasRestarted) {

@@ -61,8 +61,8 @@ class Registered : public Async {
 };
 
 INSTANTIATE_TEST_SUITE_P(On, Registered,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
-                                         DeploymentKind::kSim),
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
+                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(Registered, ValuesOfAnySizeAreReadToWhereTheyAreWanted) {

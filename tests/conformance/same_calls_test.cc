@@ -22,7 +22,7 @@ class SameCalls : public Behaviour {
 };
 INSTANTIATE_TEST_SUITE_P(On, SameCalls,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kTcp, DeploymentKind::kVerbs),
+                                         DeploymentKind::kTcp, DeploymentKind::kTls, DeploymentKind::kVerbs),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(SameCalls, OfAStoreAndAClient) {

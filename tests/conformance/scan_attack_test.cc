@@ -58,8 +58,8 @@ class ScanAttack : public Behaviour {
   }
 };
 INSTANTIATE_TEST_SUITE_P(On, ScanAttack,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
-                                         DeploymentKind::kSim),
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
+                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(ScanAttack, ACountByHandIsACount) {

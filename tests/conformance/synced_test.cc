@@ -18,7 +18,8 @@ class Synced : public Behaviour {
 };
 INSTANTIATE_TEST_SUITE_P(On, Synced,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kTls, DeploymentKind::kVerbs,
+                                         DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(Synced, EveryKindOfWriteIsAnsweredWhenTheDiskHasIt) {

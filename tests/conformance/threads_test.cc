@@ -15,8 +15,8 @@ namespace {
 
 class Threads : public Async {};
 INSTANTIATE_TEST_SUITE_P(On, Threads,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
-                                         DeploymentKind::kVerbsAndLocal),
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
+                                         DeploymentKind::kVerbs, DeploymentKind::kVerbsAndLocal),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(Threads, EachHasAClientOfItsOwn) {

@@ -59,7 +59,8 @@ class Watches : public Behaviour {
 };
 INSTANTIATE_TEST_SUITE_P(On, Watches,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kTls, DeploymentKind::kVerbs,
+                                         DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 INSTANTIATE_TEST_SUITE_P(OnCommitLog, Watches,
                          testing::Values(WithCommitLog(DeploymentKind::kEmbedded),

@@ -131,7 +131,7 @@ class LocalAccessTest(unittest.TestCase):
             files[role].write_text(line)
             files[role].chmod(0o600)
             os.chown(files[role], STRANGER, STRANGER)
-        self.expect_refused(STRANGER, b"serves only who has a token")
+        self.expect_refused(STRANGER, b"an auth token")
         self.assertEqual(self.kvctl(STRANGER, "put", "a", "b", f"--token_file={files['read-write']}").returncode, 0)
         run = self.kvctl(STRANGER, "get", "a", f"--token_file={files['read-only']}")
         self.assertEqual((run.returncode, run.stdout), (0, b"b"))

@@ -44,7 +44,7 @@ PARTS = {
         "store/write/|store/read/index_walk, store/read/point_read, store/read/promote", "store/recovery/", "store/engine/",
         "store/read/|store/",
     ),
-    "rdma": ("rdma/", "rdma/auth/|rdma/local/|rdma/tcp/|rdma/verbs/", "rdma/transport.cc"),
+    "rdma": ("rdma/", "rdma/auth/", "rdma/local/|rdma/tcp/|rdma/verbs/", "rdma/transport.cc"),
     "client": (
         "client/misuse.h, client/options.h, client/counters.h, client/registered_buffer.h, client/scan.h, client/watch.h,"
         " client/async_client.h",
@@ -63,7 +63,7 @@ PARTS = {
 THIRD_PARTIES = [
     (re.compile(r"rdma/rdma_\w+\.h$|infiniband/"), re.compile(r"rdma/verbs/\w+\.(h|cc)$")),
     (re.compile(r"rocksdb/"), re.compile(r"store/durable/(\w+\.cc|tier_impl\.h)$")),
-    (re.compile(r"openssl/"), re.compile(r"rdma/auth/hmac\.cc$")),
+    (re.compile(r"openssl/"), re.compile(r"rdma/auth/hmac\.cc$|rdma/tcp/tls_\w+\.cc$")),
     (re.compile(r"xxhash\.h$"), re.compile(r"store/|client/")),
     (re.compile(r"httplib\.h$"), re.compile(r"server/http/http_responder\.cc$")),
     (re.compile(r"prometheus/"), re.compile(r"server/http/exposition\.cc$")),

@@ -40,7 +40,7 @@ absl::StatusOr<std::unique_ptr<ServerThread>> ServerThread::Start(const ServerOp
     absl::StatusOr<std::unique_ptr<Server>> server = Server::Create(options);
     if (!server.ok()) return started.set_value(server.status());
     for (const rdma::Address& address : addresses) {
-      auto listener = rdma::Listen(address, rdma::QueueLimits(), self->clock_, windows);
+      auto listener = rdma::Listen(address, rdma::QueueLimits(), self->clock_, windows, 1, {}, options.tls);
       if (!listener.ok()) return started.set_value(listener.status());
       if (self->address_.empty()) self->address_ = (*listener)->address().ToString();
       absl::Status added = (*server)->AddListener(*std::move(listener));

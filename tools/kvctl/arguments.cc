@@ -168,7 +168,8 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   CommandLine line("Does one operation on a Remora server.", "kvctl");
   line.Version(absl::StrFormat("kvctl %s, format %d", REMORA_VERSION, kFormatVersion));
   line.Footer(kExitCodes);
-  line.Add("--server", arguments->server, "verbs://HOST:PORT, tcp://HOST:PORT or local:///PATH")
+  line.Add("--server", arguments->server,
+           "verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or local:///PATH")
       .Environment("REMORA_SERVER");
   line.Add("--timeout", arguments->timeout_ms, "For connecting, and for the operation, in milliseconds")
       .Range(1, 3'600'000)
@@ -176,6 +177,17 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   line.Add("--token_file", arguments->token_file,
            "What `kvctl create_token` printed, for a server that requires an auth token")
       .Environment("REMORA_TOKEN_FILE")
+      .TypeName("FILE");
+  line.Add(
+          "--tls_ca", arguments->tls.ca,
+          "Over tls://, certificates of the authorities that sign the server's; without, the token has to do")
+      .Environment("REMORA_TLS_CA")
+      .TypeName("FILE");
+  line.Add("--tls_cert", arguments->tls.cert, "This client's certificate, for a server that asks for one")
+      .Environment("REMORA_TLS_CERT")
+      .TypeName("FILE");
+  line.Add("--tls_key", arguments->tls.key, "The key of --tls_cert")
+      .Environment("REMORA_TLS_KEY")
       .TypeName("FILE");
 
   Command get = line.AddCommand("get", "Write the value to standard output, and nothing else");
@@ -303,12 +315,16 @@ int Parse(int argc, char** argv, Arguments* arguments) {
 
   if (const std::optional<int> exit_code = line.Parse(argc, argv)) return *exit_code;
   arguments->command = line.command();
-  for (const char* const flag : {"--server", "--timeout", "--token_file"}) {
+  for (const char* const flag :
+       {"--server", "--timeout", "--token_file", "--tls_ca", "--tls_cert", "--tls_key"}) {
     if (!arguments->is_offline() || !line.Has(flag)) continue;
     const char* const how = arguments->command == "backup" ? "backup --data" : arguments->command.c_str();
     return line.Fail(
         absl::StrFormat("%s: is for commands that ask a server, and %s asks none; leave it out", flag, how));
   }
+  const bool has_tls_flag = line.Has("--tls_ca") || line.Has("--tls_cert") || line.Has("--tls_key");
+  // The environment is for all addresses, and some of them have no TLS.
+  if (!has_tls_flag && !arguments->server.starts_with("tls://")) arguments->tls = {};
   arguments->value_given = value.count() + more.count() > 0;
   return -1;
 }

@@ -34,6 +34,7 @@ struct Arguments {
   std::string server;
   int timeout_ms = 5000;
   std::string token_file;
+  rdma::TlsFiles tls;
   std::string role = "read-write";
   std::string command;
   std::string key;

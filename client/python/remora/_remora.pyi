@@ -22,6 +22,9 @@ class Client:
         reconnect: bool = True,
         scan_window_bytes: int | None = None,
         token: str | None = None,
+        tls_ca: str | None = None,
+        tls_cert: str | None = None,
+        tls_key: str | None = None,
     ) -> None: ...
     @overload
     def get(self, key: _Bytes) -> bytes | None: ...
@@ -198,6 +201,9 @@ class Async:
         location_cache_bytes: int | None = None,
         reconnect: bool = True,
         token: str | None = None,
+        tls_ca: str | None = None,
+        tls_cert: str | None = None,
+        tls_key: str | None = None,
     ) -> None: ...
     def get(self, future: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> int: ...
     def get_versioned(self, future: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> int: ...

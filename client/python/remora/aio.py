@@ -74,6 +74,9 @@ class Client:
         location_cache_bytes: int | None = None,
         reconnect: bool = True,
         token: str | None = None,
+        tls_ca: str | None = None,
+        tls_cert: str | None = None,
+        tls_key: str | None = None,
     ) -> None:
         self._address = address
         self._depth = depth
@@ -83,6 +86,9 @@ class Client:
             "location_cache_bytes": location_cache_bytes,
             "reconnect": reconnect,
             "token": token,
+            "tls_ca": tls_ca,
+            "tls_cert": tls_cert,
+            "tls_key": tls_key,
         }
         self._core: Async | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

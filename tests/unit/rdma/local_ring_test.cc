@@ -10,7 +10,7 @@
 
 #include "gtest/gtest.h"
 #include "rdma/local/ring.h"
-#include "rdma/local/shared_copy.h"
+#include "rdma/shared_copy.h"
 
 namespace remora::rdma {
 namespace {

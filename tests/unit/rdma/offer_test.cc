@@ -31,7 +31,7 @@ class OfferTest : public TransportTest {
     return std::string(reinterpret_cast<const char*>(memory.bytes().data()) + offset, size);
   }
 };
-INSTANTIATE_TEST_SUITE_P(On, OfferTest, ::testing::Values("local", "tcp", "verbs"),
+INSTANTIATE_TEST_SUITE_P(On, OfferTest, ::testing::Values("local", "tcp", "tls", "verbs"),
                          [](const auto& test) { return test.param; });
 
 TEST_P(OfferTest, AMessageComesAfterTheWritesBeforeIt) {  // O1, in the other direction

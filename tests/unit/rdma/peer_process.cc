@@ -22,9 +22,14 @@ namespace {
 absl::StatusOr<Address> ServiceAddress(std::string_view text) {
   for (const auto& [scheme, kind] :
        {std::pair<std::string_view, TransportKind>("verbs://", TransportKind::kVerbs),
-        std::pair<std::string_view, TransportKind>("tcp://", TransportKind::kTcp)}) {
+        std::pair<std::string_view, TransportKind>("tcp://", TransportKind::kTcp),
+        std::pair<std::string_view, TransportKind>("tls://", TransportKind::kTcp)}) {
     if (!text.starts_with(scheme)) continue;
-    return Address{.kind = kind, .host = std::string(text.substr(scheme.size())), .port = 0, .path = ""};
+    return Address{.kind = kind,
+                   .host = std::string(text.substr(scheme.size())),
+                   .port = 0,
+                   .path = "",
+                   .tls = scheme == "tls://"};
   }
   return ParseAddress(text);
 }
@@ -51,7 +56,7 @@ absl::Status ConnectForEver(std::string_view address_text) {
   const absl::StatusOr<Address> address = ParseAddress(address_text);
   if (!address.ok()) return address.status();
   absl::StatusOr<std::unique_ptr<ClientConnection>> connection =
-      Dial(*address, QueueLimits(), clock, deadline);
+      Dial(*address, QueueLimits(), clock, deadline, TestTls());
   if (!connection.ok()) return connection.status();
   const std::byte mode{static_cast<unsigned char>(ServiceMode::kServe)};
   if (const absl::Status status = (*connection)->Connect({&mode, 1}, deadline); !status.ok()) return status;

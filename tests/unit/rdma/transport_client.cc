@@ -51,7 +51,7 @@ absl::Status Client::Connect(const Address& address) {
   reads_at_ = writes_at_ + kTestStagingSize;
   memory_.resize(reads_at_ + options_.read_buffer_size);
   const TimePoint deadline = clock_.Now() + kPatience;
-  REMORA_ASSIGN_OR_RETURN(connection_, Dial(address, options_.limits, clock_, deadline));
+  REMORA_ASSIGN_OR_RETURN(connection_, Dial(address, options_.limits, clock_, deadline, TestTls()));
   REMORA_ASSIGN_OR_RETURN(registration_, connection_->RegisterMessages(memory_));
   for (std::uint64_t i = 0; i < options_.limits.receives; ++i) REMORA_RETURN_IF_ERROR(PostReceive(i));
   if (options_.offered != nullptr) REMORA_RETURN_IF_ERROR(connection_->OfferWrite(*options_.offered));

@@ -13,7 +13,7 @@ namespace {
 
 class TransportFailureTest : public TransportTest {};
 
-INSTANTIATE_TEST_SUITE_P(On, TransportFailureTest, ::testing::Values("local", "tcp", "verbs"),
+INSTANTIATE_TEST_SUITE_P(On, TransportFailureTest, ::testing::Values("local", "tcp", "tls", "verbs"),
                          [](const auto& test) { return test.param; });
 
 /// READs until one fails, a minute at most.

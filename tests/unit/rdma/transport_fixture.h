@@ -40,13 +40,18 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// Parameter: "local", "tcp" or "verbs". Verbs needs REMORA_VERBS_HOST, an address with an RDMA device.
+/// Parameter: "local", "tcp", "tls" or "verbs". Verbs needs REMORA_VERBS_HOST, an address with an RDMA
+/// device.
 class TransportTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     const char* host = std::getenv("REMORA_VERBS_HOST");
     if (is_tcp()) {
-      where_ = {.kind = TransportKind::kTcp, .host = "127.0.0.1", .port = 0, .path = ""};
+      where_ = {.kind = TransportKind::kTcp,
+                .host = "127.0.0.1",
+                .port = 0,
+                .path = "",
+                .tls = GetParam() == "tls"};
     } else if (!is_verbs()) {
       where_ = {.kind = TransportKind::kLocal, .host = "", .port = 0, .path = folder_.path() / "socket"};
     } else if (host != nullptr) {
@@ -84,7 +89,8 @@ class TransportTest : public ::testing::TestWithParam<std::string> {
   }
 
   bool is_verbs() const { return GetParam() == "verbs"; }
-  bool is_tcp() const { return GetParam() == "tcp"; }
+  /// Returns whether the transport is TCP, with TLS or without.
+  bool is_tcp() const { return GetParam() == "tcp" || GetParam() == "tls"; }
   /// `count`, or a part of it where rounds are slow: over verbs, and in an emulated machine.
   int Rounds(int count) const {
     return is_verbs() || std::getenv("REMORA_GUEST") != nullptr ? count / 10 : count;
@@ -94,6 +100,14 @@ class TransportTest : public ::testing::TestWithParam<std::string> {
     auto service = ServiceThread::Start(where_, limits, clock_, windows);
     ASSERT_THAT(service, IsOk());
     service_ = *std::move(service);
+  }
+  absl::StatusOr<std::unique_ptr<Listener>> ListenAt(const Address& address) {
+    const auto tls = TestServerTls();
+    if (!tls.ok()) return tls.status();
+    return Listen(address, {}, clock_, MemoryWindows::kAuto, 1, *tls);
+  }
+  absl::StatusOr<std::unique_ptr<ClientConnection>> DialAt(const Address& address, TimePoint deadline) {
+    return Dial(address, {}, clock_, deadline, TestTls());
   }
   std::unique_ptr<Client> Open(const ClientOptions& options = {}) {
     return OpenAt(service_->address(), options);

@@ -52,7 +52,8 @@ class PeerProcess {
 /// Returns the argument with which a peer program serves at `where`.
 inline std::string ServeArgument(const Address& where) {
   if (where.kind == TransportKind::kVerbs) return "verbs://" + where.host;
-  return where.kind == TransportKind::kTcp ? "tcp://" + where.host : where.ToString();
+  if (where.kind == TransportKind::kTcp) return (where.tls ? "tls://" : "tcp://") + where.host;
+  return where.ToString();
 }
 
 }  // namespace remora::rdma

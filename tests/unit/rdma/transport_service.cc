@@ -53,18 +53,28 @@ struct Service::Session {
   }
 };
 
+absl::StatusOr<std::shared_ptr<ServerTls>> TestServerTls() {
+  REMORA_ASSIGN_OR_RETURN(std::shared_ptr<ServerTls> tls, ServerTls::Create({}));
+  REMORA_RETURN_IF_ERROR(tls->Load({TestTls().secret}));
+  return tls;
+}
+
 Service::Service(const QueueLimits& limits) : limits_(limits) {}
 
 Service::~Service() = default;
 
 absl::StatusOr<std::unique_ptr<Service>> Service::Start(const Address& address, const QueueLimits& limits,
-                                                        const Clock& clock, MemoryWindows windows) {
+                                                        const Clock& clock, MemoryWindows windows,
+                                                        std::shared_ptr<ServerTls> tls) {
   std::unique_ptr<Service> service(new Service(limits));
   REMORA_ASSIGN_OR_RETURN(service->region_memory_, SharedMemory::Create("remora-test-region", kTestRegionSize,
                                                                         SharedMemory::Writers::kOwnerOnly));
   const std::span<std::byte> bytes = service->region_memory_->bytes();
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = PatternByte(i);
-  REMORA_ASSIGN_OR_RETURN(service->listener_, Listen(address, limits, clock, windows));
+  if (tls == nullptr) {
+    REMORA_ASSIGN_OR_RETURN(tls, TestServerTls());
+  }
+  REMORA_ASSIGN_OR_RETURN(service->listener_, Listen(address, limits, clock, windows, 1, {}, tls));
   REMORA_ASSIGN_OR_RETURN(service->region_, service->listener_->RegisterRead(*service->region_memory_));
   return service;
 }
@@ -89,6 +99,9 @@ bool Service::Work() {
   while (std::unique_ptr<ServerConnection> connection = listener_->NextRequest()) {
     Greet(std::move(connection));
     worked = true;
+  }
+  while (std::optional<std::string> refusal = listener_->NextRefusal()) {
+    refusals_.push_back(*std::move(refusal));
   }
   std::array<Completion, 16> completions;
   const std::size_t count = listener_->Poll(completions);
@@ -234,19 +247,20 @@ void Service::Reply(Session& session, std::span<const std::byte> message) {
 
 absl::StatusOr<std::unique_ptr<ServiceThread>> ServiceThread::Start(const Address& address,
                                                                     const QueueLimits& limits,
-                                                                    const Clock& clock,
-                                                                    MemoryWindows windows) {
+                                                                    const Clock& clock, MemoryWindows windows,
+                                                                    const std::shared_ptr<ServerTls>& tls) {
   const int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   REMORA_CHECK(wake_fd >= 0);
   std::unique_ptr<ServiceThread> self(new ServiceThread(wake_fd, clock));
-  self->thread_ =
-      std::thread([raw = self.get(), address, limits, windows] { raw->Run(address, limits, windows); });
+  self->thread_ = std::thread(
+      [raw = self.get(), address, limits, windows, tls] { raw->Run(address, limits, windows, tls); });
   if (absl::Status status = self->started_.get_future().get(); !status.ok()) return status;
   return self;
 }
 
-void ServiceThread::Run(const Address& address, const QueueLimits& limits, MemoryWindows windows) {
-  absl::StatusOr<std::unique_ptr<Service>> service = Service::Start(address, limits, clock_, windows);
+void ServiceThread::Run(const Address& address, const QueueLimits& limits, MemoryWindows windows,
+                        const std::shared_ptr<ServerTls>& tls) {
+  absl::StatusOr<std::unique_ptr<Service>> service = Service::Start(address, limits, clock_, windows, tls);
   if (!service.ok()) return started_.set_value(service.status());
   address_ = (*service)->address();
   service_ = service->get();

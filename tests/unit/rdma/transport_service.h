@@ -9,11 +9,13 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "rdma/tls.h"
 #include "rdma/transport.h"
 
 namespace remora::rdma {
@@ -24,6 +26,12 @@ inline constexpr std::size_t kTestRegionSize = std::size_t{2} << 20;
 inline constexpr std::size_t kTestStagingSize = 64 << 10;
 
 inline std::byte PatternByte(std::size_t i) { return static_cast<std::byte>((i * 131 + i / 251) & 0xff); }
+
+/// The client's means for tls:// addresses of the service: a token, whose secret the service knows.
+inline ClientTls TestTls() { return {.files = {}, .secret = "the secret of the suite"}; }
+
+/// The server's.
+absl::StatusOr<std::shared_ptr<ServerTls>> TestServerTls();
 
 /// FNV-1a, to compare bytes that are too many for a message.
 std::uint64_t HashOf(std::span<const std::byte> bytes);
@@ -70,7 +78,8 @@ class Service {
  public:
   static absl::StatusOr<std::unique_ptr<Service>> Start(const Address& address, const QueueLimits& limits,
                                                         const Clock& clock,
-                                                        MemoryWindows windows = MemoryWindows::kAuto);
+                                                        MemoryWindows windows = MemoryWindows::kAuto,
+                                                        std::shared_ptr<ServerTls> tls = nullptr);
   ~Service();
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
@@ -83,6 +92,8 @@ class Service {
 
   std::size_t session_count() const { return sessions_.size(); }
   std::uint64_t disconnects() const { return disconnects_; }
+  /// Returns the listener's lines about refused clients.
+  const std::vector<std::string>& refusals() const { return refusals_; }
   std::span<const std::byte> region_bytes() const { return region_memory_->bytes(); }
   /// Returns keys of staging buffers and grants: the keys that only this side should be able to
   /// use.
@@ -114,6 +125,7 @@ class Service {
   RemoteRegion region_;
   std::map<Connection*, std::unique_ptr<Session>> sessions_;
   std::uint64_t disconnects_ = 0;
+  std::vector<std::string> refusals_;
   std::uint64_t wake_ups_ = 0;
   absl::Status write_back_;
   std::atomic<bool> asleep_ = false;
@@ -122,10 +134,10 @@ class Service {
 /// A Service on a thread of its own.
 class ServiceThread {
  public:
-  /// Returns when the service listens.
-  static absl::StatusOr<std::unique_ptr<ServiceThread>> Start(const Address& address,
-                                                              const QueueLimits& limits, const Clock& clock,
-                                                              MemoryWindows windows = MemoryWindows::kAuto);
+  /// Returns when the service listens. `tls`: for tls:// addresses; null: that of the suite (TestTls).
+  static absl::StatusOr<std::unique_ptr<ServiceThread>> Start(
+      const Address& address, const QueueLimits& limits, const Clock& clock,
+      MemoryWindows windows = MemoryWindows::kAuto, const std::shared_ptr<ServerTls>& tls = nullptr);
   /// Destroys the service, on its thread.
   ~ServiceThread();
   ServiceThread(const ServiceThread&) = delete;
@@ -141,7 +153,8 @@ class ServiceThread {
 
  private:
   ServiceThread(int wake_fd, const Clock& clock) : wake_fd_(wake_fd), clock_(clock) {}
-  void Run(const Address& address, const QueueLimits& limits, MemoryWindows windows);
+  void Run(const Address& address, const QueueLimits& limits, MemoryWindows windows,
+           const std::shared_ptr<ServerTls>& tls);
 
   const int wake_fd_;
   const Clock& clock_;

@@ -32,7 +32,7 @@ static_assert(Accepts<ServerConnection> && !Accepts<ClientConnection>);
 
 using ::testing::HasSubstr;
 
-INSTANTIATE_TEST_SUITE_P(On, TransportTest, ::testing::Values("local", "tcp", "verbs"),
+INSTANTIATE_TEST_SUITE_P(On, TransportTest, ::testing::Values("local", "tcp", "tls", "verbs"),
                          [](const auto& test) { return test.param; });
 
 std::string RandomText(std::mt19937_64& random, std::size_t size) {
@@ -60,7 +60,7 @@ TEST_P(TransportTest, AcceptCarriesTheMostDataBothWays) {
 TEST_P(TransportTest, RejectSaysWhy) {
   StartService();
   const TimePoint deadline = clock_.Now() + std::chrono::minutes(1);
-  const auto connection = Dial(service_->address(), {}, clock_, deadline);
+  const auto connection = DialAt(service_->address(), deadline);
   ASSERT_THAT(connection, IsOk());
   const std::byte mode{static_cast<unsigned char>(ServiceMode::kReject)};
   EXPECT_THAT((*connection)->Connect({&mode, 1}, deadline), HasCode(absl::StatusCode::kFailedPrecondition));
@@ -84,13 +84,13 @@ TEST_P(TransportTest, NobodyListens) {
 
 TEST_P(TransportTest, AddressInUse) {
   StartService();
-  EXPECT_THAT(Listen(service_->address(), {}, clock_), HasCode(absl::StatusCode::kAlreadyExists));
+  EXPECT_THAT(ListenAt(service_->address()), HasCode(absl::StatusCode::kAlreadyExists));
 }
 
 TEST_P(TransportTest, ConnectEndsAtItsDeadline) {
-  const auto listener = Listen(where_, {}, clock_);
+  const auto listener = ListenAt(where_);
   ASSERT_THAT(listener, IsOk());
-  const auto connection = Dial((*listener)->address(), {}, clock_, clock_.Now() + std::chrono::minutes(1));
+  const auto connection = DialAt((*listener)->address(), clock_.Now() + std::chrono::minutes(1));
   ASSERT_THAT(connection, IsOk());
   const TimePoint deadline = clock_.Now() + std::chrono::milliseconds(50);
   EXPECT_THAT((*connection)->Connect({}, deadline), HasCode(absl::StatusCode::kDeadlineExceeded));
@@ -388,12 +388,12 @@ TEST_P(TransportTest, ADescriptorRestsWhenNothingComes) {
 
 // NextRequest, of whatever wakes, takes only what it returns.
 TEST_P(TransportTest, AListenerThatIsWokenBetweenItsTwoLooksStaysAwake) {
-  const auto listener = Listen(where_, {}, clock_);
+  const auto listener = ListenAt(where_);
   ASSERT_THAT(listener, IsOk());
   const TimePoint deadline = clock_.Now() + std::chrono::minutes(1);
   std::unique_ptr<ClientConnection> client;
   std::thread connecting([&] {
-    auto dialed = Dial((*listener)->address(), {}, clock_, deadline);
+    auto dialed = DialAt((*listener)->address(), deadline);
     ASSERT_THAT(dialed, IsOk());
     client = *std::move(dialed);
     EXPECT_THAT(client->Connect({}, deadline), IsOk());

@@ -1,0 +1,54 @@
+#include "server/main/listen_checks.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "tools/command_line/place.h"
+
+namespace remora {
+
+bool IsSameAddress(const rdma::Address& one, const rdma::Address& other) {
+  if (one.kind != other.kind) return false;
+  if (one.kind == rdma::TransportKind::kLocal) return command_line::IsSamePlace(one.path, other.path);
+  return one.host == other.host && one.port == other.port;
+}
+
+bool IsLoopback(const rdma::Address& address) {
+  return address.kind == rdma::TransportKind::kLocal || address.host == "localhost" ||
+         address.host == "::1" || address.host.starts_with("127.");
+}
+
+absl::Status CheckWhomItServes(std::span<const rdma::Address> listen, const rdma::TlsFiles& tls,
+                               bool is_settled) {
+  if (is_settled) return absl::OkStatus();
+  for (const rdma::Address& address : listen) {
+    const bool asks_for_certificates = address.tls && !tls.ca.empty();
+    if (IsLoopback(address) || asks_for_certificates) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "whoever reaches ", address.ToString(),
+        " could read and change everything: say whom to serve with --tokens=FILE (kvctl create_token "
+        "makes them), or, "
+        "where the network lets nobody else through, --insecure_open"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTls(std::span<const rdma::Address> listen, const rdma::TlsFiles& tls, bool has_tokens) {
+  const bool has_address = std::ranges::any_of(listen, &rdma::Address::tls);
+  if (!has_address && tls.empty()) return absl::OkStatus();
+  if (!has_address) {
+    return absl::InvalidArgumentError(
+        "--tls_cert, --tls_key and --tls_ca are for a tls:// address, and no --listen has one");
+  }
+  if (tls.empty() && !has_tokens) {
+    return absl::InvalidArgumentError(
+        "a tls:// address needs --tokens=FILE (each token gives the keys of TLS, too), or a certificate "
+        "(--tls_cert=FILE --tls_key=FILE)");
+  }
+  if (tls.cert.empty() != tls.key.empty() || (tls.cert.empty() && !tls.ca.empty())) {
+    return absl::InvalidArgumentError("--tls_cert and --tls_key come together, and --tls_ca with both");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace remora

@@ -1,0 +1,26 @@
+// Checks of the addresses of kvserver: whom they would serve, and with which means.
+#pragma once
+
+#include <span>
+
+#include "absl/status/status.h"
+#include "rdma/address.h"
+#include "rdma/tls.h"
+
+namespace remora {
+
+bool IsSameAddress(const rdma::Address& one, const rdma::Address& other);
+
+/// Returns whether this machine alone reaches the address.
+bool IsLoopback(const rdma::Address& address);
+
+/// Returns OK if each address serves only clients that have shown who they are, or all clients are admitted.
+/// `is_settled`: there are tokens, or --insecure_open. Else InvalidArgument, which says what to do.
+absl::Status CheckWhomItServes(std::span<const rdma::Address> listen, const rdma::TlsFiles& tls,
+                               bool is_settled);
+
+/// Returns OK if each tls:// address has the means of TLS, and there are no means without such an address.
+/// Else InvalidArgument, which says what to do.
+absl::Status CheckTls(std::span<const rdma::Address> listen, const rdma::TlsFiles& tls, bool has_tokens);
+
+}  // namespace remora
