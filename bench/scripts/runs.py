@@ -25,9 +25,42 @@ class Failure(Exception):
 
 CPUS = sorted(os.sched_getaffinity(0))
 # Where client and server run. On few processors, those that a message wakes up in turns may be faster together.
-PLACEMENTS = {"free": (CPUS, CPUS)}
-if len(CPUS) > 1:
-    PLACEMENTS = {"two cores": ([CPUS[0]], CPUS[1:2]), "one core": ([CPUS[0]], [CPUS[0]])}
+PLACEMENTS = {"two cores": ([CPUS[0]], CPUS[1:2])} if len(CPUS) > 1 else {}
+PLACEMENTS |= {"free": (CPUS, CPUS), "one core": ([CPUS[0]], [CPUS[0]])}
+
+# Surroundings of a run, for --beside: the placements to choose among, and where busy processes run meanwhile (one for
+# each entry).
+SURROUNDINGS = {
+    "nothing": (["two cores", "one core"] if len(CPUS) > 1 else ["free"], []),
+    "one_core": (["one core"], []),
+    "neighbour": (["free"], [CPUS]),
+    "busy_cores": (["free"], [[cpu] for cpu in CPUS])}
+
+
+def add_beside(parser):
+    parser.add_argument("--beside", default="nothing", choices=list(SURROUNDINGS),
+                        help="client and server have idle cores (nothing), one core for both (one_core), a busy "
+                             "process beside them (neighbour), or a busy loop on each core (busy_cores); default: "
+                             "%(default)s")
+
+
+class BusyProcesses:
+    """The busy processes of a surrounding; they end with the `with`."""
+
+    def __init__(self, beside):
+        self.places, self.processes = SURROUNDINGS[beside][1], []
+
+    def __enter__(self):
+        for cpus in self.places:
+            process = subprocess.Popen([sys.executable, "-c", "while True: pass"], stdin=subprocess.DEVNULL)
+            self.processes.append(process)
+            os.sched_setaffinity(process.pid, cpus)
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            process.kill()
+            process.wait()
 
 
 # --- Servers ----------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -75,6 +76,22 @@ absl::Status LocalConnection<End>::Unusable() const {
 }
 
 template <typename End>
+void LocalConnection<End>::WakePeerOnce() {
+  const std::uint32_t sleep = peer_sleeping_->Sleep();
+  if constexpr (std::is_same_v<End, ClientConnection>) {
+    // One byte does for both: the server takes it when it is awake, and then unparks the connection.
+    const std::uint32_t parked = peer_side_->sleeping.Sleep();
+    if (parked != 0 && parked != rung_) {
+      if (!Wake(WakeBy::kByte)) return;
+      rung_ = parked;
+      woken_ = sleep;
+      return;
+    }
+  }
+  if (sleep != 0 && sleep != woken_ && Wake(SleepMark::WakeByOf(sleep))) woken_ = sleep;
+}
+
+template <typename End>
 bool LocalConnection<End>::Wake(WakeBy wake_by) {
   if (wake_by == WakeBy::kByte) return WakePeer(socket_.get());
   own_side_->wakes.fetch_add(1, std::memory_order_release);
@@ -100,9 +117,7 @@ absl::Status LocalConnection<End>::PostSend(std::uint64_t context, const Sge& fr
     case RingResult::kDone:
       break;
   }
-  // A4: behind the store that published the message.
-  const std::uint32_t sleep = peer_sleeping_->Sleep();
-  if (sleep != 0 && sleep != woken_ && Wake(SleepMark::WakeByOf(sleep))) woken_ = sleep;
+  WakePeerOnce();  // behind the store that published the message
   Finish(context, CompletionKind::kSend, true);
   return absl::OkStatus();
 }

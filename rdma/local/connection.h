@@ -126,6 +126,8 @@ class LocalConnection : public End {
     std::uint32_t size = 0;
   };
 
+  /// Wakes the peer, if it sleeps or has parked this connection and was not woken yet (A4, A6).
+  void WakePeerOnce();
   /// Wakes the peer. Returns false if that has to be tried again.
   bool Wake(WakeBy wake_by);
   std::size_t TakeFinished(std::span<Completion> out);
@@ -147,6 +149,7 @@ class LocalConnection : public End {
   const LocalSide* peer_side_ = nullptr;
   const SleepMark* peer_sleeping_ = nullptr;
   std::uint32_t woken_ = 0;  // the last of its sleeps that it was woken from
+  std::uint32_t rung_ = 0;   // the client's: the last parking of this connection that it has ended (A6)
 };
 
 }  // namespace remora::rdma

@@ -27,6 +27,8 @@ constexpr std::size_t kMaxReady = 16;
 // never sleeps. The checks are some tens of microseconds apart, and their system call is divided by
 // this number.
 constexpr std::uint32_t kPollsPerEventCheck = 256;
+// Events that one check handles; the others wait for the next check.
+constexpr std::size_t kMostEvents = 256;
 // Half-open and new clients that one check serves; the others wait for the next check. So a
 // connected client never waits for a crowd of new ones.
 constexpr std::size_t kMostAtTheDoor = 2;
@@ -110,19 +112,9 @@ std::unique_ptr<ServerConnection> LocalListener::NextRequest() {
 
 std::size_t LocalListener::Poll(std::span<Completion> out) {
   if (++polls_ >= kPollsPerEventCheck) HandleEvents();
-  if (watched_.empty()) return 0;
-  // Each time from another one on, so that none that always has something keeps the others waiting.
-  first_ = (first_ + 1) % watched_.size();
-  std::size_t count = 0;
-  bool has_client_here = false;
-  for (std::size_t i = 0; i < watched_.size() && count < out.size(); ++i) {
-    const std::size_t at = first_ + i;
-    LocalServer& connection = *watched_[at < watched_.size() ? at : at - watched_.size()];
-    const std::size_t taken = connection.Take(out.subspan(count));
-    if (taken > 0) has_client_here |= connection.PeerIsHere();
-    count += taken;
-  }
-  if (count > 0) has_client_here_ = has_client_here;
+  const std::size_t count = connections_.Take(out);
+  // A client whose connection is parked waits for the next check. So work counts, too.
+  if (connections_.has_parked()) polls_ += static_cast<std::uint32_t>(1 + count);
   return count;
 }
 
@@ -142,13 +134,13 @@ void LocalListener::Add(LocalServer*) { ++connection_count_; }
 
 void LocalListener::Remove(LocalServer* connection) {
   --connection_count_;
-  std::erase(watched_, connection);
+  connections_.Remove(connection);
   Unwatch(connection);
 }
 
 absl::Status LocalListener::Watch(LocalServer* connection) {
   REMORA_RETURN_IF_ERROR(WatchFd(epoll_.get(), connection->socket(), connection));
-  watched_.push_back(connection);
+  connections_.Add(connection);
   return absl::OkStatus();
 }
 
@@ -160,7 +152,7 @@ void LocalListener::Unwatch(LocalServer* connection) {
 void LocalListener::HandleEvents() {
   polls_ = 0;
   alive_->page().cpu.Publish();
-  std::array<epoll_event, 64> events;
+  std::array<epoll_event, kMostEvents> events;
   const int count = epoll_wait(epoll_.get(), events.data(), events.size(), 0);
   bool is_somebody_at_the_door = false;
   for (int i = 0; i < count; ++i) {
@@ -174,7 +166,7 @@ void LocalListener::HandleEvents() {
       connection->OnSocketEvent();
     }
   }
-  if (is_somebody_at_the_door && (watched_.empty() || clock_.Now() >= door_rests_until_)) LookAtTheDoor();
+  if (is_somebody_at_the_door && (connections_.empty() || clock_.Now() >= door_rests_until_)) LookAtTheDoor();
   while (!half_open_.empty() && half_open_.front().since <= clock_.Now() - kHalfOpenTime) DropOldest();
 }
 

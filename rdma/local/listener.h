@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "rdma/local/liveness.h"
+#include "rdma/local/polled_connections.h"
 #include "rdma/local/server.h"
 #include "rdma/local/socket.h"
 #include "rdma/memory_pool.h"
@@ -35,7 +36,7 @@ class LocalListener final : public Listener {
   absl::StatusOr<RemoteRegion> RegisterRead(SharedMemory& memory) override;
   std::unique_ptr<ServerConnection> NextRequest() override;
   std::size_t Poll(std::span<Completion> out) override;
-  bool PollingPays() const override { return !has_client_here_; }
+  bool PollingPays() const override { return !connections_.has_client_here(); }
   void Arm() override;
   void Disarm() override;
   int wait_fd() const override { return epoll_.get(); }
@@ -53,6 +54,8 @@ class LocalListener final : public Listener {
   absl::Status Watch(LocalServer* connection);
   /// Ends the events only.
   void Unwatch(LocalServer* connection);
+  /// Polls a connection that may be parked.
+  void Unpark(LocalServer* connection) { connections_.Unpark(connection); }
 
  private:
   /// A client that has connected and not yet said what it wants.
@@ -98,11 +101,9 @@ class LocalListener final : public Listener {
   std::vector<SharedMemory*> reads_;  // by key - 1
   std::list<HalfOpen> half_open_;     // oldest first
   std::deque<std::unique_ptr<LocalServer>> ready_;
-  std::vector<LocalServer*> watched_;
+  PolledConnections connections_;  // that are watched, or were
   std::size_t connection_count_ = 0;
-  std::size_t first_ = 0;         // in watched_, of the next Poll
-  bool has_client_here_ = false;  // PollingPays
-  std::uint32_t polls_ = 0;
+  std::uint32_t polls_ = 0;  // since the last check of the sockets
   TimePoint door_rests_until_;
   std::uint64_t dropped_handshakes_ = 0;
   std::uint64_t without_descriptor_ = 0;

@@ -130,6 +130,7 @@ void LocalServer::Reject(std::span<const std::byte> data) {
 
 absl::Status LocalServer::PostWritev(std::span<const Sge> from, const RemoteRegion& region,
                                      std::uint64_t offset) {
+  if (is_parked_) listener_.Unpark(this);  // this may break the connection
   if (!usable()) return Unusable();
   const std::uint64_t size = TotalSize(from);
   if (from.size() > kMaxSges || !region.Contains(offset, size)) return BadRequest(from, region, offset);
@@ -149,7 +150,34 @@ absl::Status LocalServer::PostWritev(std::span<const Sge> from, const RemoteRegi
   return absl::OkStatus();
 }
 
+// Its completion must be polled.
+absl::Status LocalServer::PostSend(std::uint64_t context, const Sge& from) {
+  if (is_parked_) listener_.Unpark(this);
+  return LocalConnection::PostSend(context, from);
+}
+
+// A message may be waiting for it.
+absl::Status LocalServer::PostRecv(std::uint64_t context, const Sge& into) {
+  if (is_parked_) listener_.Unpark(this);
+  return LocalConnection::PostRecv(context, into);
+}
+
+bool LocalServer::Park() {
+  if (!usable()) return false;
+  own_side().sleeping.FallAsleep();  // A6: before the look into the ring
+  is_parked_ = !HasCompletions();
+  if (!is_parked_) own_side().sleeping.WakeUp();
+  return is_parked_;
+}
+
+void LocalServer::Unpark() {
+  own_side().sleeping.WakeUp();
+  is_parked_ = false;
+}
+
 void LocalServer::OnSocketEvent() {
+  // The byte is the client's ring, or its end.
+  listener_.Unpark(this);
   // There is mostly one. If there are more, the socket stays readable.
   if (DrainWakeUps(socket_.get(), 1)) return;
   PeerIsGone();

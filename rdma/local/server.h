@@ -35,10 +35,21 @@ class LocalServer final : public LocalConnection<ServerConnection> {
 
   absl::Status PostWritev(std::span<const Sge> from, const RemoteRegion& region,
                           std::uint64_t offset) override;
+  absl::Status PostSend(std::uint64_t context, const Sge& from) override;
+  absl::Status PostRecv(std::uint64_t context, const Sge& into) override;
 
   /// The socket has something to read: wake-ups, or its end.
   void OnSocketEvent();
   int socket() const { return socket_.get(); }
+
+  // --- For PolledConnections ---
+  /// Parks the connection (A6), unless Take would return something now. Returns whether it is parked.
+  bool Park();
+  void Unpark();
+  bool is_parked() const { return is_parked_; }
+  /// The call of Take that last had a completion of it.
+  std::uint32_t busy_at() const { return busy_at_; }
+  void set_busy_at(std::uint32_t takes) { busy_at_ = takes; }
 
  private:
   /// Makes the memory of the rings.
@@ -53,6 +64,8 @@ class LocalServer final : public LocalConnection<ServerConnection> {
   std::unique_ptr<SharedMemory> client_memory_;
   std::vector<SharedMemory*> writes_;  // in the order of their keys; only until Accept
   bool answered_ = false;
+  bool is_parked_ = false;
+  std::uint32_t busy_at_ = 0;
 };
 
 }  // namespace remora::rdma

@@ -65,6 +65,12 @@
 //       byte over the socket wakes a peer, not an eventfd. An eventfd passed to a peer shares its
 //       O_NONBLOCK with it. A client could switch that off, fill the counter, and block the
 //       server's write for ever.
+//   A6  (Parked connections.) A server looks into the rings of busy connections only. It parks a connection
+//       that has been idle: it stores `sleeping` of the connection's server side, then loads the next `head`.
+//       The client stores `head`, then loads this `sleeping`, too. As in A4, the server sees the message or
+//       the client sees the mark; then it sends the byte, once for each mark. The server takes the byte,
+//       then unparks the connection, then looks into the ring. Its own sleep needs no further rule: the byte
+//       stays in the socket, and ends the sleep, until the server takes it.
 #pragma once
 
 #include <pthread.h>
@@ -82,7 +88,7 @@ namespace remora::rdma {
 // --- Handshake: one packet each way, over SOCK_SEQPACKET --------------------------------------------
 
 inline constexpr std::uint64_t kLocalMagic = 0x6c61636f6c6d6572;  // "remlocal"
-inline constexpr std::uint32_t kLocalVersion = 6;
+inline constexpr std::uint32_t kLocalVersion = 7;
 
 /// Regions to READ have the keys 1 to kLocalMaxReads; regions to WRITE those behind.
 inline constexpr std::uint32_t kLocalMaxReads = 8;
@@ -223,7 +229,7 @@ static_assert(kMaxMessageSize <= 0xffff);
 /// The memory that one side of a connection writes. The slots of the ring to the peer follow.
 struct LocalSide {
   alignas(kCacheLine) std::atomic<std::uint64_t> consumed;  // slots of messages from the peer
-  alignas(kCacheLine) SleepMark sleeping;                   // A4; the client's only
+  alignas(kCacheLine) SleepMark sleeping;                   // the client's: A4; the server's: A6
   CpuMark cpu;                                              // the client's only
   std::atomic<std::uint32_t> closed;                        // not 0: this side wants no more
   alignas(kCacheLine) std::atomic<std::uint32_t> wakes;     // A4: of the client; the server's only

@@ -10,12 +10,15 @@
  *                        (rdma/local/client.cc), which is a brief sleep and then one that a byte ends. The brief one may end
  *                        at any time, so `wakes`, which ends it soon, is a matter of speed alone.
  *   Server               Server::Run and Sleep, with Arm, Poll and Disarm (rdma/local/listener.cc).
+ *   parked               SleepMark of the server's side of a connection: odd while the server does not look into its ring
+ *                        (rdma/local/polled_connections.h). The server parks and looks at sockets whenever it likes.
  *
  * A side looks as often as it likes before it sleeps: how long it spins is a matter of speed alone. So a rule that decides
  * whether spinning pays, right or wrong, changes nothing here.
  *
  * What is checked
  *   A4  No lost wake-up: a side never sleeps for ever while a message waits for it.
+ *   A6  No lost message of a parked connection.
  *   -   At most one byte is sent for each sleep.
  *
  * What is assumed
@@ -24,12 +27,17 @@
  *
  * CHECK -DCLIENTS=1 -DREQUESTS=3
  * CHECK -DCLIENTS=2 -DREQUESTS=1
+ * CHECK -DCLIENTS=1 -DREQUESTS=2 -DPARKS=3
  * FAULT MARKS_BEHIND_LOOK in 1 violates finished==
  * FAULT LOADS_BEFORE_STORE in 1 violates finished==
  * FAULT SAME_MARK in 1 violates finished==
  * FAULT DRAINS_WHILE_ARMED in 2 violates finished==
  * FAULT WAKES_ALWAYS in 1 violates sent_for
  * FAULT LOOKS_AT_ONE in 2 violates finished==
+ * FAULT PARKS_BEHIND_LOOK in 3 violates finished==
+ * FAULT STAYS_PARKED in 3 violates finished==
+ * FAULT SAME_PARK_MARK in 3 violates finished==
+ * FAULT NEVER_RINGS in 3 violates finished==
  */
 #ifndef BROKEN
 #define BROKEN NOTHING
@@ -41,6 +49,10 @@
 #define DRAINS_WHILE_ARMED 4 /* the server takes bytes from the sockets between its last look and its sleep */
 #define WAKES_ALWAYS       5 /* a sender sends a byte with each message to a sleeper */
 #define LOOKS_AT_ONE       6 /* the last look is at the first connection alone */
+#define PARKS_BEHIND_LOOK  7 /* the server looks into a ring, and then marks the connection as parked */
+#define STAYS_PARKED       8 /* the server takes a client's byte and does not unpark the connection */
+#define SAME_PARK_MARK     9 /* each parking has the same number */
+#define NEVER_RINGS        10 /* a client looks at the mark of the server alone */
 
 #ifndef CLIENTS
 #define CLIENTS 1
@@ -48,12 +60,17 @@
 #ifndef REQUESTS
 #define REQUESTS 4
 #endif
+#ifndef PARKS
+#define PARKS 0 /* the most */
+#endif
 
 byte requests[CLIENTS], requests_taken[CLIENTS];
 byte answers[CLIENTS], answers_taken[CLIENTS];
 byte server_mark, client_mark[CLIENTS];
 byte to_server[CLIENTS], to_client[CLIENTS];
 byte sent_for[CLIENTS]; /* bytes sent to a client since it fell asleep */
+byte parked[CLIENTS];
+byte parks; /* so far */
 byte finished;
 
 #if BROKEN == SAME_MARK
@@ -78,18 +95,68 @@ inline publish(ring, mark) {
 }
 inline fall_asleep_at_server() { server_mark = ASLEEP(server_mark) }
 inline fall_asleep_at_client() { atomic { client_mark[me] = ASLEEP(client_mark[me]); sent_for[me] = 0 } }
-inline drain_server() { atomic { i = 0; do :: i == CLIENTS -> break :: else -> to_server[i] = 0; i++ od } }
+#if BROKEN == SAME_PARK_MARK
+#define PARKED(mark)   1
+#define UNPARKED(mark) 0
+#else
+#define PARKED(mark)   ASLEEP(mark)
+#define UNPARKED(mark) AWAKE(mark)
+#endif
+
+/* HandleEvents: takes the byte of each client, and then unparks its connection. */
+#if PARKS
+inline take_bytes() {
+  i = 0;
+  do
+  :: i == CLIENTS -> break
+  :: else ->
+    if
+    :: atomic { to_server[i] > 0 -> to_server[i] = 0 };
+      if
+      :: (parked[i] & 1) && BROKEN != STAYS_PARKED -> parked[i] = UNPARKED(parked[i])
+      :: else
+      fi
+    :: else
+    fi;
+    i++
+  od
+}
+#else
+inline take_bytes() { atomic { i = 0; do :: i == CLIENTS -> break :: else -> to_server[i] = 0; i++ od } }
+#endif
+/* Park: marks a connection, then looks into its ring. */
+inline park(which) {
+#if BROKEN != PARKS_BEHIND_LOOK
+  parked[which] = PARKED(parked[which]);
+#endif
+  if
+  :: requests[which] > requests_taken[which] -> parked[which] = UNPARKED(parked[which])
+  :: else ->
+#if BROKEN == PARKS_BEHIND_LOOK
+    parked[which] = PARKED(parked[which])
+#else
+    skip
+#endif
+  fi
+}
 
 proctype Client(byte me) {
-  byte seen, woken;
+  byte seen, seen_parked, woken, rung;
   do
   :: requests[me] == REQUESTS -> break
   :: else ->
     /* PostSend. */
     publish(requests[me], server_mark);
+#if PARKS
+    seen_parked = (BROKEN == NEVER_RINGS -> 0 : parked[me]);
+#endif
     if
-    :: (seen & 1) && seen != woken -> atomic { to_server[me]++; woken = seen }
-    :: else
+    :: (seen_parked & 1) && seen_parked != rung -> atomic { to_server[me]++; rung = seen_parked; woken = seen }
+    :: else ->
+      if
+      :: (seen & 1) && seen != woken -> atomic { to_server[me]++; woken = seen }
+      :: else
+      fi
     fi;
     /* The wait for the answer. */
     do
@@ -119,6 +186,25 @@ active proctype Server() {
   byte i, woken[CLIENTS], seen, any;
 end:
   do
+#if PARKS
+  :: parks < PARKS -> /* ParkIdle, for one connection */
+    parks++;
+    if
+    :: i = 0
+#if CLIENTS > 1
+    :: i = 1
+#endif
+    fi;
+    if
+    :: !(parked[i] & 1) -> park(i)
+    :: else
+    fi;
+    i = 0
+  :: parks > 0 && to_server[0] > 0 -> take_bytes()
+#if CLIENTS > 1
+  :: parks > 0 && to_server[1] > 0 -> take_bytes()
+#endif
+#endif
   :: /* Step: serves each connection. */
     any = 0;
     i = 0;
@@ -126,7 +212,7 @@ end:
     :: i == CLIENTS -> break
     :: else ->
       if
-      :: requests[i] > requests_taken[i] ->
+      :: requests[i] > requests_taken[i] && !(parked[i] & 1) ->
         requests_taken[i]++;
         any = 1;
         publish(answers[i], client_mark[i]);
@@ -162,19 +248,19 @@ end:
       do
       :: i == CLIENTS || (BROKEN == LOOKS_AT_ONE && i == 1) -> break
       :: else ->
-        any = any || requests[i] > requests_taken[i];
+        any = any || (requests[i] > requests_taken[i] && !(parked[i] & 1));
         i++
       od;
 #if BROKEN == MARKS_BEHIND_LOOK
       fall_asleep_at_server();
 #endif
 #if BROKEN == DRAINS_WHILE_ARMED
-      drain_server();
+      take_bytes();
 #endif
       if
       :: any -> skip
       :: else -> /* sleeps */
-if
+        if
         :: to_server[0] > 0
 #if CLIENTS > 1
         :: to_server[1] > 0
@@ -183,7 +269,7 @@ if
       fi;
       /* Disarm. */
       server_mark = AWAKE(server_mark);
-      drain_server()
+      take_bytes()
     fi
   od
 }

@@ -89,6 +89,10 @@ class Service {
   bool polling_pays() const { return listener_->PollingPays(); }
   /// Serves until `stop_fd` is readable. Goes to sleep as soon as it has nothing to do.
   void Serve(int stop_fd);
+  /// Does what a busy service does in this time.
+  void WorkTimes(std::uint32_t times) {
+    for (std::uint32_t i = 0; i < times; ++i) Work();
+  }
 
   std::size_t session_count() const { return sessions_.size(); }
   std::uint64_t disconnects() const { return disconnects_; }
