@@ -142,11 +142,11 @@ TEST_F(CInterface, ShowsAllInAnyOrderThoughItIsOnlyInMemory) {
       EXPECT_TRUE(shown.insert(shown_key).second) << "twice: " << shown_key;
     }
     const char* next = nullptr;
-    ASSERT_EQ(remora_scan_token(scan, &next), REMORA_OK);
+    ASSERT_EQ(remora_scan_resume_token(scan, &next), REMORA_OK);
     token = next;
     remora_scan_end(scan);
     options.any_order = 0;  // the token says it
-    options.token = token.c_str();
+    options.resume_token = token.c_str();
   }
   EXPECT_EQ(shown, keys);
   const remora_range range = {{"key 1", 5}, {}, {}};

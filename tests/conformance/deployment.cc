@@ -45,7 +45,7 @@ class KeyScanOf final : public KeyScan {
   std::uint64_t version() const override { return scan_->version(); }
   std::uint64_t expiry_ms() const override { return scan_->expiry_ms(); }
   const absl::Status& status() const override { return scan_->status(); }
-  std::string token() const override { return scan_->resume_token(); }
+  std::string resume_token() const override { return scan_->resume_token(); }
 
  private:
   const std::unique_ptr<Scan> scan_;
@@ -66,7 +66,7 @@ class KeyWatchOf final : public KeyWatch {
   std::uint64_t version() const override { return watch_->version(); }
   std::uint64_t expiry_ms() const override { return watch_->expiry_ms(); }
   std::uint64_t sequence() const override { return watch_->sequence(); }
-  std::string token() const override { return watch_->resume_token(); }
+  std::string resume_token() const override { return watch_->resume_token(); }
 
  private:
   const std::unique_ptr<Watch> watch_;

@@ -180,7 +180,7 @@ void FuzzClient(remora::Input& input) {
   while (!input.empty()) frames += FrameOf(input);
   const QueueLimits limits{.sends = 4, .receives = 4, .reads = 4};
   Guarded into(64), receives(4 * kReceiveSize);
-  TcpClient client(where, *ResolveTcp(where, false), limits, clock);
+  TcpClient client(where, *ResolveTcp(where, false), limits, clock, nullptr);
   std::thread server([&] {
     UniqueFd socket;
     while (!socket) socket = UniqueFd(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));

@@ -104,7 +104,7 @@ class TransportTest : public ::testing::TestWithParam<std::string> {
   absl::StatusOr<std::unique_ptr<Listener>> ListenAt(const Address& address) {
     const auto tls = TestServerTls();
     if (!tls.ok()) return tls.status();
-    return Listen(address, {}, clock_, MemoryWindows::kAuto, 1, *tls);
+    return Listen(address, {}, clock_, MemoryWindows::kAuto, 1, {}, *tls);
   }
   absl::StatusOr<std::unique_ptr<ClientConnection>> DialAt(const Address& address, TimePoint deadline) {
     return Dial(address, {}, clock_, deadline, TestTls());
