@@ -203,8 +203,8 @@ absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, Duration patience) {
       }
       return absl::UnavailableError(absl::StrCat("no server listens at ", path, ": is the server running?"));
     case EPROTOTYPE:  // the socket has another type than ours
-      return absl::UnavailableError(
-          absl::StrCat(path, " is the socket of another program: give the address of a Remora server"));
+      return absl::UnavailableError(absl::StrCat(
+          path, " is no Remora server, but the socket of another program; give the address of one"));
     case EAGAIN:
       return absl::DeadlineExceededError(absl::StrCat("the server at ", path, " does not answer"));
     default:

@@ -146,8 +146,7 @@ std::optional<int> ParseFlags(int argc, char** argv, void (*say)(std::string_vie
            "How long a key is there whose writer did not say: 500ms, 30s, 15m, 12h, 7d, ... or never")
       .Check([](const std::string& text) {
         std::string why;
-        ParseTtl(text, &why);
-        return why;
+        return ParseTtl(text, &why) ? "" : why;
       })
       .DefaultText("never")
       .TypeName("DURATION");
@@ -158,7 +157,8 @@ std::optional<int> ParseFlags(int argc, char** argv, void (*say)(std::string_vie
       .Check([](const std::string& text) {
         std::string why;
         const auto time = ParseTtl(text, &why);
-        return time == kNeverExpires ? "the disk would fill" : why;
+        if (!time) return why;
+        return std::string(*time == kNeverExpires ? "the disk would fill" : "");
       })
       .TypeName("DURATION");
   std::uint64_t& commit_log_bytes = flags->server.store.commit_log_bytes;

@@ -38,7 +38,7 @@ TEST_P(Access, OthersAreNotAndHearWhy) {
   EXPECT_THAT(none.message(), testing::HasSubstr("this client has none"));
   const absl::Status wrong = ConnectStatus(Holding(kStranger));
   EXPECT_CODE(kPermissionDenied, wrong);
-  EXPECT_THAT(wrong.message(), testing::HasSubstr("does not know this client's token"));
+  EXPECT_THAT(wrong.message(), testing::HasSubstr("does not accept this client's auth token"));
   const absl::Status bad = ConnectStatus(Holding("secret!"));
   EXPECT_CODE(kInvalidArgument, bad);
   EXPECT_THAT(bad.message(), testing::Not(testing::HasSubstr("secret!")));
@@ -51,7 +51,7 @@ TEST_P(Access, AClientWithATokenIsServedByNobodyWhoLacksIt) {
   START();
   const absl::Status open = ConnectStatus(Holding(kWriter));
   EXPECT_CODE(kPermissionDenied, open);
-  EXPECT_THAT(open.message(), testing::HasSubstr("somebody else's"));
+  EXPECT_THAT(open.message(), testing::HasSubstr("impostor"));
   EXPECT_CODE(kOk, Put("key", "value"));  // of who has none
 }
 

@@ -70,7 +70,7 @@ TEST(Tokens, WhatIsWrongIsSaidWithItsLineAndWithoutSecrets) {
   EXPECT_THAT(WhyNot(good + "a read-write ////////////////////////////"), HasSubstr("a already"));
   EXPECT_THAT(WhyNot(good + "b read-write AAECAwQFBgcICQoLDA0ODw=="), HasSubstr("that of a"));
   EXPECT_THAT(WhyNot("a read-only 0001020304"), HasSubstr("16 to 64 bytes"));
-  EXPECT_THAT(WhyNot("a read-only " + std::string(kHex) + " more"), HasSubstr("behind the secret"));
+  EXPECT_THAT(WhyNot("a read-only " + std::string(kHex) + " more"), HasSubstr("after the secret"));
   for (const char* limit :
        {"connections=0", "connections=", "connections=x", "connections=-1", "connections=+1",
         "connections=0x1", "connections=1e3", "connections=1000001", "connections=1 connections=2"}) {

@@ -107,7 +107,7 @@ TEST_P(Batches, WhatIsOutOfBoundsIsRefusedAsAWhole) {
        [](auto& batch) { batch.Put("b", "value", {.durability = Durability::kMemory}); }},
       {"write 2 of the batch: a durability of its own;",
        [](auto& batch) { batch.Delete("b", {.durability = Durability::kMemory}); }},
-      {"write 2 of the batch: its version is asked for;",
+      {"write 2 of the batch: a pointer for its version;",
        [&](auto& batch) { batch.Put("b", "value", {.version = &version}); }},
   };
   for (const Case& wrong : cases) {

@@ -206,7 +206,7 @@ TEST_P(CAsync, ATokenIsRightWrongOrMissing) {
     const char* why;
   };
   for (const Refused& refused : {Refused{nullptr, REMORA_PERMISSION_DENIED, "has none"},
-                                 Refused{other.c_str(), REMORA_PERMISSION_DENIED, "does not know"},
+                                 Refused{other.c_str(), REMORA_PERMISSION_DENIED, "does not accept"},
                                  Refused{"short", REMORA_INVALID_ARGUMENT, ""}}) {
     options.token = refused.token;
     remora_client* client = nullptr;

@@ -31,7 +31,7 @@ class AccessTest(harness.TestCase):
         stranger = self.write("stranger", self.make_token("reader", "read-only"))
         run = self.kvctl(stranger, "get", "key")
         self.assertEqual(run.returncode, 77)
-        self.assertIn(b"does not know this client's token", run.stderr)
+        self.assertIn(b"does not accept this client's auth token", run.stderr)
         environment = {**os.environ, "REMORA_TOKEN_FILE": reader_file}
         counters = harness.stats(self.address, env=environment)
         self.assertEqual(counters["refused_token"], 2)
@@ -79,7 +79,7 @@ class AccessTest(harness.TestCase):
                 self.assertIn(b"requires an auth token", run.stderr)
                 run = measure(program, stranger, *arguments)
                 self.assertNotEqual(run.returncode, 0)
-                self.assertIn(b"does not know this client's token", run.stderr)
+                self.assertIn(b"does not accept this client's auth token", run.stderr)
                 run = measure(program, f"{self.folder}/none", *arguments)
                 self.assertNotEqual(run.returncode, 0)
                 self.assertIn(b"none", run.stderr)
@@ -104,7 +104,7 @@ class AccessTest(harness.TestCase):
             finally:
                 watch.kill()
         self.assertEqual(watch.returncode, 77)
-        self.assertIn(b"does not know this client's token", errors)
+        self.assertIn(b"does not accept this client's auth token", errors)
         server.await_said(b"was revoked")
 
     def test_what_is_refused_before_anything_is_served(self):
@@ -145,7 +145,7 @@ class AccessTest(harness.TestCase):
         self.memory_server()
         run = self.kvctl(self.write("token", self.make_token("one")), "ping")
         self.assertEqual(run.returncode, 77)
-        self.assertIn(b"may be somebody else's", run.stderr)
+        self.assertIn(b"may be an impostor", run.stderr)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ class AioTest(harness.TestCase):
                         await store.put("key", "value")
             for token, error, why in (
                 (None, remora.PermissionDenied, "has none"),
-                (stranger, remora.PermissionDenied, "does not know"),
+                (stranger, remora.PermissionDenied, "does not accept"),
                 ("short", remora.InvalidArgument, ""),
             ):
                 with self.subTest(why), self.assertRaisesRegex(error, why):

@@ -218,7 +218,7 @@ class RunTest(harness.TestCase):
 
     def watch_over_restarts(self, *flags):
         server = self.logged_server(*flags)
-        token = kvctl(self.address, "watch", "--tokens", "--idle=1ms").stdout.decode().strip()
+        token = kvctl(self.address, "watch", "--show_positions", "--idle=1ms").stdout.decode().strip()
         missed = b""
         for i in range(25):
             self.assertEqual(kvctl(self.address, "put", str(i), "value").returncode, 0)
@@ -226,7 +226,7 @@ class RunTest(harness.TestCase):
             if i % 5 == 0:
                 server.stop() if i % 2 == 0 else server.kill()
                 server = self.logged_server(*flags)
-        run = kvctl(self.address, "watch", "--token", token, "--idle=1ms")
+        run = kvctl(self.address, "watch", "--resume", token, "--idle=1ms")
         self.assertEqual((run.returncode, run.stdout), (0, missed), run.stderr)
 
     def test_a_commit_log(self):

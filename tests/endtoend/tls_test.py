@@ -143,7 +143,7 @@ class TlsTest(harness.TestCase):
             os.rename(self.path(name), self.path(f"old-{name}"))
         self.make_certificates()
         server.process.send_signal(signal.SIGHUP)
-        harness.wait_until(lambda: b"read the files of TLS anew" in server.said(), "it has read them")
+        harness.wait_until(lambda: b"reloaded the files of TLS" in server.said(), "it has read them")
         run = harness.kvctl(self.address, "get", "key", f"--tls_ca={self.path('old-ca.crt')}", *own)
         self.assertEqual(run.returncode, 77)
         self.assertEqual(harness.kvctl(self.address, "get", "key", known, *own).stdout, b"value")

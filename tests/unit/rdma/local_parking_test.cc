@@ -101,6 +101,19 @@ TEST_F(LocalParkingTest, AClientEndsTheParkingOfItsConnection) {
   }
 }
 
+// Where the server sleeps, the byte that wakes it would end the parking, too.
+TEST_F(LocalParkingTest, AClientRingsAtAServerThatIsAwake) {
+  service_->Do([this](Service& service) {
+    service.WorkTimes(2 * PolledConnections::kIdlePolls);
+    EXPECT_TRUE(silent_->is_parked());
+    Client& client = *idle_.back();  // parked, as the newest half of the polled ones
+    EXPECT_THAT(client.Send(CommandText(ServiceOp::kEcho, 7)), IsOk());
+    service.WorkTimes(PolledConnections::kIdlePolls / 2);
+    client.Poll();
+    EXPECT_EQ(client.receive_count(), 1u);
+  });
+}
+
 TEST_F(LocalParkingTest, OneThatDoesNotRingWaitsAlone) {
   ParkIdle();
   silent_->Post();

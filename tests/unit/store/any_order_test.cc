@@ -347,7 +347,7 @@ TEST_F(AnyOrderTest, WhatMakesNoSenseIsRefused) {
   ASSERT_TRUE(logged.ok()) << logged.status();
   const absl::Status status = (*logged)->Scan({.resume_token = shown->resume_token()}).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("begin anew"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("start a new scan"));
 }
 
 TEST(ScanTokens, OfAnyOrderSayWhatIsLeft) {

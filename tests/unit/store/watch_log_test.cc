@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -32,7 +34,23 @@ class LogWatchTest : public WatchFixture {
   std::string LogDir() const { return temp_ / "store/commit-log"; }
   /// Opens a copy of the directory as a kill would leave it now.
   void OpenAsKilled() {
-    std::filesystem::copy(temp_ / "store", temp_ / "killed", std::filesystem::copy_options::recursive);
+    // Threads of the store make and remove files at the same time: a copy is of one moment if none did
+    // meanwhile.
+    const auto listed = [this] {
+      std::map<std::string, std::uintmax_t> files;
+      std::error_code gone;
+      for (const auto& file : std::filesystem::recursive_directory_iterator(temp_ / "store")) {
+        files[file.path()] = file.is_regular_file(gone) ? file.file_size(gone) : 0;
+      }
+      return files;
+    };
+    for (std::error_code failed;;) {
+      const auto before = listed();
+      std::filesystem::remove_all(temp_ / "killed");
+      std::filesystem::copy(temp_ / "store", temp_ / "killed", std::filesystem::copy_options::recursive,
+                            failed);
+      if (!failed && listed() == before) break;
+    }
     watch_.reset();
     store_.reset();
     std::filesystem::remove_all(temp_ / "store");
