@@ -1,4 +1,4 @@
-// Whether the server still lives, told without a system call: A1 of wire.h.
+// Liveness of the server, seen without a system call: A1 of wire.h.
 #pragma once
 
 #include <linux/futex.h>

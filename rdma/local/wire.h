@@ -67,10 +67,10 @@
 //       server's write for ever.
 //   A6  (Parked connections.) A server looks into the rings of busy connections only. It parks a connection
 //       that has been idle: it stores `sleeping` of the connection's server side, then loads the next `head`.
-//       The client stores `head`, then loads this `sleeping`, too. As in A4, the server sees the message or
-//       the client sees the mark; then it sends the byte, once for each mark. The server takes the byte,
-//       then unparks the connection, then looks into the ring. Its own sleep needs no further rule: the byte
-//       stays in the socket, and ends the sleep, until the server takes it.
+//       The client stores `head`, then loads this `sleeping`, too. By the argument of A4, the server sees the
+//       message or the client sees the mark; then it sends the byte, once for each mark. The server takes the
+//       byte, then unparks the connection, then looks into the ring. Its own sleep needs no further rule: the
+//       byte stays in the socket, and ends the sleep, until the server takes it.
 #pragma once
 
 #include <pthread.h>

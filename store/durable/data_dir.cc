@@ -33,7 +33,10 @@ absl::Status FileError(const std::string& what) {
     case absl::StatusCode::kPermissionDenied:
       return status;
     default:
-      return MarkedByErrno(error, absl::UnavailableError(status.message()));
+      if (IsShortage(error)) {
+        return MarkedAsShortage(absl::UnavailableError(absl::StrCat(status.message(), "; ", kShortageText)));
+      }
+      return MarkedAsDiskFailure(absl::UnavailableError(status.message()));
   }
 }
 

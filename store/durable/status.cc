@@ -71,10 +71,9 @@ absl::Status ToStatus(const rocksdb::Status& status, std::string_view place) {
   }
   if (WillPass(status)) {
     // RocksDB was told that the disk is full (F1 of files.h). Remove that from the text.
-    return MarkedAsShortage(absl::UnavailableError(
-        absl::StrCat("the system is short of descriptors or memory right now, or a file is as large as may "
-                     "be (ulimit -n, -f): ",
-                     AbslView(place), ": ", absl::StrReplaceAll(text, {{"No space left on device: ", ""}}))));
+    return MarkedAsShortage(
+        absl::UnavailableError(absl::StrCat(kShortageText, ": ", AbslView(place), ": ",
+                                            absl::StrReplaceAll(text, {{"No space left on device: ", ""}}))));
   }
   // Remora's options do not change, so an argument that RocksDB calls invalid came from the files. "Not
   // found" refers to a file, too: a caller that looks up a key tests IsNotFound before it calls this.

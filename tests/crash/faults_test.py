@@ -118,7 +118,7 @@ class FaultsTest(harness.TestCase):
         self.put("before")
         for error, status in (errno.ENOSPC, 74), (errno.EDQUOT, 74), (errno.EIO, 74), (errno.ENFILE, 71):
             with self.subTest(os.strerror(error)):
-                # Of the folder of backups alone: REMORA_DISK has both, and a backup begins with a flush.
+                # Fills the folder of backups alone: REMORA_DISK has both, and a backup begins with a flush.
                 self.assertEqual(kvctl(self.address, "backup").returncode, 0)
                 self.set(ONLY, ord("p"))  # ID.tmp, which lists a backup's files
                 self.set(WRITE, error)

@@ -68,7 +68,7 @@ struct Arguments {
   std::string to;
   std::uint32_t id = 0;  // 0: the newest
   std::uint32_t keep = 0;
-  // Of size.
+  // Flags of the command size.
   std::uint64_t records = 0;
   std::uint64_t key_size = 16;
   std::uint64_t value_size = 0;

@@ -71,17 +71,15 @@ int PwriteAll(int fd, std::uint64_t offset, std::string_view bytes) {
 bool WillPass(int error) { return IsNoSpace(error) || IsShortage(error) || error == EINTR; }
 
 absl::Status LogErrnoStatus(std::string_view operation, std::string_view path, int error) {
-  std::string_view advice = "see the system's log for errors of the disk, and open the store again";
+  std::string advice = "see the system's log for errors of the disk, and open the store again";
   if (IsNoSpace(error)) {
     advice = "no space left on the disk; make room, and writes go on by themselves";
   } else if (WillPass(error)) {
-    advice =
-        "the system is short of descriptors or memory right now, or a file is as large as may be (ulimit -n, "
-        "-f); raise the limit, and writes go on by themselves";
+    advice = absl::StrCat(kShortageText, "; raise the limit, and writes go on by themselves");
   }
   return MarkedByErrno(
       error, absl::UnavailableError(absl::StrCat("commit log: ", AbslView(operation), " ", AbslView(path),
-                                                 ": ", std::strerror(error), "; ", AbslView(advice))));
+                                                 ": ", std::strerror(error), "; ", advice)));
 }
 
 absl::StatusOr<LogWriterKind> ChooseLogWriter(const std::string& dir) {

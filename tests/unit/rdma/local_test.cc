@@ -229,7 +229,7 @@ TEST_F(LocalTest, TheSocketGetsItsModeAndGroup) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can give files to other groups";
   mode_of({.admits = kGroup, .mode = 0660, .group = 12345});
   EXPECT_EQ(status.st_gid, 12345u);
-  // As the directory says, with the setgid bit.
+  // The setgid bit of the directory gives its group.
   ASSERT_EQ(chown(folder_.path().c_str(), 0, 12346), 0);
   ASSERT_EQ(chmod(folder_.path().c_str(), 02770), 0);
   mode_of({.admits = kGroup, .mode = 0660, .group = {}});

@@ -187,7 +187,7 @@ TEST_P(BackupTest, OlderOnesGo) {
 
 // Each batch writes one number under two keys, and the numbers increase.
 TEST_P(BackupTest, WhileOthersWriteItIsOfOneMoment) {
-  // As long as a backup takes, and no longer: each round reads all of it.
+  // Bounds the writes of a round: each round reads all of them.
   constexpr std::uint64_t kBatchesAhead = 2000;
   std::atomic<std::uint64_t> acknowledged = 0, limit = kBatchesAhead;
   std::jthread writer([&](const std::stop_token& stop) {
