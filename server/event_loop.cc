@@ -140,7 +140,7 @@ inline void EventLoop::Dispatch(const PendingRequest& pending) {
     case Operation::kIncrement:
     case Operation::kAppend:
     case Operation::kBatch:
-    case Operation::kPutList:
+    case Operation::kMultiPut:
     case Operation::kCommit:
       if (!parts_.writes.Add(pending)) parts_.reads.Add(pending);
       return;
@@ -150,7 +150,7 @@ inline void EventLoop::Dispatch(const PendingRequest& pending) {
     case Operation::kPart:
     case Operation::kScan:
     case Operation::kScanNext:
-    case Operation::kOutcome:
+    case Operation::kQueryCompletion:
     case Operation::kBackup:
       parts_.reads.Add(pending);
       return;

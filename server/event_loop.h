@@ -30,7 +30,7 @@
 #include "server/request/reserve_queue.h"
 #include "server/request/write_batcher.h"
 #include "server/wake_signals.h"
-#include "store/store.h"
+#include "store/server_store.h"
 
 namespace remora {
 
@@ -39,7 +39,7 @@ class EventLoop final : public SessionObserver {
  public:
   /// The parts of the server among which it shares out the work. All outlive it.
   struct Parts {
-    Store& store;
+    ServerStore& store;
     WakeSignals& signals;
     Acceptor& acceptor;
     RateLimiter& rate_limiter;

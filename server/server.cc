@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
     server->huge_pages_ = std::make_unique<HugePages>(server->memory_->region());
     store_options.on_reach = [pages = server->huge_pages_.get()](std::uint64_t end) { pages->Reached(end); };
   }
-  REMORA_ASSIGN_OR_RETURN(server->store_, Store::Open(store_options, server->memory_->region()));
+  REMORA_ASSIGN_OR_RETURN(server->store_, ServerStore::Open(store_options, server->memory_->region()));
   if (options.huge_pages) REMORA_RETURN_IF_ERROR(server->huge_pages_->Start(server->store_.get()));
   if (server->store_->Read(Counter::kLogTorn) != 0) {
     server->log_.Warn(

@@ -28,7 +28,8 @@
 #include "server/request/reserve_queue.h"
 #include "server/request/write_batcher.h"
 #include "server/wake_signals.h"
-#include "store/store.h"
+#include "store/options.h"
+#include "store/server_store.h"
 
 namespace remora {
 
@@ -71,7 +72,7 @@ struct ServerOptions {
 /// rdma::Listener).
 class Server {
  public:
-  /// Creates the memory and opens the store in it; see Store::Open for the errors, and ReadTokens.
+  /// Creates the memory and opens the store in it; see ServerStore::Open for the errors, and ReadTokens.
   /// Starts no thread, except one for huge pages, and one for a backup while it is made. Step does
   /// the work when it is called. The time is that of the store's clock, so that a test can run it
   /// in steps.
@@ -102,7 +103,7 @@ class Server {
   /// Async-signal-safe.
   void ReloadTokens();
 
-  Store& store() { return *store_; }
+  ServerStore& store() { return *store_; }
   std::size_t client_count() const { return acceptor_->client_count(); }
 
  private:
@@ -114,7 +115,7 @@ class Server {
   std::unique_ptr<WakeSignals> signals_;
   std::unique_ptr<ExportedMemory> memory_;
   std::unique_ptr<HugePages> huge_pages_;  // null: the system's affair alone
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<ServerStore> store_;
   std::unique_ptr<RateLimitedLog> rate_limited_log_;  // for all that clients cause
   std::unique_ptr<Acceptor> acceptor_;
   std::unique_ptr<LargeWrites> large_writes_;

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "absl/status/statusor.h"
-#include "store/store.h"
+#include "store/options.h"
 
 namespace remora {
 

@@ -12,8 +12,12 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace remora {
+
+class StoreEngine;
+struct ScanRange;
 
 /// A scan of a store's keys and values (Store::Scan).
 ///
@@ -66,8 +70,11 @@ class StoreScan {
   bool by_hash() const;
 
  private:
+  friend class ServerStore;
   friend class Store;
   struct Rep;
+  static absl::StatusOr<std::unique_ptr<StoreScan>> Begin(StoreEngine& engine, ScanRange range,
+                                                          std::uint64_t limit, bool keys_only);
   explicit StoreScan(std::unique_ptr<Rep> rep);
   Step AdvanceByHash();
 

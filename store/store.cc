@@ -9,6 +9,7 @@
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 #include "store/engine/store_engine.h"
+#include "store/write/write.h"
 
 namespace remora {
 namespace {
@@ -19,19 +20,6 @@ PutOptions AsPut(const WriteOptions& options) {
 
 }  // namespace
 
-Write Write::From(Kind kind, std::string_view key, std::string_view value, const PutOptions& options) {
-  Write write;
-  write.kind = kind;
-  write.key = key;
-  write.value = value;
-  write.ttl = options.ttl;
-  write.condition = options.condition;
-  write.durability = options.durability;
-  return write;
-}
-
-// --- Opening --------------------------------------------------------------------------------------------
-
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const StoreOptions& options) {
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<StoreEngine> engine, StoreEngine::Open(options, std::nullopt));
   return std::unique_ptr<Store>(new Store(std::move(engine)));
@@ -41,8 +29,6 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const StoreOptions& options, 
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<StoreEngine> engine, StoreEngine::Open(options, region));
   return std::unique_ptr<Store>(new Store(std::move(engine)));
 }
-
-// --- The public face ------------------------------------------------------------------------------------
 
 Store::Store(std::unique_ptr<StoreEngine> engine) : engine_(std::move(engine)) {}
 Store::~Store() = default;
@@ -79,7 +65,7 @@ absl::StatusOr<std::optional<std::chrono::milliseconds>> Store::Ttl(std::string_
 }
 
 absl::Status Store::Put(std::string_view key, std::string_view value, const PutOptions& options) {
-  Write write = Write::From(Write::Kind::kPut, key, value, options);
+  Write write = MakeWrite(Write::Kind::kPut, key, value, options);
   return engine_->pipeline().CommitNow(std::span(&write, 1), options.version);
 }
 
@@ -91,7 +77,7 @@ absl::Status Store::MultiPut(std::span<const PutRequest> requests, std::span<Put
   std::vector<Write> writes;
   writes.reserve(requests.size());
   for (const PutRequest& put : requests)
-    writes.push_back(Write::From(Write::Kind::kPut, put.key, put.value, put.options));
+    writes.push_back(MakeWrite(Write::Kind::kPut, put.key, put.value, put.options));
   engine_->pipeline().CommitNow(writes);
   for (std::size_t i = 0; i < writes.size(); ++i) {
     results[i] = {std::move(writes[i].status), writes[i].version};
@@ -103,14 +89,14 @@ absl::Status Store::MultiPut(std::span<const PutRequest> requests, std::span<Put
 }
 
 absl::Status Store::Delete(std::string_view key, const WriteOptions& options) {
-  Write write = Write::From(Write::Kind::kDelete, key, {}, AsPut(options));
+  Write write = MakeWrite(Write::Kind::kDelete, key, {}, AsPut(options));
   return engine_->pipeline().CommitNow(std::span(&write, 1), options.version);
 }
 
 absl::Status Store::Touch(std::string_view key, std::chrono::milliseconds ttl, const WriteOptions& options) {
   PutOptions touch = AsPut(options);
   touch.ttl = ttl;
-  Write write = Write::From(Write::Kind::kTouch, key, {}, touch);
+  Write write = MakeWrite(Write::Kind::kTouch, key, {}, touch);
   return engine_->pipeline().CommitNow(std::span(&write, 1), options.version);
 }
 
@@ -121,26 +107,16 @@ absl::Status Store::Persist(std::string_view key, const WriteOptions& options) {
 absl::StatusOr<std::int64_t> Store::Increment(std::string_view key, std::int64_t delta,
                                               const PutOptions& options) {
   const std::string_view bytes(reinterpret_cast<const char*>(&delta), sizeof(delta));
-  Write write = Write::From(Write::Kind::kIncrement, key, bytes, options);
+  Write write = MakeWrite(Write::Kind::kIncrement, key, bytes, options);
   REMORA_RETURN_IF_ERROR(engine_->pipeline().CommitNow(std::span(&write, 1), options.version));
   return write.result;
 }
 
 absl::StatusOr<std::size_t> Store::Append(std::string_view key, std::string_view bytes,
                                           const PutOptions& options) {
-  Write write = Write::From(Write::Kind::kAppend, key, bytes, options);
+  Write write = MakeWrite(Write::Kind::kAppend, key, bytes, options);
   REMORA_RETURN_IF_ERROR(engine_->pipeline().CommitNow(std::span(&write, 1), options.version));
   return static_cast<std::size_t>(write.result);
-}
-
-Write& AddWrite(const BatchWrite& write, std::vector<Write>* writes) {
-  Write& added = writes->emplace_back();
-  added.kind = write.entry.kind == BatchKind::kPut ? Write::Kind::kPut : Write::Kind::kDelete;
-  added.key = write.key;
-  added.value = write.value;
-  added.ttl = DecodeTtl(write.entry.ttl_ms);
-  added.condition = Condition::Decode(write.entry.condition);
-  return added;
 }
 
 absl::Status Store::Apply(const WriteBatch& batch, std::uint64_t* version,
@@ -156,16 +132,7 @@ absl::Status Store::Apply(const WriteBatch& batch, std::uint64_t* version,
   return engine_->pipeline().CommitNow(writes, version);
 }
 
-void Store::Commit(std::span<Write> writes) { engine_->pipeline().Commit(writes); }
-void Store::Submit(std::span<Write> writes) { engine_->pipeline().Submit(writes); }
-void Store::Submit(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) {
-  engine_->pipeline().Submit(writes, now, unix_ms);
-}
-void Store::CatchUp() { engine_->CatchUp(); }
-void Store::TakeSynced(std::vector<SyncedWrite>* outcomes) { engine_->TakeSynced(outcomes); }
-bool Store::Sync() { return engine_->pipeline().Sync(); }
 bool Store::Work() { return engine_->Work(); }
-bool Store::Load() { return engine_->loader().Step(); }
 bool Store::loading() const { return engine_->core().is_loading(); }
 Duration Store::load_time() const { return engine_->loader().took(); }
 absl::Status Store::load_status() const { return engine_->loader().status(); }
@@ -174,23 +141,8 @@ std::string Store::commit_log_description() const {
   return engine_->core().has_tier() ? engine_->core().tier->commit_log_description() : "";
 }
 std::optional<TimePoint> Store::next_work() const { return engine_->NextWork(); }
-absl::StatusOr<Reservation> Store::Reserve(std::size_t key_size, std::size_t value_size) {
-  return engine_->large().Reserve(key_size, value_size);
-}
-void Store::GiveBack(const Reservation& reservation) { engine_->large().GiveBack(reservation); }
-absl::StatusOr<Location> Store::Locate(std::string_view key) { return engine_->reader().Locate(key); }
-bool Store::wants_reads() const { return engine_->core().wants_reads(); }
-void Store::NoteRead(std::uint64_t key_hash) { engine_->core().NoteRead(key_hash); }
-absl::Status Store::Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten) {
-  return engine_->Remember(client, forgotten);
-}
-std::vector<RememberedClient> Store::TakeRemembered() { return engine_->TakeRemembered(); }
-const Superblock& Store::superblock() const { return engine_->core().superblock; }
-const Clock& Store::clock() const { return engine_->core().clock; }
-void Store::Add(Counter counter, std::int64_t delta) { engine_->core().metrics.Add(counter, delta); }
 std::vector<std::pair<std::string, std::uint64_t>> Store::Stats() const {
   return engine_->core().metrics.ReadAll();
 }
-std::uint64_t Store::Read(Counter counter) const { return engine_->core().metrics.Read(counter); }
 
 }  // namespace remora

@@ -20,6 +20,9 @@
 
 namespace remora {
 
+class StoreEngine;
+struct ScanRange;
+
 /// A watch of a store's writes (Store::Watch).
 ///
 /// A watch shows each write in the log once it is visible, in the order in which the writes became visible.
@@ -81,8 +84,11 @@ class StoreWatch {
   ChangePlace place() const { return place_; }
 
  private:
+  friend class ServerStore;
   friend class Store;
   struct Rep;
+  static absl::StatusOr<std::unique_ptr<StoreWatch>> Begin(StoreEngine& engine, const ScanRange& range,
+                                                           const ChangePlace& place);
   StoreWatch(std::unique_ptr<Rep> rep, const ChangePlace& place);
   absl::StatusOr<Step> Try();
 

@@ -102,7 +102,7 @@ void AddTargetFlags(CommandLine& line, Flags& flags, BenchOptions& options) {
       .Size()
       .Placeholder("SIZE");
   line.Add("--token_file", flags.token_file,
-           "server: what `kvctl create_token` printed, for a server that requires an auth token")
+           "server: auth token, as `kvctl create_token` printed it, for a server that requires one")
       .Environment("REMORA_TOKEN_FILE")
       .Placeholder("FILE");
   line.Add(

@@ -23,8 +23,8 @@ absl::Status ShowAll(const absl::StatusOr<std::unique_ptr<Scan>>& scan, ScanSink
   return (*scan)->status();
 }
 
-/// MultiGet of a Client or a Store. Keeps its memory from one call to the next.
-class KeysTogether {
+/// MultiGet and MultiPut of a Client or a Store. Keeps its memory from one call to the next.
+class Together {
  public:
   template <typename Source>
   void Get(Source& source, std::span<Request* const> requests) {
@@ -43,9 +43,25 @@ class KeysTogether {
     }
   }
 
+  template <typename Target>
+  void Put(Target& target, std::span<Request* const> requests) {
+    puts_.resize(requests.size());
+    put_results_.resize(requests.size());
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      puts_[i].key = requests[i]->key;
+      puts_[i].value = requests[i]->value;
+    }
+    const absl::Status status = target.MultiPut(puts_, put_results_);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      requests[i]->status = status.ok() ? put_results_[i].status : status;
+    }
+  }
+
  private:
   std::vector<std::string_view> keys_;
   std::vector<GetResult> results_;
+  std::vector<PutRequest> puts_;
+  std::vector<PutResult> put_results_;
 };
 
 // --- A Remora server ----------------------------------------------------------------------------------
@@ -63,23 +79,10 @@ class ClientSession final : public BatchSession {
 
  private:
   void GetAll(std::span<Request* const> requests) override { together_.Get(*client_, requests); }
-  void PutAll(std::span<Request* const> requests) override {
-    puts_.resize(requests.size());
-    put_results_.resize(requests.size());
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      puts_[i].key = requests[i]->key;
-      puts_[i].value = requests[i]->value;
-    }
-    const absl::Status status = client_->MultiPut(puts_, put_results_);
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      requests[i]->status = status.ok() ? put_results_[i].status : status;
-    }
-  }
+  void PutAll(std::span<Request* const> requests) override { together_.Put(*client_, requests); }
 
   const std::unique_ptr<Client> client_;
-  KeysTogether together_;
-  std::vector<PutRequest> puts_;
-  std::vector<PutResult> put_results_;
+  Together together_;
 };
 
 class AsyncSession final : public Session {
@@ -164,34 +167,14 @@ class StoreSession final : public BatchSession {
   absl::Status Scan(std::string_view first, std::uint64_t limit, ScanSink sink) override {
     return ShowAll(store_.Scan({.begin = first, .limit = limit}), sink);
   }
-  absl::StatusOr<CounterList> ServerCounters() override {
-    CounterList counters;
-    for (std::size_t i = 0; i < kMetricCount; ++i) {
-      counters.emplace_back(kMetrics[i].name, store_.Read(static_cast<Counter>(i)));
-    }
-    return counters;
-  }
+  absl::StatusOr<CounterList> ServerCounters() override { return store_.Stats(); }
 
  private:
   void GetAll(std::span<Request* const> requests) override { together_.Get(store_, requests); }
-  void PutAll(std::span<Request* const> requests) override {
-    writes_.assign(requests.size(), Write());
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      writes_[i].key = requests[i]->key;
-      writes_[i].value = requests[i]->value;
-    }
-    store_.Commit(writes_);
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      // There was no room right now: Put waits for it.
-      requests[i]->status = absl::IsAborted(writes_[i].status)
-                                ? store_.Put(requests[i]->key, requests[i]->value)
-                                : std::move(writes_[i].status);
-    }
-  }
+  void PutAll(std::span<Request* const> requests) override { together_.Put(store_, requests); }
 
   Store& store_;
-  KeysTogether together_;
-  std::vector<Write> writes_;
+  Together together_;
 };
 
 class EmbeddedTarget final : public Target {

@@ -16,7 +16,7 @@
 #include "store/base/check.h"
 #include "store/format/memory/index_view.h"
 #include "store/format/memory/record.h"
-#include "store/store.h"
+#include "store/server_store.h"
 
 namespace remora {
 namespace {
@@ -50,8 +50,8 @@ class Chooser {
   std::uint64_t state_ = 88172645463325252u;
 };
 
-std::unique_ptr<Store> OpenFull(const StoreOptions& options) {
-  auto store = Store::Open(options);
+std::unique_ptr<ServerStore> OpenFull(const StoreOptions& options) {
+  auto store = ServerStore::Open(options);
   REMORA_CHECK(store.ok());
   const std::string value(kValueSize, 'v');
   for (const std::string& key : Keys()) REMORA_CHECK((*store)->Put(key, value).ok());
@@ -94,7 +94,7 @@ void BM_CheckRecord(benchmark::State& state) {
 BENCHMARK(BM_CheckRecord)->Arg(64)->Arg(1024)->Arg(65536);
 
 void BM_StoreGet(benchmark::State& state) {
-  const std::unique_ptr<Store> store = OpenFull({.memory_size = std::size_t{512} << 20});
+  const std::unique_ptr<ServerStore> store = OpenFull({.memory_size = std::size_t{512} << 20});
   Chooser chooser;
   std::string value;
   for (auto _ : state) {
@@ -106,7 +106,7 @@ void BM_StoreGet(benchmark::State& state) {
 BENCHMARK(BM_StoreGet);
 
 void BM_StoreGetMissing(benchmark::State& state) {
-  const std::unique_ptr<Store> store = OpenFull({.memory_size = std::size_t{512} << 20});
+  const std::unique_ptr<ServerStore> store = OpenFull({.memory_size = std::size_t{512} << 20});
   Chooser chooser;
   std::string key;
   std::string value;
@@ -136,7 +136,7 @@ void BM_FlatHashMapGet(benchmark::State& state) {
 BENCHMARK(BM_FlatHashMapGet);
 
 void Overwrite(benchmark::State& state, const StoreOptions& options) {
-  const std::unique_ptr<Store> store = OpenFull(options);
+  const std::unique_ptr<ServerStore> store = OpenFull(options);
   Chooser chooser;
   const std::string value(kValueSize, 'w');
   for (auto _ : state) REMORA_CHECK(store->Put(chooser.Next(), value).ok());
@@ -161,7 +161,7 @@ void BM_StoreCommitLogged(benchmark::State& state) {
   std::string dir = (std::filesystem::temp_directory_path() / "remora-benchmark-XXXXXX").string();
   REMORA_CHECK(mkdtemp(dir.data()) != nullptr);
   {
-    const std::unique_ptr<Store> store = OpenFull(
+    const std::unique_ptr<ServerStore> store = OpenFull(
         {.memory_size = std::size_t{4} << 30, .durability = Durability::kLogged, .data_dir = dir + "/store"});
     Chooser chooser;
     const std::string value(kValueSize, 'w');

@@ -74,7 +74,7 @@ class RedisSession final : public Session {
     } else {
       Append({"GET", request->key});
     }
-    under_way_.push_back(request);
+    in_flight_.push_back(request);
   }
 
   void Advance(bool wait, std::vector<Request*>* ended) override {
@@ -87,11 +87,11 @@ class RedisSession final : public Session {
       if (redisBufferRead(context_.get()) != REDIS_OK) status = Broken();
     }
     if (status.ok()) return;
-    for (Request* const request : under_way_) {
+    for (Request* const request : in_flight_) {
       request->status = status;
       ended->push_back(request);
     }
-    under_way_.clear();
+    in_flight_.clear();
   }
 
  private:
@@ -125,13 +125,13 @@ class RedisSession final : public Session {
 
   // Those that have come.
   absl::Status TakeReplies(std::vector<Request*>* ended) {
-    while (!under_way_.empty()) {
+    while (!in_flight_.empty()) {
       void* next = nullptr;
       if (redisGetReplyFromReader(context_.get(), &next) != REDIS_OK) return Broken();
       if (next == nullptr) break;
       const Reply reply(static_cast<redisReply*>(next));
-      Request* const request = under_way_.front();
-      under_way_.pop_front();
+      Request* const request = in_flight_.front();
+      in_flight_.pop_front();
       request->status = Take(*reply, request->found);
       ended->push_back(request);
     }
@@ -146,7 +146,7 @@ class RedisSession final : public Session {
   absl::Status Broken() const { return WhyBroken(*context_); }
 
   const Context context_;
-  std::deque<Request*> under_way_;  // in the order in which replies come
+  std::deque<Request*> in_flight_;  // in the order in which replies come
 };
 
 class RedisTarget final : public Target {

@@ -315,7 +315,7 @@ int main(int argc, char** argv) {
       "path_ratio");
   line.Add("--server", flags.server, "verbs://HOST:PORT or local:///PATH").Required();
   line.Add("--token_file", flags.token_file,
-           "What `kvctl create_token` printed, for a server that requires an auth token");
+           "Auth token, as `kvctl create_token` printed it, for a server that requires one");
   line.Add("--rounds", flags.rounds, "Times that each is measured, for each size")
       .Range(1u, 100'000'000u)
       .ShowDefault();

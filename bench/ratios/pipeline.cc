@@ -252,7 +252,7 @@ int main(int argc, char** argv) {
       "pipeline");
   line.Add("--server", flags.server, "verbs://HOST:PORT or local:///PATH").Required();
   line.Add("--token_file", flags.token_file,
-           "What `kvctl create_token` printed, for a server that requires an auth token");
+           "Auth token, as `kvctl create_token` printed it, for a server that requires one");
   line.Add("--records", flags.records, "Records; rounded up to a multiple of 16")
       .Range(1u, 1'000'000'000u)
       .ShowDefault();

@@ -30,7 +30,7 @@
 #include "store/durable/tier.h"
 #include "store/format/memory/record.h"
 #include "store/memory_plan.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "tools/command_line/command_line.h"
 
 namespace remora::bench {
@@ -158,7 +158,8 @@ class RestartScan {
     std::memset(memory->bytes().data(), 0, region_size);
     measured.page_seconds.push_back(SecondsSince(before_pages));
     const TimePoint begin = clock_.Now();
-    REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, Store::Open(options, memory->bytes()));
+    REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<ServerStore> store,
+                            ServerStore::Open(options, memory->bytes()));
     measured.serve_seconds.push_back(SecondsSince(begin));
     const TimePoint serves = clock_.Now();
     while (store->Read(Counter::kLoading) != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "store/base/check.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "tools/command_line/command_line.h"
 
 namespace remora {
@@ -96,7 +96,7 @@ int Main(int argc, char** argv) {
     options.memory_size = std::size_t{256} << 20;
     options.durability = Durability::kSynced;
     options.data_dir = dir + "/store";
-    auto store = Store::Open(options);
+    auto store = ServerStore::Open(options);
     REMORA_CHECK(store.ok());
     rocksdb::Options raw;
     raw.create_if_missing = true;

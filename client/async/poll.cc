@@ -119,7 +119,7 @@ bool AsyncClient::Core::IsToShare(const AsyncOperation& operation, const Request
   if (!operation.is_listable()) return false;
   // With no message in flight and no other put likely to begin, the put would wait in vain.
   if (channel_.empty() && ended_.empty()) return false;
-  return ListedPutSize(asked.key, asked.value) <= kMaxPutListBytes / 2;
+  return MultiPutEntrySize(asked.key, asked.value) <= kMaxMultiPutBytes / 2;
 }
 
 absl::StatusOr<std::size_t> AsyncClient::Core::SendFirst(const OperationList& waiting) {
@@ -137,8 +137,8 @@ absl::StatusOr<std::size_t> AsyncClient::Core::SendFirst(const OperationList& wa
 
 absl::StatusOr<bool> AsyncClient::Core::Send(AsyncOperation& operation) {
   if (operation.lost_id != 0) {
-    const absl::StatusOr<bool> asked =
-        channel_.Send({.operation = Operation::kOutcome, .about = operation.lost_id}, operation.index);
+    const absl::StatusOr<bool> asked = channel_.Send(
+        {.operation = Operation::kQueryCompletion, .about = operation.lost_id}, operation.index);
     if (asked.value_or(false)) ++session_->counters().outcomes;
     return asked;
   }

@@ -38,7 +38,7 @@ absl::Status FindNext(Session& session, Lookup& lookup) {
 
 absl::Status ReadNext(Session& session, Lookup& lookup) {
   if (lookup.is_all_chunks()) {
-    REMORA_RETURN_IF_ERROR(ReadInPieces(session, lookup.chunks()));
+    REMORA_RETURN_IF_ERROR(ReadInChunks(session, lookup.chunks()));
     lookup.TakeChunks();
     return absl::OkStatus();
   }

@@ -28,10 +28,10 @@ ChunkedReader::ChunkedReader(Session& session, const WantedRecord& wanted, const
   phase_ = may_be ? Phase::kGenerations : Phase::kDone;
 }
 
-std::optional<PieceRead> ChunkedReader::Next() {
-  if (phase_ == Phase::kDone || posted_ - taken_ == under_way_.size()) return std::nullopt;
+std::optional<ChunkRead> ChunkedReader::Next() {
+  if (phase_ == Phase::kDone || posted_ - taken_ == in_flight_.size()) return std::nullopt;
   if (phase_ != Phase::kValue && posted_ != taken_) return std::nullopt;
-  std::optional<PieceRead> next;
+  std::optional<ChunkRead> next;
   switch (phase_) {
     case Phase::kGenerations:
       looked_ = session_.Coarse();
@@ -46,12 +46,12 @@ std::optional<PieceRead> ChunkedReader::Next() {
     default:
       next = NextOfValue();
   }
-  if (next) under_way_[posted_++ % under_way_.size()] = *next;
+  if (next) in_flight_[posted_++ % in_flight_.size()] = *next;
   return next;
 }
 
 void ChunkedReader::Take(std::span<const std::byte> scratch) {
-  const PieceRead read = under_way_[taken_++ % under_way_.size()];
+  const ChunkRead read = in_flight_[taken_++ % in_flight_.size()];
   switch (phase_) {
     case Phase::kGenerations:
       generations_.assign(scratch.begin(), scratch.end());
@@ -75,7 +75,7 @@ void ChunkedReader::Take(std::span<const std::byte> scratch) {
   if (asked_for_ == header_.value_size && posted_ == taken_) EndValue(hasher_.Hash());
 }
 
-PieceRead ChunkedReader::GenerationsRead() const {
+ChunkRead ChunkedReader::GenerationsRead() const {
   return {GenerationsOffset(session_.server().shape().memory_size) + first_segment_, 0, segment_count_};
 }
 
@@ -86,10 +86,10 @@ rdma::Sge ChunkedReader::Direct(std::size_t offset, std::size_t size) const {
 }
 
 /// Returns the READ of header, key, and as much of the value as goes to the caller's memory with them.
-PieceRead ChunkedReader::HeadRead() {
+ChunkRead ChunkedReader::HeadRead() {
   const std::size_t head =
       std::min<std::size_t>(sizeof(RecordHeader) + head_key_size_, wanted_.slot.extent_bytes());
-  PieceRead read{wanted_.slot.offset_bytes(), 0, head};
+  ChunkRead read{wanted_.slot.offset_bytes(), 0, head};
   if (phase_ == Phase::kHead) {
     read.direct = Direct(0, std::min(static_cast<std::size_t>(wanted_.slot.extent_bytes()) - head,
                                      large_ ? kDirectPiece : kMaxSmallExtent));
@@ -132,10 +132,10 @@ void ChunkedReader::BeginValue(std::string_view stored_key) {
   if (asked_for_ > 0) hasher_.Add(head_direct_.data, asked_for_);
 }
 
-std::optional<PieceRead> ChunkedReader::NextOfValue() {
+std::optional<ChunkRead> ChunkedReader::NextOfValue() {
   const std::uint64_t left = header_.value_size - asked_for_;
   if (left == 0) return std::nullopt;
-  PieceRead read{wanted_.slot.offset_bytes() + sizeof(RecordHeader) + header_.key_size + asked_for_,
+  ChunkRead read{wanted_.slot.offset_bytes() + sizeof(RecordHeader) + header_.key_size + asked_for_,
                  posted_ % 2, 0};
   if (keep_ && asked_for_ < capacity()) {
     read.direct = Direct(asked_for_, std::min<std::uint64_t>(left, kDirectPiece));
@@ -167,11 +167,11 @@ void ChunkedReader::TakeProof(std::span<const std::byte> scratch) {
   phase_ = Phase::kDone;
 }
 
-absl::Status ReadInPieces(Session& session, ChunkedReader& pieces) {
+absl::Status ReadInChunks(Session& session, ChunkedReader& pieces) {
   std::span<std::byte> arrived;  // bytes of a READ that is complete and not taken
   bool has_arrived = false;
   while (!pieces.done()) {
-    const std::optional<PieceRead> next = pieces.Next();
+    const std::optional<ChunkRead> next = pieces.Next();
     std::span<std::byte> into;
     if (next) {
       session.RestartDeadline();
@@ -190,10 +190,10 @@ absl::Status ReadInPieces(Session& session, ChunkedReader& pieces) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<PiecesRead> ReadInPieces(Session& session, const WantedRecord& wanted,
+absl::StatusOr<ChunksRead> ReadInChunks(Session& session, const WantedRecord& wanted,
                                         const ValueTarget& target) {
   ChunkedReader pieces(session, wanted, target);
-  REMORA_RETURN_IF_ERROR(ReadInPieces(session, pieces));
+  REMORA_RETURN_IF_ERROR(ReadInChunks(session, pieces));
   return pieces.result();
 }
 

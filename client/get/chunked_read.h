@@ -63,19 +63,19 @@ struct WantedRecord {
 };
 
 /// Result of reading a record in pieces.
-struct PiecesRead {
+struct ChunksRead {
   RecordHeader header{};
   RecordState state = RecordState::kTorn;
   bool proven = false;  // by P1 to P5, so the result holds however long the reading took
 };
 
 /// Returns whether a record must be read in pieces.
-inline bool NeedsPieces(const Slot& slot, const ValueTarget& target) {
+inline bool NeedsChunks(const Slot& slot, const ValueTarget& target) {
   return slot.extent_bytes() > kMaxSmallExtent || target.memory.has_value();
 }
 
 /// A READ to post. Its first bytes go to scratch memory, the bytes behind them to the caller's memory.
-struct PieceRead {
+struct ChunkRead {
   std::uint64_t offset = 0;      // in the store's region
   std::size_t half = 0;          // of the scratch memory: 0 or 1
   std::size_t scratch_size = 0;  // bytes that go to the beginning of that half
@@ -99,24 +99,24 @@ static_assert(kPieceHalf >= sizeof(RecordHeader) + kMaxKeySize);
 class ChunkedReader {
  public:
   /// Begins to read `wanted`. The session, and the memory to which `wanted` and `target` point, must outlive
-  /// the reader. REQUIRES: SlotNamesPlace and NeedsPieces are true for the slot.
+  /// the reader. REQUIRES: SlotNamesPlace and NeedsChunks are true for the slot.
   ChunkedReader(Session& session, const WantedRecord& wanted, const ValueTarget& target);
 
   /// Returns the next READ to post. Nothing: the driver must first Take a READ that is in flight; if none is,
   /// the result is there.
-  std::optional<PieceRead> Next();
+  std::optional<ChunkRead> Next();
   /// Takes the bytes that the oldest READ in flight brought to its half of the scratch memory.
   void Take(std::span<const std::byte> scratch);
   bool done() const { return phase_ == Phase::kDone; }
   /// REQUIRES: done.
-  const PiecesRead& result() const { return read_; }
+  const ChunksRead& result() const { return read_; }
 
  private:
   enum class Phase : std::uint8_t { kGenerations = 1, kHead, kOtherHead, kValue, kProof, kDone };
 
-  PieceRead GenerationsRead() const;
-  PieceRead HeadRead();
-  std::optional<PieceRead> NextOfValue();
+  ChunkRead GenerationsRead() const;
+  ChunkRead HeadRead();
+  std::optional<ChunkRead> NextOfValue();
   /// Takes the header and the key.
   void TakeHead(std::span<const std::byte> scratch);
   void BeginValue(std::string_view stored_key);
@@ -135,7 +135,7 @@ class ChunkedReader {
   const std::size_t segment_count_;
 
   Phase phase_ = Phase::kHead;
-  std::array<PieceRead, 2> under_way_;
+  std::array<ChunkRead, 2> in_flight_;
   std::size_t posted_ = 0;  // READs
   std::size_t taken_ = 0;
 
@@ -148,17 +148,17 @@ class ChunkedReader {
   std::uint64_t asked_for_ = 0;    // bytes of the value for which READs were made
   rdma::Sge head_direct_{};        // bytes of the value that came with the header
   ValueHasher hasher_;
-  PiecesRead read_;
+  ChunksRead read_;
 };
 
 /// Drives `pieces` to its end, and waits for its READs. Errors are the connection's.
-absl::Status ReadInPieces(Session& session, ChunkedReader& pieces);
+absl::Status ReadInChunks(Session& session, ChunkedReader& pieces);
 
 /// Reads and verifies a record in pieces, and waits for its READs. The result's state is that of CheckRecord,
 /// or kTorn if a large record took too long and is not proven. If the state is kLive or kDead, the target
 /// holds the value, and otherwise undefined bytes. Bytes of the value that exceed the target's memory are
 /// read, verified and dropped. Errors are the connection's. REQUIRES: as for ChunkedReader's constructor.
-absl::StatusOr<PiecesRead> ReadInPieces(Session& session, const WantedRecord& wanted,
+absl::StatusOr<ChunksRead> ReadInChunks(Session& session, const WantedRecord& wanted,
                                         const ValueTarget& target);
 
 }  // namespace remora

@@ -259,7 +259,7 @@ void Lookup::ReadRecord(Source source, const Slot& slot, const RecordPlace& plac
   wanted_.slot = slot;
   wanted_.place = place;
   wanted_.learned = start_;
-  if (!NeedsPieces(slot, target_)) return Read(Reading::kRecord, slot.offset_bytes(), slot.extent_bytes());
+  if (!NeedsChunks(slot, target_)) return Read(Reading::kRecord, slot.offset_bytes(), slot.extent_bytes());
   ValueTarget target = target_;
   if (!target.memory && target.text == nullptr) target.text = &text_;
   text_.clear();
@@ -270,7 +270,7 @@ void Lookup::ReadRecord(Source source, const Slot& slot, const RecordPlace& plac
 }
 
 void Lookup::ReadChunk() {
-  if (const std::optional<PieceRead> next = (*chunks_)->Next()) {
+  if (const std::optional<ChunkRead> next = (*chunks_)->Next()) {
     Read(Reading::kChunk, next->offset, next->scratch_size);
     direct_ = next->direct;
     return;
@@ -279,7 +279,7 @@ void Lookup::ReadChunk() {
 }
 
 void Lookup::TakeChunks() {
-  const PiecesRead read = (*chunks_)->result();
+  const ChunksRead read = (*chunks_)->result();
   record_ = {.header = read.header, .body = nullptr, .state = read.state, .proven = read.proven};
   chunks_->reset();
   TakeRecord();

@@ -36,7 +36,7 @@ void RequestChannel::Clear() {
 
 absl::StatusOr<bool> RequestChannel::Send(const RequestSpec& asked, std::uint32_t owner) {
   if (!HasCredit()) return false;
-  const bool is_question = asked.operation == Operation::kOutcome;
+  const bool is_question = asked.operation == Operation::kQueryCompletion;
   const std::size_t size = is_question ? 0 : asked.key.size() + asked.value.size() + hints_.bytes();
   // Without a staging buffer, the payload goes behind the request; or it stays here, if the server will
   // refuse it.
@@ -90,8 +90,8 @@ absl::StatusOr<bool> RequestChannel::Send(const RequestSpec& asked, std::uint32_
 }
 
 std::size_t RequestChannel::MostListed() const {
-  if (!asks_later_) return kMaxListedPuts;
-  return std::clamp<std::size_t>(credits() / 2, 1, kMaxListedPuts);
+  if (!asks_later_) return kMaxPutsPerMessage;
+  return std::clamp<std::size_t>(credits() / 2, 1, kMaxPutsPerMessage);
 }
 
 absl::StatusOr<bool> RequestChannel::SendList(const List& list, Listing listing) {
@@ -101,7 +101,7 @@ absl::StatusOr<bool> RequestChannel::SendList(const List& list, Listing listing)
   const std::size_t size = list.bytes();
   const std::optional<StagingRing::Piece> piece = staging_.Take(size + hints_.bytes());
   if (!piece) return false;
-  Request request = NextRequest(Operation::kPutList, 0, size, ids);
+  Request request = NextRequest(Operation::kMultiPut, 0, size, ids);
   InFlightRequest& in_flight = Begin(request, kNobody, piece);
   in_flight.first_id = request.request_id - (ids - 1);
   request.put_count = static_cast<std::uint8_t>(list.size());
@@ -109,7 +109,7 @@ absl::StatusOr<bool> RequestChannel::SendList(const List& list, Listing listing)
   std::byte* const payload = buffers_.payload().data() + piece->offset;
   std::byte* end = payload;
   for (const List::Put& put : list.puts()) {
-    end = AddListedPut(end, put.key, put.value, put.ttl);
+    end = AddMultiPutEntry(end, put.key, put.value, put.ttl);
     in_flight.owner[in_flight.listed++] = put.owner;
   }
   in_flight.value = {reinterpret_cast<const char*>(payload), size};

@@ -76,7 +76,7 @@ class StoredReply {
   std::array<char, kMaxReplyBehind> text_;
 };
 
-/// A request to send. Operation::kOutcome only uses `about`.
+/// A request to send. Operation::kQueryCompletion only uses `about`.
 struct RequestSpec {
   Operation operation = Operation::kPing;
   std::string_view key{};
@@ -106,7 +106,7 @@ class RequestChannel {
   static constexpr std::uint32_t kScanPage = kNobody - 3;  // a page that comes beside the calls
 
   /// Makes a channel. `asks_later`: the client asks the server about writes whose replies are lost
-  /// (kOutcome).
+  /// (kQueryCompletion).
   RequestChannel(SessionBuffers& buffers, ServerView& server, AccessHints& hints, ClientCounters& counters,
                  bool asks_later)
       : buffers_(buffers),
@@ -151,13 +151,13 @@ class RequestChannel {
     /// that the server can state in full why the condition does not hold.
     static bool Takes(const PutOptions& options) { return options.condition.is_none(); }
 
-    /// Makes an empty list for up to `most` puts. REQUIRES: most <= kMaxListedPuts.
-    explicit List(std::size_t most = kMaxListedPuts) : most_(most) {}
+    /// Makes an empty list for up to `most` puts. REQUIRES: most <= kMaxPutsPerMessage.
+    explicit List(std::size_t most = kMaxPutsPerMessage) : most_(most) {}
     /// Adds a put. Returns false if it cannot share a message at all or with these puts, or if there is no
     /// room for it.
     bool Add(std::string_view key, std::string_view value, const PutOptions& options, std::uint32_t owner) {
-      const std::size_t bytes = bytes_ + ListedPutSize(key, value);
-      if (puts_.size() == most_ || bytes > kMaxPutListBytes || !Takes(options)) return false;
+      const std::size_t bytes = bytes_ + MultiPutEntrySize(key, value);
+      if (puts_.size() == most_ || bytes > kMaxMultiPutBytes || !Takes(options)) return false;
       if (puts_.empty()) durability_ = options.durability;
       if (options.durability != durability_) return false;
       bytes_ = bytes;
@@ -174,7 +174,7 @@ class RequestChannel {
     const std::size_t most_;
     std::size_t bytes_ = 0;
     std::optional<Durability> durability_;
-    absl::InlinedVector<Put, kMaxListedPuts> puts_;
+    absl::InlinedVector<Put, kMaxPutsPerMessage> puts_;
   };
   /// Selects whether the client can ask later for the outcome of each put of a list.
   enum class Listing : std::uint8_t { kWithoutIds = 1, kWithIds = 2 };
@@ -207,7 +207,7 @@ class RequestChannel {
 
   /// Forgets all requests, because the connection has broken. Before, it calls `each`(owner, request ID, key,
   /// value) for each request, and each put of a list, whose owner still waits. `key` and `value` stay valid
-  /// until the next connection is made. For kOutcome both are empty; so is a value that was gathered.
+  /// until the next connection is made. For kQueryCompletion both are empty; so is a value that was gathered.
   template <typename Each>
   void Lose(const Each& each) {
     for (InFlightRequest& in_flight : requests_) {
@@ -234,7 +234,7 @@ class RequestChannel {
   /// kNobody. REQUIRES: the completion is of this kind, and OK.
   std::uint32_t TakeSend(const rdma::Completion& completion);
 
-  using Callers = std::array<std::uint32_t, kMaxListedPuts>;  // one, for a request that is not a list
+  using Callers = std::array<std::uint32_t, kMaxPutsPerMessage>;  // one, for a request that is not a list
 
   /// A request with its reply.
   struct Ended {
@@ -316,14 +316,14 @@ absl::Status RequestChannel::Ended::ForEach(const Each& each) const {
   }
   ServerReply one = answer;
   const bool is_told = answer.reply.status == ReplyStatus::kOk;  // each put has its own outcome
-  PutListOutcomes outcomes;
+  MultiPutOutcomes outcomes;
   if (is_told && !outcomes.Decode(listed, &one.behind)) return absl::UnavailableError(AbslView(kStrayReply));
   const std::string_view first_text = one.behind;  // the reason of the first put that was not done
   ReplyStatus first_why = ReplyStatus::kOk;
   for (std::size_t i = 0; i < listed; ++i) {
     one.reply.request_id = first_id + i;
     if (is_told) {
-      const PutListOutcomes::Outcome& outcome = outcomes[i];
+      const MultiPutOutcomes::Outcome& outcome = outcomes[i];
       one.reply.status = outcome.status;
       one.reply.version = answer.reply.version + outcome.later;
       one.reply.slot = outcome.slot;

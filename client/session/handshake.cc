@@ -23,7 +23,9 @@ absl::Status VersionMismatch(std::string_view what, std::uint64_t server, std::u
                                                     "; use a client of the server's release"));
 }
 
-absl::Status NoServer() { return absl::FailedPreconditionError("what listens there is not a Remora server"); }
+absl::Status NoServer() {
+  return absl::FailedPreconditionError("the process that listens there is not a Remora server");
+}
 
 absl::Status RefusalStatus(std::span<const std::byte> data, bool has_token) {
   HelloRefusal refusal;

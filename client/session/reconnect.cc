@@ -161,7 +161,7 @@ Duration Session::Pause(int attempt) {
 absl::StatusOr<std::optional<ServerReply>> Session::QueryCompletion() {
   ++counters_.outcomes;
   REMORA_ASSIGN_OR_RETURN(const ServerReply answer,
-                          Call({.operation = Operation::kOutcome, .about = unacknowledged_write_}));
+                          Call({.operation = Operation::kQueryCompletion, .about = unacknowledged_write_}));
   unacknowledged_write_ = 0;
   if (answer.reply.status == ReplyStatus::kNotFound) return std::nullopt;
   return answer;

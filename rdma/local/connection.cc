@@ -158,7 +158,7 @@ std::size_t LocalConnection<End>::TakeFinished(std::span<Completion> out) {
   for (; count < out.size() && !finished_.empty(); ++count) {
     const Finished& done = finished_.front();
     out[count] = {.connection = this, .context = done.context, .kind = done.kind, .ok = done.ok};
-    under_way_ -= done.requests;
+    in_flight_ -= done.requests;
     finished_.pop();
   }
   return count;

@@ -88,16 +88,16 @@ class LocalConnection : public End {
   /// Returns why the connection is not usable.
   absl::Status Unusable() const;
   /// Returns whether one more request may be in flight.
-  bool HasRoom() const { return under_way_ < limits_.sends; }
+  bool HasRoom() const { return in_flight_ < limits_.sends; }
   /// A WRITE is done, and counts until a completion behind it has been polled.
   void CountWrite() {
-    ++under_way_;
+    ++in_flight_;
     ++uncovered_;
   }
   /// A request is done: queues its completion. REQUIRES: HasRoom.
   void Finish(std::uint64_t context, CompletionKind kind, bool ok) {
     finished_.push({context, uncovered_ + 1, kind, ok});
-    ++under_way_;
+    ++in_flight_;
     uncovered_ = 0;
   }
   /// The peer wants no more, and all that it sent before is taken. A load of a line that hardly ever changes.
@@ -139,7 +139,7 @@ class LocalConnection : public End {
   bool usable_ = false;  // Open was called and Break was not
   bool peer_gone_ = false;
   bool disconnect_told_ = false;
-  std::uint32_t under_way_ = 0;
+  std::uint32_t in_flight_ = 0;
   std::uint32_t uncovered_ = 0;
   FixedQueue<Finished> finished_;
   FixedQueue<Receive> receives_;

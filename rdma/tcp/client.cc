@@ -95,7 +95,7 @@ absl::Status TcpClient::CheckPost(std::uint64_t size) const {
     return absl::InvalidArgumentError(
         absl::StrCat(size, " bytes in one request; the most are ", kTcpMaxTransfer));
   }
-  return under_way_ == limits_.sends ? NoRoom() : absl::OkStatus();
+  return in_flight_ == limits_.sends ? NoRoom() : absl::OkStatus();
 }
 
 absl::Status TcpClient::PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
@@ -116,7 +116,7 @@ absl::Status TcpClient::PostReadv(std::uint64_t context, std::span<const Sge> to
                 .size = size32};
   std::ranges::copy(to, posted.to.begin());
   posted_.push(posted);
-  ++under_way_;
+  ++in_flight_;
   return absl::OkStatus();
 }
 
@@ -143,7 +143,7 @@ absl::Status TcpClient::PostFind(std::uint64_t context, const Sge& bucket, const
                 .size = bucket.size + record.size,
                 .region = region.address,
                 .found = found});
-  ++under_way_;
+  ++in_flight_;
   return absl::OkStatus();
 }
 
@@ -159,7 +159,7 @@ absl::Status TcpClient::PostWritev(std::span<const Sge> from, const RemoteRegion
                .key = region.key,
                .offset = region.address + offset},
               from);
-  ++under_way_;
+  ++in_flight_;
   ++uncovered_;
   return absl::OkStatus();
 }
@@ -175,7 +175,7 @@ absl::Status TcpClient::PostSend(std::uint64_t context, const Sge& from) {
                 .kind = CompletionKind::kSend,
                 .requests = std::exchange(uncovered_, 0) + 1,
                 .frame = outbox_.added()});
-  ++under_way_;
+  ++in_flight_;
   Flush();
   CompleteFront();
   return absl::OkStatus();
@@ -229,7 +229,7 @@ std::size_t TcpClient::TakeDone(std::span<Completion> out) {
   for (; count < out.size() && !done_.empty(); ++count) {
     out[count] = done_.front().completion;
     if (out[count].kind == CompletionKind::kReceive) --posted_receives_;
-    under_way_ -= done_.front().requests;
+    in_flight_ -= done_.front().requests;
     done_.pop();
   }
   return count;

@@ -149,7 +149,7 @@ class TcpClient final : public ClientConnection {
   TcpOutbox outbox_;
   FixedQueue<Posted> posted_;  // READs, FINDs and SENDs
   FixedQueue<Done> done_;
-  std::uint32_t under_way_ = 0;
+  std::uint32_t in_flight_ = 0;
   std::uint32_t uncovered_ = 0;  // WRITEs posted after the last element of posted_
   std::uint32_t posted_receives_ = 0;
 };

@@ -111,7 +111,7 @@ absl::Status TcpLink::PostRecv(std::uint64_t context, const Sge& into) {
 absl::Status TcpLink::CheckPost(std::span<const Sge> from) const {
   if (!failure_.ok()) return failure_;
   if (connection_ == nullptr) return absl::FailedPreconditionError("the connection is not accepted yet");
-  if (under_way_ == limits_.sends) return NoRoom();
+  if (in_flight_ == limits_.sends) return NoRoom();
   if (TotalSize(from) > kTcpMaxTransfer) {
     return absl::InvalidArgumentError(absl::StrCat("more than ", kTcpMaxTransfer, " bytes in one request"));
   }
@@ -129,7 +129,7 @@ absl::Status TcpLink::PostSend(std::uint64_t context, const Sge& from) {
     if (absl::Status status = CheckPost({&from, 1}); !status.ok()) return status;
     outbox_.Add({.kind = FrameKind::kMessage, .size = from.size}, {&from, 1});
     sends_.push({context, outbox_.added(), std::exchange(uncovered_, 0) + 1});
-    ++under_way_;
+    ++in_flight_;
     Flush();
     CompleteSends();
     UpdateInterest();
@@ -151,7 +151,7 @@ absl::Status TcpLink::PostWritev(std::span<const Sge> from, const RemoteRegion& 
                .key = region.key,
                .offset = region.address + offset},
               from);
-  ++under_way_;
+  ++in_flight_;
   ++uncovered_;
   return absl::OkStatus();
 }
@@ -165,7 +165,7 @@ std::size_t TcpLink::Take(std::span<Completion> out) {
     for (; count < out.size() && !done_.empty(); ++count) {
       out[count] = done_.front().completion;
       if (out[count].kind == CompletionKind::kReceive) --posted_receives_;
-      under_way_ -= done_.front().requests;
+      in_flight_ -= done_.front().requests;
       done_.pop();
     }
     if (!failure_.ok() && done_.empty()) {

@@ -154,7 +154,7 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
   TcpOutbox outbox_;
   FixedQueue<Send> sends_;
   FixedQueue<Done> done_;
-  std::uint32_t under_way_ = 0;  // posted SENDs and WRITEs whose completion Take has not returned
+  std::uint32_t in_flight_ = 0;  // posted SENDs and WRITEs whose completion Take has not returned
   std::uint32_t uncovered_ = 0;  // WRITEs posted after the last SEND
   std::uint32_t posted_receives_ = 0;
 };

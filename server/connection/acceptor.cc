@@ -26,7 +26,7 @@ constexpr RateLimitedLog::Kind kStrangers = RateLimitedLog::Kind::kStrangers;
 
 }  // namespace
 
-Acceptor::Acceptor(Options options, std::vector<Token> tokens, Store& store, const OperatorLog& log,
+Acceptor::Acceptor(Options options, std::vector<Token> tokens, ServerStore& store, const OperatorLog& log,
                    RateLimitedLog& rate_limited_log)
     : options_(std::move(options)),
       store_(store),
@@ -159,7 +159,7 @@ bool Acceptor::CheckHello(rdma::ServerConnection& connection, const HelloRequest
 bool Acceptor::RejectClientId(rdma::ServerConnection& connection) {
   store_.Add(Counter::kClientsForgotten, 1);
   Reject(connection, Counter::kConnectionsRefused, {.reason = RefusalReason::kForgotten},
-         "it does not know this client, or not any more; what became of its last write is unknown");
+         "it does not know this client, or not any more; the outcome of its last write is unknown");
   return false;
 }
 

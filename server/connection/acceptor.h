@@ -23,7 +23,7 @@
 #include "server/monitoring/rate_limited_log.h"
 #include "store/base/clock.h"
 #include "store/format/wire/messages.h"
-#include "store/store.h"
+#include "store/server_store.h"
 
 namespace remora {
 
@@ -51,7 +51,7 @@ class Acceptor {
   };
 
   /// `tokens`: those of the file; none: it serves all clients. All others outlive this.
-  Acceptor(Options options, std::vector<Token> tokens, Store& store, const OperatorLog& log,
+  Acceptor(Options options, std::vector<Token> tokens, ServerStore& store, const OperatorLog& log,
            RateLimitedLog& rate_limited_log);
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
@@ -98,7 +98,7 @@ class Acceptor {
   void Reject(rdma::ServerConnection& connection, Counter why, HelloRefusal refusal, std::string_view text);
 
   const Options options_;
-  Store& store_;
+  ServerStore& store_;
   const OperatorLog& log_;
   RateLimitedLog& rate_limited_log_;
   ClientTable clients_;

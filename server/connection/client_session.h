@@ -17,7 +17,7 @@
 #include "rdma/transport.h"
 #include "server/memory/memory_budget.h"
 #include "store/format/wire/messages.h"
-#include "store/store.h"
+#include "store/server_store.h"
 
 namespace remora {
 
@@ -121,6 +121,8 @@ class ClientSession {
 };
 
 /// Returns the flag of replies to clients as of now.
-inline std::uint16_t LoadingFlag(const Store& store) { return store.loading() ? ReplyFlag::kLoading : 0; }
+inline std::uint16_t LoadingFlag(const ServerStore& store) {
+  return store.loading() ? ReplyFlag::kLoading : 0;
+}
 
 }  // namespace remora

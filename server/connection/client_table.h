@@ -1,5 +1,5 @@
 // The clients, by their client IDs, and the completion records of their last writes. A client that
-// lost an answer, with its connection, can ask (Operation::kOutcome) before it sends the write
+// lost an answer, with its connection, can ask (Operation::kQueryCompletion) before it sends the write
 // again. So a write is done once, or its client is told that the outcome is unknown.
 //
 //   O1 The earlier connection of a client ID is dropped before the next one is accepted
@@ -72,7 +72,7 @@ struct ClientEntry {
     outcomes[write.number % kRememberedWrites] = {write, status};
   }
   /// Returns the record of a write that was sent over an earlier connection. It is the answer to
-  /// kOutcome, but for the request ID of that. kInvalid: it was sent over no earlier one.
+  /// kQueryCompletion, but for the request ID of that. kInvalid: it was sent over no earlier one.
   Reply Find(std::uint64_t request_id) const;
 };
 

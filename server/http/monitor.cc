@@ -64,7 +64,7 @@ HttpAnswer Monitor::Info() const {
 }
 
 std::string_view Monitor::WhyNotReady() const {
-  const Store* const store = store_.load(std::memory_order_acquire);
+  const ServerStore* const store = store_.load(std::memory_order_acquire);
   if (store == nullptr) return "the store is being opened";
   if (store->Read(Counter::kLoading) != 0) return "the store is loading its keys";
   if (store->Read(Counter::kDiskRefuses) != 0) return "the disk takes no writes; the log has the reason";
@@ -73,7 +73,7 @@ std::string_view Monitor::WhyNotReady() const {
 
 std::vector<std::uint64_t> Monitor::Values() const {
   std::vector<std::uint64_t> values;
-  const Store* const store = store_.load(std::memory_order_acquire);
+  const ServerStore* const store = store_.load(std::memory_order_acquire);
   if (store == nullptr) return values;
   for (std::size_t i = 0; i < kMetricCount; ++i) values.push_back(store->Read(static_cast<Counter>(i)));
   return values;

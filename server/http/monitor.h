@@ -11,7 +11,7 @@
 
 #include "server/http/http_responder.h"
 #include "store/base/clock.h"
-#include "store/store.h"
+#include "store/server_store.h"
 
 namespace remora {
 
@@ -34,7 +34,7 @@ class Monitor {
 
   /// Shows the metrics of `store` from now on, which outlives all further answers. Until then the server is
   /// starting.
-  void Show(const Store& store) { store_.store(&store, std::memory_order_release); }
+  void Show(const ServerStore& store) { store_.store(&store, std::memory_order_release); }
 
   /// Returns a responder with the endpoints, for which this outlives it.
   std::unique_ptr<HttpResponder> MakeResponder() const;
@@ -54,7 +54,7 @@ class Monitor {
   const Clock& clock_;
   const TimePoint started_;
   const std::int64_t started_unix_ms_;
-  std::atomic<const Store*> store_ = nullptr;
+  std::atomic<const ServerStore*> store_ = nullptr;
 };
 
 }  // namespace remora

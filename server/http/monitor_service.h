@@ -25,7 +25,7 @@ class MonitorService {
                                                                const Clock& clock);
 
   /// Shows the metrics of `store`, which outlives this.
-  void Show(const Store& store) { monitor_->Show(store); }
+  void Show(const ServerStore& store) { monitor_->Show(store); }
   /// Returns the address, for log lines.
   const std::string& address() const { return address_; }
 

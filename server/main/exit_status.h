@@ -5,7 +5,7 @@
 
 namespace remora {
 
-/// For the codes of Store::Open.
+/// For the codes of ServerStore::Open.
 int StoreExitStatus(const absl::Status& status);
 /// For the codes of ReadTokens.
 int TokensExitStatus(const absl::Status& status);

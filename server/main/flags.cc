@@ -27,7 +27,10 @@
 #include "server/memory/memory_budget.h"
 #include "server/memory/system_memory.h"
 #include "store/base/absl_view.h"
+#include "store/base/status_macros.h"
 #include "store/format/types/duration_text.h"
+#include "store/format/types/expiry.h"
+#include "store/options.h"
 #include "tools/command_line/command_line.h"
 #include "tools/command_line/number_text.h"
 #include "tools/command_line/place.h"
@@ -87,22 +90,32 @@ std::optional<gid_t> GroupOf(const std::string& text) {
   return error == std::errc() && read == end && number != kNone ? std::optional(number) : std::nullopt;
 }
 
-}  // namespace
+/// Flags whose text is not yet the setting.
+struct Texts {
+  std::vector<std::string> addresses{};
+  Durability durability = Durability::kLogged;
+  std::optional<std::string> default_ttl{};
+  std::optional<std::string> watch_retention{};
+  std::optional<std::string> socket_mode{};
+  std::optional<std::string> socket_group{};
+  bool quiet = false;
+};
 
-std::optional<int> ParseFlags(int argc, char** argv, void (*say)(std::string_view), Flags* flags) {
-  const auto fail_usage = [say](std::string_view why) {
-    say(why);
-    return EX_USAGE;
-  };
+std::string FaultOfTtl(const std::string& text) {
+  std::string why;
+  return ParseTtl(text, &why) ? "" : why;
+}
 
-  flags->server.huge_pages = true;
-  flags->memory = DefaultMemory(ReadSystemMemory());
-  command_line::CommandLine line(
-      "kvserver: a key-value store whose clients read it in place, over RDMA, TCP or mapped memory.");
-  line.Footer(kExitStatus);
-  std::vector<std::string> addresses;
-  line.Add("--listen", addresses,
-           "Where to serve: verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or local:///PATH; may be "
+std::string FaultOfRetention(const std::string& text) {
+  std::string why;
+  const auto time = ParseTtl(text, &why);
+  if (!time) return why;
+  return *time == kNeverExpires ? "the disk would fill" : "";
+}
+
+void AddMemoryFlags(command_line::CommandLine& line, Flags* flags, Texts* texts) {
+  line.Add("--listen", texts->addresses,
+           "Address to serve: verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or local:///PATH; may be "
            "repeated")
       .Required()
       .Check([](const std::string& text) { return std::string(rdma::ParseAddress(text).status().message()); })
@@ -112,25 +125,27 @@ std::optional<int> ParseFlags(int argc, char** argv, void (*say)(std::string_vie
       .TypeName("DIR");
   line.Add("--memory", flags->memory,
            absl::StrFormat(
-               "All the memory that clients may reach: %s. It holds index, records, and what each "
-               "client has to itself (see --max_clients); not RocksDB's buffers and cache, nor the program. "
-               "See --eviction for when it is full",
+               "All the memory that clients may reach: %s. It has the index, the records, and the buffers of "
+               "each client (see --max_clients). RocksDB's buffers and cache, and the program, come on top. "
+               "--eviction says what happens when it is full",
                command_line::kSizeText))
       .Size()
       .ShowDefault()
       .TypeName("SIZE");
-  const command_line::Option backup_dir =
-      line.Add("--backup_dir", flags->server.backup_dir,
-               "Where `kvctl backup` puts backups; made when missing. Without it they are refused")
-          .TypeName("DIR");
+}
+
+void AddStorageFlags(command_line::CommandLine& line, Flags* flags, Texts* texts) {
+  const command_line::Option backup_dir = line.Add("--backup_dir", flags->server.backup_dir,
+                                                   "Directory in which `kvctl backup` makes backups; made "
+                                                   "when missing. Without it they are refused")
+                                              .TypeName("DIR");
   line.Add("--backup_keep", flags->server.backup_keep,
-           "When a backup is made, delete older ones but so many of the newest; 0: none")
+           "After a backup, delete all but this number of the newest ones; 0: delete none")
       .Range(0, 1'000'000)
       .ShowDefault()
       .Needs(backup_dir);
-  Durability durability = Durability::kLogged;
   line.AddChoice(
-          "--durability", durability,
+          "--durability", texts->durability,
           {{"memory", Durability::kMemory}, {"logged", Durability::kLogged}, {"synced", Durability::kSynced}},
           "What an acknowledged write survives: memory (nothing), logged (the death of this process), "
           "synced (that of the machine)")
@@ -138,47 +153,37 @@ std::optional<int> ParseFlags(int argc, char** argv, void (*say)(std::string_vie
   line.AddChoice(
           "--eviction", flags->server.store.eviction,
           {{"none", Eviction::kNone}, {"least_used", Eviction::kLeastUsed}},
-          "When memory is full: none (refuse writes; all data must fit), least_used (what was not used "
-          "lately stays on disk only; with --durability=memory, it is dropped)")
+          "When memory is full: none (refuse writes; all data must fit), least_used (records that were "
+          "not used lately stay on disk only; with --durability=memory, they are dropped)")
       .DefaultText("least_used");
-  std::optional<std::string> default_ttl;
-  line.Add("--default_ttl", default_ttl,
-           "How long a key is there whose writer did not say: 500ms, 30s, 15m, 12h, 7d, ... or never")
-      .Check([](const std::string& text) {
-        std::string why;
-        return ParseTtl(text, &why) ? "" : why;
-      })
+  line.Add("--default_ttl", texts->default_ttl,
+           "Time to live of a key whose write gives none: 500ms, 30s, 15m, 12h, 7d, ... or never")
+      .Check(FaultOfTtl)
       .DefaultText("never")
       .TypeName("DURATION");
-  std::optional<std::string> watch_retention;
-  line.Add("--watch_retention", watch_retention,
-           "How long at least a watch that was away finds what it has missed, on disk: 10m, 1d, ... "
-           "In any case it finds the latest 64 MiB of the log, over restarts as well")
-      .Check([](const std::string& text) {
-        std::string why;
-        const auto time = ParseTtl(text, &why);
-        if (!time) return why;
-        return std::string(*time == kNeverExpires ? "the disk would fill" : "");
-      })
+  line.Add("--watch_retention", texts->watch_retention,
+           "Time for which changes stay on disk for watches that were away: 10m, 1d, ... The latest 64 MiB "
+           "of the log stay in any case, over restarts as well")
+      .Check(FaultOfRetention)
       .TypeName("DURATION");
-  std::uint64_t& commit_log_bytes = flags->server.store.commit_log_bytes;
-  line.Add("--commit_log", commit_log_bytes,
-           "Experimental: log writes in files of so many bytes together, in --data_dir, and fill RocksDB "
-           "behind them; 1G is a good size. A directory that has them opens only with this flag")
+  line.Add("--commit_log", flags->server.store.commit_log_bytes,
+           "Experimental: log writes in files of this size together, in --data_dir, and fill RocksDB behind "
+           "them; 1G is a good size. A directory that has them opens only with this flag")
       .Size()
       .Range(std::uint64_t{1} << 20, std::uint64_t{1} << 40)
       .DefaultText("off");
+}
+
+void AddAccessFlags(command_line::CommandLine& line, Flags* flags, Texts* texts) {
   line.Add("--max_clients", flags->max_clients,
-           "Connections at most; for each, 0.28 MB of --memory are kept, or 0.37 MB where one of the "
-           "addresses is "
-           "local. Default: as many as 1/8 of it holds, but 4 to 512")
+           "Connections at most; for each, 0.28 MB of --memory are kept, or 0.37 MB if one of the addresses "
+           "is local. Default: as many as 1/8 of it holds, but 4 to 512")
       .Range(1, 65536);
   line.Add("--ready_fd", flags->ready_fd, "Write a line to this open descriptor, and close it, once serving")
       .NotNegative();
-  line.Add(
-          "--tokens", flags->server.tokens_file,
-          "Serve only who has one of these tokens: a file of lines NAME ROLE SECRET, as `kvctl create_token` "
-          "makes them. Read anew on SIGHUP: connections whose token is gone, or changed, end")
+  line.Add("--tokens", flags->server.tokens_file,
+           "Serve only clients with one of these tokens: a file of lines NAME ROLE SECRET, as `kvctl "
+           "create_token` makes them. Read anew on SIGHUP: connections whose token is gone, or changed, end")
       .TypeName("FILE");
   line.Add("--tls_cert", flags->tls.cert,
            "Over tls://, the server's certificate, and behind it those between it and the authority (PEM). "
@@ -187,34 +192,35 @@ std::optional<int> ParseFlags(int argc, char** argv, void (*say)(std::string_vie
   line.Add("--tls_key", flags->tls.key, "The key of --tls_cert (PEM), in a file that others cannot read")
       .TypeName("FILE");
   line.Add("--tls_ca", flags->tls.ca,
-           "Over tls://, serve only who has a certificate of one of these authorities (PEM); a token alone "
-           "is then not enough")
+           "Over tls://, serve only clients with a certificate of one of these authorities (PEM); a token "
+           "alone is then not enough")
       .TypeName("FILE");
   line.AddFlag("--insecure_open", flags->insecure_open,
-               "Serve whoever reaches a verbs, tcp or tls address; with --tokens, also who has none");
-  line.AddChoice("--local_access", flags->local_access.admits,
-                 {{"owner", rdma::LocalAccess::Admits::kOwner},
-                  {"group", rdma::LocalAccess::Admits::kGroup},
-                  {"anyone", rdma::LocalAccess::Admits::kAnyone}},
-                 "Processes that a local address serves: owner (of this user, and of root), group (also "
-                 "those of the "
-                 "socket's group), anyone. With --tokens, each of them needs a token as well")
+               "Serve every client that reaches a verbs, tcp or tls address; with --tokens, also clients "
+               "without one");
+  line.AddChoice(
+          "--local_access", flags->local_access.admits,
+          {{"owner", rdma::LocalAccess::Admits::kOwner},
+           {"group", rdma::LocalAccess::Admits::kGroup},
+           {"anyone", rdma::LocalAccess::Admits::kAnyone}},
+          "Processes that a local address serves: owner (of this user, and of root), group (also those "
+          "of the socket's group), anyone. With --tokens, each of them needs a token as well")
       .DefaultText("owner");
-  std::optional<std::string> socket_mode;
-  line.Add("--socket_mode", socket_mode,
+  line.Add("--socket_mode", texts->socket_mode,
            "Mode of the socket of a local address, in octal. Default: 600, 660 or 666, as --local_access "
-           "says, "
-           "less the umask")
+           "says, less the umask")
       .Check([](const std::string& text) {
         return OctalMode(text) ? "" : "'" + text + "' is no mode of three or four octal digits, up to 777";
       })
       .TypeName("MODE");
-  std::optional<std::string> socket_group;
-  line.Add("--socket_group", socket_group,
+  line.Add("--socket_group", texts->socket_group,
            "Group of the socket of a local address, by name or number. Default: this process's, or the "
            "directory's if that has the setgid bit")
       .Check([](const std::string& text) { return GroupOf(text) ? "" : "there is no group '" + text + "'"; })
       .TypeName("GROUP");
+}
+
+void AddMachineFlags(command_line::CommandLine& line, Flags* flags) {
   line.Add("--tcp_threads", flags->tcp_threads, "Threads that serve the reads of each tcp or tls address")
       .Range(1, 64)
       .ShowDefault();
@@ -230,78 +236,104 @@ std::optional<int> ParseFlags(int argc, char** argv, void (*say)(std::string_vie
           "Ask the system for large pages for the memory, which makes reads on the same machine faster: "
           "auto (where it has some; `kvctl stats` says how many bytes), off")
       .DefaultText("auto");
+}
+
+void AddOperatorFlags(command_line::CommandLine& line, Flags* flags, Texts* texts) {
   const command_line::Option http =
       line.Add("--http", flags->http,
                "Serve metrics for Prometheus (/metrics), /healthz, /readyz and /info.json by HTTP at "
-               "HOST:PORT; "
-               "without --insecure_http, only where this machine alone reaches it")
+               "HOST:PORT; without --insecure_http, only where this machine alone reaches it")
           .TypeName("HOST:PORT");
   line.AddFlag("--insecure_http", flags->insecure_http,
                "Serve --http also at an address that other machines reach: to all of them, without a token")
       .Needs(http);
-  bool quiet = false;
   line.AddFlag(
-      "--quiet", quiet,
-      "Log only what is wrong (the disk, torn logs, tokens that cannot be read), and why it ends: nothing of "
-      "clients, backups, the start and the load");
+      "--quiet", texts->quiet,
+      "Log only failures (of the disk, torn logs, tokens that cannot be read), and the reason of the "
+      "end: nothing about clients, backups, the start and the load");
   line.ReadsConfigFile(
       "Read flags from a file of lines `key = value`, where --key=value would be the flag; this command line "
       "goes before it");
   line.Version("kvserver " REMORA_VERSION);
-  const std::optional<int> exit_status = line.Parse(argc, argv);
-  if (exit_status) return exit_status;
-  if (flags->ready_fd >= 0) {
-    if (const absl::Status open = CheckReadyFd(flags->ready_fd); !open.ok())
-      return fail_usage(StdView(open.message()));
-  }
+}
 
-  flags->server.store.durability = durability;
-  flags->server.store.loading = Loading::kInBackground;
-  if (socket_mode) flags->local_access.mode = OctalMode(*socket_mode);
-  if (socket_group) flags->local_access.group = GroupOf(*socket_group);
+/// Takes over the texts, and checks the flags that the store needs. InvalidArgument: two flags contradict
+/// each other, or one would do nothing.
+absl::Status TakeStorage(const Texts& texts, Flags* flags) {
+  StoreOptions& store = flags->server.store;
   std::string why;
-  if (default_ttl) flags->server.store.default_ttl = ParseTtl(*default_ttl, &why).value();
-  if (watch_retention) {
-    flags->server.store.watch_retention =
-        std::chrono::ceil<std::chrono::seconds>(ParseTtl(*watch_retention, &why).value());
+  store.durability = texts.durability;
+  store.loading = Loading::kInBackground;
+  if (texts.default_ttl) store.default_ttl = ParseTtl(*texts.default_ttl, &why).value();
+  if (texts.watch_retention) {
+    store.watch_retention =
+        std::chrono::ceil<std::chrono::seconds>(ParseTtl(*texts.watch_retention, &why).value());
   }
-  const bool has_dir = !flags->server.store.data_dir.empty();
-  if (durability != Durability::kMemory && !has_dir) {
-    return fail_usage("--durability=logged and synced need --data_dir=DIR; or choose --durability=memory");
+  const auto refuse = [](std::string_view text) { return absl::InvalidArgumentError(AbslView(text)); };
+  const bool has_dir = !store.data_dir.empty();
+  if (store.durability != Durability::kMemory && !has_dir) {
+    return refuse("--durability=logged and synced need --data_dir=DIR; or choose --durability=memory");
   }
-  if (durability == Durability::kMemory) {
-    if (has_dir) return fail_usage("--durability=memory keeps nothing in a --data_dir; leave one out");
+  if (store.durability == Durability::kMemory) {
+    if (has_dir) return refuse("--durability=memory keeps nothing in a --data_dir; leave one out");
     if (!flags->server.backup_dir.empty())
-      return fail_usage("--durability=memory has nothing to back up; leave out --backup_dir");
-    if (watch_retention)
-      return fail_usage("--durability=memory has no log for watches; leave out --watch_retention");
-    if (commit_log_bytes > 0) return fail_usage("--durability=memory logs nothing; leave out --commit_log");
+      return refuse("--durability=memory has nothing to back up; leave out --backup_dir");
+    if (texts.watch_retention)
+      return refuse("--durability=memory has no log for watches; leave out --watch_retention");
+    if (store.commit_log_bytes > 0) return refuse("--durability=memory logs nothing; leave out --commit_log");
   }
-  if (command_line::IsSamePlace(flags->server.store.data_dir, flags->server.backup_dir)) {
-    return fail_usage("--data_dir and --backup_dir are the same directory; backups need one of their own");
+  if (command_line::IsSamePlace(store.data_dir, flags->server.backup_dir)) {
+    return refuse("--data_dir and --backup_dir are the same directory; backups need one of their own");
   }
-  for (const std::string& text : addresses) {
-    absl::StatusOr<rdma::Address> address = rdma::ParseAddress(text);
-    if (!address.ok()) return fail_usage(StdView(address.status().message()));
+  return absl::OkStatus();
+}
+
+/// Takes over the addresses, and checks the flags that belong to them. InvalidArgument: as for TakeStorage,
+/// or an address would serve clients that nobody checks.
+absl::Status TakeAddresses(const command_line::CommandLine& line, const Texts& texts, Flags* flags) {
+  if (texts.socket_mode) flags->local_access.mode = OctalMode(*texts.socket_mode);
+  if (texts.socket_group) flags->local_access.group = GroupOf(*texts.socket_group);
+  for (const std::string& text : texts.addresses) {
+    REMORA_ASSIGN_OR_RETURN(rdma::Address address, rdma::ParseAddress(text));
     for (const rdma::Address& other : flags->listen) {
-      if (!IsSameAddress(*address, other)) continue;
-      return fail_usage(absl::StrCat("--listen=", text, ": is given twice; leave one out"));
+      if (!IsSameAddress(address, other)) continue;
+      return absl::InvalidArgumentError(absl::StrCat("--listen=", text, ": is given twice; leave one out"));
     }
-    flags->listen.push_back(*std::move(address));
+    flags->listen.push_back(std::move(address));
   }
-  if (const absl::Status used = CheckTransportFlags(line, *flags); !used.ok())
-    return fail_usage(StdView(used.message()));
+  REMORA_RETURN_IF_ERROR(CheckTransportFlags(line, *flags));
   const bool has_tokens = !flags->server.tokens_file.empty();
-  if (const absl::Status tls = CheckTls(flags->listen, flags->tls, has_tokens); !tls.ok())
-    return fail_usage(StdView(tls.message()));
-  if (const absl::Status safe =
-          CheckWhomItServes(flags->listen, flags->tls, has_tokens || flags->insecure_open);
-      !safe.ok())
-    return fail_usage(StdView(safe.message()));
+  REMORA_RETURN_IF_ERROR(CheckTls(flags->listen, flags->tls, has_tokens));
+  return CheckWhomItServes(flags->listen, flags->tls, has_tokens || flags->insecure_open);
+}
+
+}  // namespace
+
+std::optional<int> ParseFlags(int argc, char** argv, void (*say)(std::string_view), Flags* flags) {
+  flags->server.huge_pages = true;
+  flags->memory = DefaultMemory(ReadSystemMemory());
+  command_line::CommandLine line(
+      "kvserver: a key-value store whose clients read it in place, over RDMA, TCP or mapped memory.");
+  line.Footer(kExitStatus);
+  Texts texts;
+  AddMemoryFlags(line, flags, &texts);
+  AddStorageFlags(line, flags, &texts);
+  AddAccessFlags(line, flags, &texts);
+  AddMachineFlags(line, flags);
+  AddOperatorFlags(line, flags, &texts);
+  if (const std::optional<int> exit_status = line.Parse(argc, argv)) return exit_status;
+
+  absl::Status usable = flags->ready_fd >= 0 ? CheckReadyFd(flags->ready_fd) : absl::OkStatus();
+  if (usable.ok()) usable = TakeStorage(texts, flags);
+  if (usable.ok()) usable = TakeAddresses(line, texts, flags);
+  if (!usable.ok()) {
+    say(StdView(usable.message()));
+    return EX_USAGE;
+  }
   if (line.asks_for_config()) return line.Print(absl::StrCat(kConfigHead, line.ConfigText()));
   flags->server.serves_without_token = flags->insecure_open;
   flags->server.warn = say;
-  if (!quiet) flags->server.log = flags->server.warn;
+  if (!texts.quiet) flags->server.log = flags->server.warn;
   return std::nullopt;
 }
 

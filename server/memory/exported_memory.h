@@ -11,7 +11,6 @@
 #include "rdma/shared_memory.h"
 #include "rdma/transport.h"
 #include "store/format/wire/remote_region.h"
-#include "store/store.h"
 
 namespace remora {
 

@@ -25,7 +25,7 @@ void HugePages::Reached(std::uint64_t end) {
   changed_.notify_all();
 }
 
-absl::Status HugePages::Start(Store* store) {
+absl::Status HugePages::Start(ServerStore* store) {
   store_ = store;
   REMORA_ASSIGN_OR_RETURN(thread_, StartThread([this] { return std::thread([this] { Run(); }); }));
   return absl::OkStatus();

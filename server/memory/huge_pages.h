@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "absl/status/status.h"
-#include "store/store.h"
+#include "store/server_store.h"
 
 namespace remora {
 
@@ -34,7 +34,7 @@ class HugePages {
   void Reached(std::uint64_t end);
   /// Begins to provide what was reached, and to count it there (Counter::kLargePageBytes). The store outlives
   /// this, or Stop. ResourceExhausted: there is no thread.
-  absl::Status Start(Store* store);
+  absl::Status Start(ServerStore* store);
   /// Provides huge pages for all of the region, as far as there are any, before it returns: for a
   /// device that is going to lock it. REQUIRES: Start.
   void ProvideAll();
@@ -46,7 +46,7 @@ class HugePages {
   void Run();
 
   const std::span<std::byte> region_;
-  Store* store_ = nullptr;
+  ServerStore* store_ = nullptr;
   std::thread thread_;
 
   std::mutex mutex_;

@@ -10,7 +10,6 @@
 #include "absl/status/statusor.h"
 #include "rdma/address.h"
 #include "rdma/transport.h"
-#include "store/store.h"
 
 namespace remora {
 

@@ -9,7 +9,7 @@
 
 #include "server/monitoring/operator_log.h"
 #include "store/base/clock.h"
-#include "store/store.h"
+#include "store/server_store.h"
 
 namespace remora {
 
@@ -18,7 +18,7 @@ class StatusReporter {
  public:
   /// `store` and `log` outlive this. `tell`, of ServiceNotices, may be empty. A store with a durable tier
   /// loads from it, or has done so already.
-  StatusReporter(const Store& store, const OperatorLog& log, std::function<void(std::string_view)> tell,
+  StatusReporter(const ServerStore& store, const OperatorLog& log, std::function<void(std::string_view)> tell,
                  bool has_durable_tier)
       : store_(store), log_(log), tell_(std::move(tell)), awaits_load_(has_durable_tier) {}
   StatusReporter(const StatusReporter&) = delete;
@@ -34,7 +34,7 @@ class StatusReporter {
  private:
   void TellLoadProgress();
 
-  const Store& store_;
+  const ServerStore& store_;
   const OperatorLog& log_;
   const std::function<void(std::string_view)> tell_;
   std::uint64_t keys_told_ = 0;

@@ -28,7 +28,7 @@ struct BackupService::Running {
   std::jthread thread;  // the first to go: stops, and is awaited
 };
 
-BackupService::BackupService(Store& store, std::string dir, std::uint32_t keep,
+BackupService::BackupService(ServerStore& store, std::string dir, std::uint32_t keep,
                              std::function<void(std::string_view)> log)
     : store_(store), dir_(std::move(dir)), keep_(keep), log_(std::move(log)) {}
 

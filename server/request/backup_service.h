@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "store/format/wire/messages.h"
-#include "store/store.h"
+#include "store/server_store.h"
 
 namespace remora {
 
@@ -20,7 +20,8 @@ class BackupService {
  public:
   /// `dir`: where they go; empty: nowhere. `log` gets a line when one has begun, and when it is known how it
   /// has ended. The store outlives this.
-  BackupService(Store& store, std::string dir, std::uint32_t keep, std::function<void(std::string_view)> log);
+  BackupService(ServerStore& store, std::string dir, std::uint32_t keep,
+                std::function<void(std::string_view)> log);
   /// Stops the one in progress.
   ~BackupService();
   BackupService(const BackupService&) = delete;
@@ -46,7 +47,7 @@ class BackupService {
   /// Notes how the one in progress has ended, if it has.
   void Collect();
 
-  Store& store_;
+  ServerStore& store_;
   const std::string dir_;
   const std::uint32_t keep_;
   const std::function<void(std::string_view)> log_;

@@ -17,7 +17,7 @@ constexpr std::size_t kShare = 4;
 
 }  // namespace
 
-LargeWrites::LargeWrites(Store& store, ExportedMemory& memory) : store_(store), memory_(memory) {}
+LargeWrites::LargeWrites(ServerStore& store, ExportedMemory& memory) : store_(store), memory_(memory) {}
 
 LargeWrites::~LargeWrites() {
   while (!held_.empty()) Remove(held_.begin(), /*used_up=*/false);

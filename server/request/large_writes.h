@@ -24,7 +24,8 @@
 #include "server/memory/exported_memory.h"
 #include "store/base/clock.h"
 #include "store/format/wire/messages.h"
-#include "store/store.h"
+#include "store/server_store.h"
+#include "store/write/write.h"
 
 namespace remora {
 
@@ -32,7 +33,7 @@ namespace remora {
 class LargeWrites final : public SessionObserver {
  public:
   /// Both outlive this.
-  LargeWrites(Store& store, ExportedMemory& memory);
+  LargeWrites(ServerStore& store, ExportedMemory& memory);
   /// Gives back all reservations.
   ~LargeWrites();
 
@@ -76,7 +77,7 @@ class LargeWrites final : public SessionObserver {
   /// `used_up`: it is the store's already.
   void Remove(Map::iterator held, bool used_up);
 
-  Store& store_;
+  ServerStore& store_;
   ExportedMemory& memory_;
   Map held_;
   std::size_t bytes_ = 0;  // of all of them

@@ -17,13 +17,13 @@ namespace remora {
 
 /// State of a multi-put.
 struct MultiPutState {
-  PutListOutcomes outcomes;                              // of those that were begun
-  std::array<std::uint64_t, kMaxListedPuts> versions{};  // of those of them that were done
-  std::size_t waiting = 0;                               // of them, for the disk
-  bool is_postponed = false;                             // there are others
-  std::size_t text_of = kMaxListedPuts;                  // the first that was not done
-  std::string text{};                                    // why that was not
-  std::uint16_t cause = 0;                               // CauseFlags of that
+  MultiPutOutcomes outcomes;                                 // of those that were begun
+  std::array<std::uint64_t, kMaxPutsPerMessage> versions{};  // of those of them that were done
+  std::size_t waiting = 0;                                   // of them, for the disk
+  bool is_postponed = false;                                 // there are others
+  std::size_t text_of = kMaxPutsPerMessage;                  // the first that was not done
+  std::string text{};                                        // why that was not
+  std::uint16_t cause = 0;                                   // CauseFlags of that
 
   bool is_over() const { return waiting == 0 && !is_postponed; }
 };

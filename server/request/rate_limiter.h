@@ -14,7 +14,7 @@
 #include "server/connection/session_observer.h"
 #include "server/request/pending_request.h"
 #include "store/base/clock.h"
-#include "store/store.h"
+#include "store/server_store.h"
 
 namespace remora {
 
@@ -22,7 +22,7 @@ namespace remora {
 class RateLimiter final : public SessionObserver {
  public:
   /// The store outlives this.
-  explicit RateLimiter(Store& store) : store_(store) {}
+  explicit RateLimiter(ServerStore& store) : store_(store) {}
 
   /// Returns whether the session's requests are limited at all.
   static bool Limits(const ClientSession& session) {
@@ -43,7 +43,7 @@ class RateLimiter final : public SessionObserver {
   void Forget(ClientSession& session) override;
 
  private:
-  Store& store_;
+  ServerStore& store_;
   absl::flat_hash_map<TokenUse*, std::deque<PendingRequest>> delayed_;  // none of them empty
   std::vector<PendingRequest> due_;                                     // of those, whose turn has come
 };

@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds kPause{5};
 
 }  // namespace
 
-ReadService::ReadService(Store& store, LargeWrites& large_writes, ReserveQueue& reserves,
+ReadService::ReadService(ServerStore& store, LargeWrites& large_writes, ReserveQueue& reserves,
                          ReplySender& replies, std::unique_ptr<BackupService> backups)
     : store_(store),
       large_writes_(large_writes),
@@ -61,11 +61,11 @@ bool ReadService::AnswerSome() {
                           "long, or a new reserve replaced it"));
       continue;
     }
-    if (pending.request.operation == Operation::kOutcome) {
+    if (pending.request.operation == Operation::kQueryCompletion) {
       if (pending.client != nullptr && pending.client->unsynced > 0) {  // it will be known
         waiting_[postponed++] = pending;
       } else {
-        AnswerOutcome(pending);
+        AnswerCompletionQuery(pending);
       }
       continue;
     }
@@ -100,7 +100,7 @@ bool ReadService::AnswerSome() {
   return postponed < count;
 }
 
-void ReadService::AnswerOutcome(const PendingRequest& pending) {
+void ReadService::AnswerCompletionQuery(const PendingRequest& pending) {
   Reply reply;
   reply.status = ReplyStatus::kInvalid;  // of a client without a client ID
   if (pending.client != nullptr) reply = pending.client->Find(pending.request.payload_offset);
@@ -110,7 +110,7 @@ void ReadService::AnswerOutcome(const PendingRequest& pending) {
     store_.Add(Counter::kRejectedRequests, 1);
     why = "no write that this client sent over an earlier connection";
   } else if (reply.status == ReplyStatus::kUnknown) {
-    why = "the server does not remember what became of the write; later ones took its place";
+    why = "the server does not remember the outcome of the write; later ones took its place";
   } else if (reply.status == ReplyStatus::kDurableTier) {
     why = "the durable tier failed; the write is not visible, whether a restart shows it is unknown";
   }
@@ -138,7 +138,7 @@ absl::Status ReadService::Locate(const ClientSession& session, const Request& re
   std::memcpy(copy.data(), shared_key.data(), shared_key.size());
   const std::string_view key(copy.data(), shared_key.size());
   if (!VerifyPayload(&request, HashKey(key), HashValue(nullptr, 0))) {
-    return absl::DataLossError("what was sent was damaged on its way: the key does not match its checksum");
+    return absl::DataLossError("the request was damaged on its way: the key does not match its checksum");
   }
   const absl::StatusOr<Location> location = store_.Locate(key);
   if (absl::IsDataLoss(location.status())) {

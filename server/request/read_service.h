@@ -18,7 +18,7 @@
 #include "server/request/scan_service.h"
 #include "store/base/clock.h"
 #include "store/format/wire/messages.h"
-#include "store/store.h"
+#include "store/server_store.h"
 
 namespace remora {
 
@@ -26,7 +26,7 @@ namespace remora {
 class ReadService final : public SessionObserver {
  public:
   /// All but `backups` outlive this.
-  ReadService(Store& store, LargeWrites& large_writes, ReserveQueue& reserves, ReplySender& replies,
+  ReadService(ServerStore& store, LargeWrites& large_writes, ReserveQueue& reserves, ReplySender& replies,
               std::unique_ptr<BackupService> backups);
 
   /// Takes a request that the next AnswerWaiting answers, or postpones.
@@ -46,12 +46,12 @@ class ReadService final : public SessionObserver {
  private:
   /// Does the work of AnswerWaiting. REQUIRES: !empty().
   bool AnswerSome();
-  void AnswerOutcome(const PendingRequest& pending);
+  void AnswerCompletionQuery(const PendingRequest& pending);
   void AnswerBackup(const PendingRequest& pending);
   /// Locates a record. Aborted: there is no space right now to bring the record back to memory.
   absl::Status Locate(const ClientSession& session, const Request& request, Reply* reply);
 
-  Store& store_;
+  ServerStore& store_;
   LargeWrites& large_writes_;
   ReserveQueue& reserves_;
   ReplySender& replies_;

@@ -11,7 +11,7 @@
 #include "server/connection/client_session.h"
 #include "server/request/pending_request.h"
 #include "store/format/wire/messages.h"
-#include "store/store.h"
+#include "store/server_store.h"
 
 namespace remora {
 
@@ -19,7 +19,7 @@ namespace remora {
 class ReplySender {
  public:
   /// Both outlive this.
-  ReplySender(Store& store, Acceptor& acceptor) : store_(store), acceptor_(acceptor) {}
+  ReplySender(ServerStore& store, Acceptor& acceptor) : store_(store), acceptor_(acceptor) {}
   ReplySender(const ReplySender&) = delete;
   ReplySender& operator=(const ReplySender&) = delete;
 
@@ -43,7 +43,7 @@ class ReplySender {
   void ExpectNone() { expected_ = 0; }
 
  private:
-  Store& store_;
+  ServerStore& store_;
   Acceptor& acceptor_;
   std::optional<std::int64_t> reply_ms_;
   std::size_t expected_ = 0;

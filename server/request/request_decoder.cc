@@ -28,9 +28,9 @@ bool Validate(const Request& request) {
     case Operation::kBatch:
       return request.key_size == 0 && request.value_size > 0 && request.value_size <= kMaxBatchBytes &&
              !ttl && request.condition == 0;
-    case Operation::kPutList:
-      return request.key_size == 0 && request.value_size > 0 && request.value_size <= kMaxPutListBytes &&
-             request.put_count <= kMaxListedPuts && !ttl && request.condition == 0 &&
+    case Operation::kMultiPut:
+      return request.key_size == 0 && request.value_size > 0 && request.value_size <= kMaxMultiPutBytes &&
+             request.put_count <= kMaxPutsPerMessage && !ttl && request.condition == 0 &&
              (request.put_ids == 0 || request.put_ids == request.put_count);
     default:
       return false;

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "store/format/wire/messages.h"
-#include "store/store.h"
+#include "store/write/write.h"
 
 namespace remora {
 
@@ -19,12 +19,12 @@ bool Validate(const Request& request);
 /// Returns the number of requests that it counts as against a rate: the puts of a multi-put are
 /// requests of their own.
 inline unsigned CountOf(const Request& request) {
-  return request.operation == Operation::kPutList && request.put_count > 0 ? request.put_count : 1u;
+  return request.operation == Operation::kMultiPut && request.put_count > 0 ? request.put_count : 1u;
 }
 
 /// The request ids that are its own: so many, up to request_id.
 inline unsigned IdsOf(const Request& request) {
-  return request.operation == Operation::kPutList && request.put_ids > 0 ? request.put_ids : 1u;
+  return request.operation == Operation::kMultiPut && request.put_ids > 0 ? request.put_ids : 1u;
 }
 
 /// REQUIRES: a write, and no batch.

@@ -11,7 +11,7 @@
 #include "server/request/pending_request.h"
 #include "server/request/reply_sender.h"
 #include "store/base/clock.h"
-#include "store/store.h"
+#include "store/server_store.h"
 
 namespace remora {
 
@@ -19,7 +19,7 @@ namespace remora {
 class ReserveQueue final : public SessionObserver {
  public:
   /// All outlive this.
-  ReserveQueue(Store& store, LargeWrites& large_writes, ReplySender& replies)
+  ReserveQueue(ServerStore& store, LargeWrites& large_writes, ReplySender& replies)
       : store_(store), large_writes_(large_writes), replies_(replies) {}
 
   /// Queues a kReserve, or rejects it. It gives back what its client has reserved before.
@@ -46,7 +46,7 @@ class ReserveQueue final : public SessionObserver {
   /// waits for space; false, once it does.
   bool TakeTurn(Turn& turn, TimePoint now, bool* has_space);
 
-  Store& store_;
+  ServerStore& store_;
   LargeWrites& large_writes_;
   ReplySender& replies_;
   std::deque<Turn> turns_;  // in the order in which they came; one for a connection at most

@@ -48,7 +48,7 @@ void CopyPart(std::span<const std::string_view> pieces, std::size_t from, std::s
 }  // namespace
 
 // Cursors of another server, or of this one before it was started anew, are not taken for one of these.
-ScanService::ScanService(Store& store) : store_(store), next_id_(store.superblock().incarnation | 1) {}
+ScanService::ScanService(ServerStore& store) : store_(store), next_id_(store.superblock().incarnation | 1) {}
 ScanService::~ScanService() = default;
 
 absl::Status ScanService::Take(ClientSession& session, const Request& request, Reply* reply) {

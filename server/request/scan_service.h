@@ -20,7 +20,7 @@
 #include "store/format/wire/messages.h"
 #include "store/format/wire/scan_messages.h"
 #include "store/scan.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "store/watch.h"
 
 namespace remora {
@@ -36,7 +36,7 @@ class ScanService {
   static constexpr std::size_t kMaxPerStep = 4;
 
   /// The store outlives this.
-  explicit ScanService(Store& store);
+  explicit ScanService(ServerStore& store);
   ~ScanService();
   ScanService(const ScanService&) = delete;
   ScanService& operator=(const ScanService&) = delete;
@@ -107,7 +107,7 @@ class ScanService {
   static absl::StatusOr<bool> DeleteSome(Cursor& cursor, std::int64_t* count);
   void Remove(Client& client, std::vector<Cursor>::iterator cursor);
 
-  Store& store_;
+  ServerStore& store_;
   absl::flat_hash_map<rdma::Connection*, Client> clients_;
   std::uint64_t next_id_;
   std::optional<TimePoint> next_check_;

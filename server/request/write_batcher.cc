@@ -23,7 +23,7 @@ constexpr std::size_t kPrefetched = 16 * kCacheLine;
 /// Names a write. `number`: its place in a multi-put.
 RequestName RequestNameOf(const PendingRequest& pending, std::size_t number = 0) {
   const Request& request = pending.request;
-  const bool is_list = request.operation == Operation::kPutList;
+  const bool is_list = request.operation == Operation::kMultiPut;
   if (pending.client == nullptr || (is_list && request.put_ids == 0)) return {};
   return {.client = pending.client->id, .number = request.request_id - (IdsOf(request) - 1) + number};
 }
@@ -35,7 +35,7 @@ bool WriteBatcher::Add(const PendingRequest& pending) {
   if (!Validate(request)) return false;
   switch (request.operation) {
     case Operation::kBatch:
-    case Operation::kPutList: {
+    case Operation::kMultiPut: {
       const std::span<const std::byte> part = pending.session->DecodePart(request);
       if (part.empty()) return false;
       for (std::size_t i = 0; i < std::min(part.size(), kPrefetched); i += kCacheLine) {
@@ -68,13 +68,13 @@ bool WriteBatcher::Commit() {
   rejected_.clear();
   while (batches_used_ > 0) {
     std::string& copy = batches_[--batches_used_];
-    if (copy.capacity() > kMaxPutListBytes) copy = {};  // the rest is not worth giving back
+    if (copy.capacity() > kMaxMultiPutBytes) copy = {};  // the rest is not worth giving back
   }
   if (batches_.size() < requests_.size()) batches_.resize(requests_.size());
   bool is_any_reserved = false;
   for (PendingRequest& pending : requests_) {
     const Operation operation = pending.request.operation;
-    if (operation == Operation::kBatch || operation == Operation::kPutList) {
+    if (operation == Operation::kBatch || operation == Operation::kMultiPut) {
       absl::Status added = AddBatch(pending);
       if (!added.ok()) rejected_.push_back(std::move(added));
       continue;
@@ -96,7 +96,7 @@ bool WriteBatcher::Commit() {
     const std::span<const Write> writes(write, pending.writes);
     if (writes.empty()) {
       RejectBatch(pending, *why++);
-    } else if (pending.request.operation == Operation::kPutList) {
+    } else if (pending.request.operation == Operation::kMultiPut) {
       if (!TakeMultiPut(pending, writes)) *postponed++ = pending;
     } else if (IsPostponed(write->status)) {  // and so are all behind it: another step commits them
       *postponed++ = pending;
@@ -201,7 +201,7 @@ absl::Status WriteBatcher::AddBatch(PendingRequest& pending) {
         "the batch does not match its checksum: its bytes were damaged on the way; nothing was done, send it "
         "again");
   }
-  if (pending.request.operation == Operation::kPutList) {
+  if (pending.request.operation == Operation::kMultiPut) {
     std::size_t number = pending.multi_put == nullptr ? 0 : pending.multi_put->outcomes.size();
     pending.writes = AddMultiPut(copy, pending.request.put_count, number, &writes_);
     if (pending.writes == 0) return absl::InvalidArgumentError("protocol error: malformed multi-put");
@@ -241,7 +241,7 @@ bool WriteBatcher::TakeMultiPut(PendingRequest& pending, std::span<const Write> 
   const std::size_t before = list.outcomes.size();
   for (const Write& write : writes) {
     if (IsPostponed(write.status)) break;
-    REMORA_CHECK(list.outcomes.size() < kMaxListedPuts);  // AddMultiPut saw to it
+    REMORA_CHECK(list.outcomes.size() < kMaxPutsPerMessage);  // AddMultiPut saw to it
     list.outcomes.Add({});
     if (write.ticket == 0) {
       RecordPut(pending, list, list.outcomes.size() - 1, write);
@@ -266,9 +266,9 @@ void WriteBatcher::AnswerMultiPut(const PendingRequest& pending, const MultiPutS
   Reply reply;
   reply.request_id = pending.request.request_id;
   reply.flags = list.cause;
-  PutListOutcomes outcomes = list.outcomes;
+  MultiPutOutcomes outcomes = list.outcomes;
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
-    PutListOutcomes::Outcome outcome = outcomes[i];
+    MultiPutOutcomes::Outcome outcome = outcomes[i];
     if (outcome.status != ReplyStatus::kOk) continue;
     if (reply.version == 0) reply.version = list.versions[i];
     // Others come between only where it was put off, and that many never do.
@@ -276,7 +276,7 @@ void WriteBatcher::AnswerMultiPut(const PendingRequest& pending, const MultiPutS
     outcomes.Set(i, outcome);
   }
   std::array<char, kMaxReplyBehind> behind;
-  const std::size_t size = PutListOutcomes::BytesFor(outcomes.size());
+  const std::size_t size = MultiPutOutcomes::BytesFor(outcomes.size());
   outcomes.Encode(behind.data());
   const std::size_t text = std::min(list.text.size(), behind.size() - size);
   std::copy_n(list.text.data(), text, behind.data() + size);

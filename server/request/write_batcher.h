@@ -15,7 +15,8 @@
 #include "server/request/large_writes.h"
 #include "server/request/pending_request.h"
 #include "server/request/reply_sender.h"
-#include "store/store.h"
+#include "store/server_store.h"
+#include "store/write/write.h"
 
 namespace remora {
 
@@ -26,7 +27,7 @@ class WriteBatcher final : public SessionObserver {
   static constexpr std::size_t kMaxGroup = 256;
 
   /// All outlive this.
-  WriteBatcher(Store& store, Acceptor& acceptor, LargeWrites& large_writes, ReplySender& replies)
+  WriteBatcher(ServerStore& store, Acceptor& acceptor, LargeWrites& large_writes, ReplySender& replies)
       : store_(store), acceptor_(acceptor), large_writes_(large_writes), replies_(replies) {}
 
   /// Takes a write that the next Commit commits, or postpones. Returns false if it is out of
@@ -73,7 +74,7 @@ class WriteBatcher final : public SessionObserver {
   bool TakeMultiPut(PendingRequest& pending, std::span<const Write> writes);
   void AnswerMultiPut(const PendingRequest& pending, const MultiPutState& list);
 
-  Store& store_;
+  ServerStore& store_;
   Acceptor& acceptor_;
   LargeWrites& large_writes_;
   ReplySender& replies_;

@@ -138,7 +138,7 @@ class Reader {
     int format = 0;
     std::uint64_t version = 0;
     if (!ReadNote(their.app_metadata, &format, &version)) {
-      return Damaged(info.id, "what is noted of it is no note of a store's");
+      return Damaged(info.id, "its description was not written by a store");
     }
     if (format != kDataFormat) {
       return absl::FailedPreconditionError(absl::StrCat(

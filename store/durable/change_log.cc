@@ -28,7 +28,7 @@ absl::StatusOr<std::uint64_t> Continue(const std::vector<Opening>& openings, con
   if (place.sequence == 0 || place.sequence > kMaxSequence) return NotReached();
   std::uint64_t shown = place.sequence - 1;
   if (++opening != openings.end() && shown > opening->found) {
-    return NotKept("what it has shown was lost with the machine, or the data was restored");
+    return NotKept("the changes that it showed were lost with the machine, or the data was restored");
   }
   // The write of an opening itself is no change. Its log file is not kept if it holds nothing else.
   for (; opening != openings.end(); ++opening) {

@@ -6,7 +6,7 @@
 // outcome of every write that was done, unless a later write of the client has replaced it
 // (kRememberedWrites).
 //
-//   R1 The store writes a client to the tier before the client's first write (Store::Remember). If
+//   R1 The store writes a client to the tier before the client's first write (ServerStore::Remember). If
 //      that fails, the client may be missing there. The tier keeps the outcomes of its writes all the
 //      same, so that the client can be added later.
 //   R2 The outcome of a write is in the same atomic write to the tier as the write itself, or as its

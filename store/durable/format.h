@@ -66,7 +66,7 @@ inline std::string ClientKey(std::uint64_t client) {
   return key.append(reinterpret_cast<const char*>(&client), sizeof(client));
 }
 /// Returns the key of a write: the key of its client and one more byte. So it sorts behind its client.
-inline std::string OutcomeKey(const RequestName& request) {
+inline std::string CompletionKey(const RequestName& request) {
   return ClientKey(request.client) + static_cast<char>(request.number % kRememberedWrites);
 }
 

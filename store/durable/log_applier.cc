@@ -72,7 +72,7 @@ void LogApplier::AddEntry(const LogEntry& entry) {
   latest.insert_or_assign(entry.key, entry);
   added_version_ = std::max(added_version_, entry.version);
   if (entry.request.client == 0) return;
-  const LogOutcome& outcome = outcomes_.emplace_back(entry);
+  const LoggedCompletion& outcome = outcomes_.emplace_back(entry);
   meta_.insert_or_assign(outcome.key, outcome.entry());
 }
 

@@ -107,8 +107,8 @@ class LogApplier {
                                                        const std::vector<const LogEntry*>& sorted) const;
 
   const LogApplierOptions options_;
-  std::deque<std::string> groups_;   // the maps point to the bytes of these
-  std::deque<LogOutcome> outcomes_;  // and of these
+  std::deque<std::string> groups_;         // the maps point to the bytes of these
+  std::deque<LoggedCompletion> outcomes_;  // and of these
   std::size_t bytes_ = 0;
   Latest entries_;
   Latest meta_;

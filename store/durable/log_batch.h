@@ -27,10 +27,10 @@ rocksdb::Status AddToBatch(const LogEntry& entry, const LogFamilies& families,
                            rocksdb::WriteBatchBase* batch);
 
 /// The outcome of the request of an entry, which is an entry of kind kMeta itself.
-struct LogOutcome {
+struct LoggedCompletion {
   /// REQUIRES: the entry has a request.
-  explicit LogOutcome(const LogEntry& entry)
-      : key(OutcomeKey(entry.request)), value{entry.request.number, entry.version, entry.result} {}
+  explicit LoggedCompletion(const LogEntry& entry)
+      : key(CompletionKey(entry.request)), value{entry.request.number, entry.version, entry.result} {}
 
   /// Returns a view, valid as long as this object stays in its place.
   LogEntry entry() const {

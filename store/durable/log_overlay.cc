@@ -24,7 +24,7 @@ rocksdb::Status AddToOverlay(const LogEntry& entry, const LogOverlayOptions& opt
   const LogFamilies families{.entries = options.entries, .meta = options.meta};
   const rocksdb::Status status = AddToBatch(entry, families, writes);
   if (!status.ok() || entry.request.client == 0) return status;
-  const LogOutcome outcome(entry);
+  const LoggedCompletion outcome(entry);
   return AddToBatch(outcome.entry(), families, writes);
 }
 

@@ -253,10 +253,10 @@ void DurableTier::DeleteClient(std::uint64_t client) {
   REMORA_CHECK(impl_->batch_.DeleteRange(impl_->meta(), key, end).ok());
 }
 
-void DurableTier::PutOutcome(const RequestName& request, std::uint64_t version, std::int64_t result) {
-  if (impl_->log_ != nullptr) return impl_->log_->PutOutcome(request, version, result);
+void DurableTier::PutCompletion(const RequestName& request, std::uint64_t version, std::int64_t result) {
+  if (impl_->log_ != nullptr) return impl_->log_->PutCompletion(request, version, result);
   const RememberedWrite outcome{request.number, version, result};
-  REMORA_CHECK(impl_->batch_.Put(impl_->meta(), OutcomeKey(request), BytesOf(outcome)).ok());
+  REMORA_CHECK(impl_->batch_.Put(impl_->meta(), CompletionKey(request), BytesOf(outcome)).ok());
 }
 
 }  // namespace remora

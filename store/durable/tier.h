@@ -90,7 +90,7 @@ class DurableTier {
   void DeleteClient(std::uint64_t client);
   /// Replaces an earlier outcome with the same number modulo kRememberedWrites. REQUIRES: the last
   /// addition to the group was the Put or Delete of this version.
-  void PutOutcome(const RequestName& request, std::uint64_t version, std::int64_t result);
+  void PutCompletion(const RequestName& request, std::uint64_t version, std::int64_t result);
 
   enum class Log : std::uint8_t { kWritten = 1, kSkipped = 2 };
   /// Writes the group, and begins a new one. With a commit log, it ignores `log`.

@@ -138,7 +138,7 @@ absl::Status TierLog::CheckUse(const DataDir& dir, bool with_log) {
   if (with_log || !dir.has_commit_log()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat(AbslView(kStoreDir.name), " ", dir.path(),
-                   " has a commit log, which holds a part of what is stored: open it with "
+                   " has a commit log, which holds a part of the data: open it with "
                    "StoreOptions::commit_log_bytes (kvserver --commit_log=SIZE)"));
 }
 
@@ -219,7 +219,7 @@ void TierLog::PutMeta(std::string_view key, std::string_view value) {
   entries_.push_back({.kind = LogEntryKind::kMeta, .key = own_key, .value = own_.emplace_back(value)});
 }
 
-void TierLog::PutOutcome(const RequestName& request, std::uint64_t version, std::int64_t result) {
+void TierLog::PutCompletion(const RequestName& request, std::uint64_t version, std::int64_t result) {
   REMORA_CHECK(!entries_.empty() && entries_.back().version == version);
   entries_.back().request = request;
   entries_.back().result = result;
@@ -228,7 +228,7 @@ void TierLog::PutOutcome(const RequestName& request, std::uint64_t version, std:
 void TierLog::DeleteClient(std::uint64_t client) {
   PutMeta(ClientKey(client), {});
   for (std::uint64_t number = 0; number < kRememberedWrites; ++number) {
-    PutMeta(OutcomeKey({client, number}), {});
+    PutMeta(CompletionKey({client, number}), {});
   }
 }
 

@@ -21,10 +21,10 @@
 #include "store/index/index.h"
 #include "store/index/load_coverage.h"
 #include "store/memory_plan.h"
+#include "store/options.h"
 #include "store/reclaim/access_frequency.h"
 #include "store/region/segments.h"
 #include "store/region/value_log.h"
-#include "store/store.h"
 
 namespace remora {
 

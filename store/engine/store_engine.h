@@ -18,14 +18,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "store/engine/core.h"
+#include "store/options.h"
 #include "store/read/point_read.h"
 #include "store/read/promote.h"
 #include "store/reclaim/maintenance.h"
 #include "store/reclaim/space_manager.h"
 #include "store/recovery/index_loader.h"
-#include "store/store.h"
 #include "store/write/large_records.h"
 #include "store/write/sync_queue.h"
+#include "store/write/write.h"
 #include "store/write/write_pipeline.h"
 
 namespace remora {
@@ -73,7 +74,7 @@ class StoreEngine {
   /// either.
   bool syncs_in_steps() const { return syncs_in_steps_; }
 
-  /// Implement Store::Remember and TakeRemembered.
+  /// Implement ServerStore::Remember and TakeRemembered.
   absl::Status Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten);
   std::vector<RememberedClient> TakeRemembered() { return std::move(remembered_); }
 

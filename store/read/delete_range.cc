@@ -11,6 +11,9 @@
 #include "store/format/types/expiry.h"
 #include "store/format/types/scan_range.h"
 #include "store/read/index_walk.h"
+#include "store/store.h"
+#include "store/write/write.h"
+#include "store/write/write_pipeline.h"
 
 namespace remora {
 namespace {
@@ -27,7 +30,6 @@ constexpr std::chrono::seconds kBeginPatience{5};
 
 // The keys come from the durable tier, as of one moment, or, in a store without one, from the index.
 struct RangeDeletion::Rep {
-  Store& store;
   StoreEngine& engine;
   const ScanRange range;
   const std::uint64_t versions_end;                   // greater than the versions of all writes before it
@@ -87,7 +89,8 @@ absl::StatusOr<bool> RangeDeletion::Delete(bool wait) {
     write.key = key.key;
     write.condition = Condition::Version(key.version);
   }
-  wait ? rep_->store.Commit(rep_->writes) : rep_->store.Submit(rep_->writes);
+  WritePipeline& pipeline = rep_->engine.pipeline();
+  wait ? pipeline.Commit(rep_->writes) : pipeline.Submit(rep_->writes);
   std::size_t done = 0;
   absl::Status failed;
   for (const Write& write : rep_->writes) {
@@ -123,7 +126,7 @@ absl::StatusOr<std::unique_ptr<RangeDeletion>> Store::BeginDeleteRange(const Ran
   const std::uint64_t versions_end = engine_->VersionsEnd();
   return std::unique_ptr<RangeDeletion>(
       new RangeDeletion(std::unique_ptr<RangeDeletion::Rep>(new RangeDeletion::Rep{
-          *this, *engine_, std::move(range), versions_end, std::move(cursor), {}, false, {}, {}, 0, 0})));
+          *engine_, std::move(range), versions_end, std::move(cursor), {}, false, {}, {}, 0, 0})));
 }
 
 absl::StatusOr<std::uint64_t> Store::DeleteRange(const RangeOptions& options) {

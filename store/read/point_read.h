@@ -18,8 +18,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "store/engine/core.h"
+#include "store/read/location.h"
 #include "store/read/promote.h"
-#include "store/store.h"
 
 namespace remora {
 

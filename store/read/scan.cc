@@ -23,6 +23,7 @@
 #include "store/format/types/expiry.h"
 #include "store/format/types/scan_range.h"
 #include "store/read/index_walk.h"
+#include "store/server_store.h"
 
 namespace remora {
 namespace {
@@ -127,22 +128,28 @@ std::string StoreScan::resume_token() const {
 absl::StatusOr<std::unique_ptr<StoreScan>> Store::Scan(const ScanOptions& options) {
   ScanRange range;
   if (const char* why = ResolveScan(options, &range)) return absl::InvalidArgumentError(why);
-  return Scan(std::move(range), options.limit, options.keys_only);
+  return StoreScan::Begin(*engine_, std::move(range), options.limit, options.keys_only);
 }
 
-absl::StatusOr<std::unique_ptr<StoreScan>> Store::Scan(ScanRange range, std::uint64_t limit, bool keys_only) {
+absl::StatusOr<std::unique_ptr<StoreScan>> ServerStore::Scan(ScanRange range, std::uint64_t limit,
+                                                             bool keys_only) {
+  return StoreScan::Begin(*engine_, std::move(range), limit, keys_only);
+}
+
+absl::StatusOr<std::unique_ptr<StoreScan>> StoreScan::Begin(StoreEngine& engine, ScanRange range,
+                                                            std::uint64_t limit, bool keys_only) {
   std::unique_ptr<DurableTier::Cursor> cursor;
-  if (engine_->core().has_tier()) {
+  if (engine.core().has_tier()) {
     if (!range.after.empty()) return NoHashes();
     range.by_hash = false;
-    REMORA_ASSIGN_OR_RETURN(cursor, engine_->NewCursor(range));
+    REMORA_ASSIGN_OR_RETURN(cursor, engine.NewCursor(range));
   } else if (!range.by_hash) {
     return NoOrder();
   }
   const std::uint64_t left = limit != 0 ? limit : ~std::uint64_t{0};
   const std::uint64_t place = range.after.empty() ? 0 : HashOrder(range.after);
-  return std::unique_ptr<StoreScan>(new StoreScan(std::unique_ptr<StoreScan::Rep>(
-      new StoreScan::Rep{*engine_, std::move(range), keys_only, left, std::move(cursor), {.place = place}})));
+  return std::unique_ptr<StoreScan>(new StoreScan(std::unique_ptr<Rep>(
+      new Rep{engine, std::move(range), keys_only, left, std::move(cursor), {.place = place}})));
 }
 
 // --- Backups, and counts --------------------------------------------------------------------------------

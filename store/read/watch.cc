@@ -15,6 +15,7 @@
 #include "store/engine/store_engine.h"
 #include "store/format/types/scan_range.h"
 #include "store/format/wire/resume_token.h"
+#include "store/server_store.h"
 
 namespace remora {
 namespace {
@@ -46,26 +47,31 @@ absl::StatusOr<std::unique_ptr<StoreWatch>> Store::Watch(const WatchOptions& opt
   ScanRange range;
   ChangePlace place;
   if (const char* why = ResolveWatch(options, &range, &place)) return absl::InvalidArgumentError(why);
-  return Watch(range, place);
+  return StoreWatch::Begin(*engine_, range, place);
 }
 
-absl::StatusOr<std::unique_ptr<StoreWatch>> Store::Watch(const ScanRange& range, const ChangePlace& place) {
-  if (!engine_->core().has_tier()) {
+absl::StatusOr<std::unique_ptr<StoreWatch>> ServerStore::Watch(const ScanRange& range,
+                                                               const ChangePlace& place) {
+  return StoreWatch::Begin(*engine_, range, place);
+}
+
+absl::StatusOr<std::unique_ptr<StoreWatch>> StoreWatch::Begin(StoreEngine& engine, const ScanRange& range,
+                                                              const ChangePlace& place) {
+  if (!engine.core().has_tier()) {
     return absl::FailedPreconditionError(
         "a store that is only in memory keeps no log of its writes: open it with Durability::kLogged "
         "(kvserver --durability=logged) to watch it");
   }
-  const std::uint64_t end = engine_->core().changes_end.load(std::memory_order_acquire);
+  const std::uint64_t end = engine.core().changes_end.load(std::memory_order_acquire);
   ChangePlace from = place;
   if (from.incarnation == 0) {
     from.sequence = end + 1;
   } else {
-    REMORA_ASSIGN_OR_RETURN(from.sequence, engine_->core().tier->Continue(place, end));
+    REMORA_ASSIGN_OR_RETURN(from.sequence, engine.core().tier->Continue(place, end));
   }
-  from.incarnation = superblock().incarnation;
-  engine_->BeginToBeWatched();
-  return std::unique_ptr<StoreWatch>(
-      new StoreWatch(std::unique_ptr<StoreWatch::Rep>(new StoreWatch::Rep{*engine_, range}), from));
+  from.incarnation = engine.core().superblock.incarnation;
+  engine.BeginToBeWatched();
+  return std::unique_ptr<StoreWatch>(new StoreWatch(std::unique_ptr<Rep>(new Rep{engine, range}), from));
 }
 
 absl::StatusOr<bool> StoreWatch::Next(std::chrono::milliseconds wait) {

@@ -16,11 +16,11 @@
 #include "store/base/clock.h"
 #include "store/engine/core.h"
 #include "store/engine/writer_lock.h"
+#include "store/options.h"
 #include "store/reclaim/cleaner.h"
 #include "store/reclaim/cold_expirer.h"
 #include "store/reclaim/evictor.h"
 #include "store/reclaim/expirer.h"
-#include "store/store.h"
 
 namespace remora {
 

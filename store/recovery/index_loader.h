@@ -50,13 +50,14 @@
 #include "store/durable/tier.h"
 #include "store/engine/core.h"
 #include "store/engine/writer_lock.h"
+#include "store/options.h"
 #include "store/read/promote.h"
 #include "store/reclaim/maintenance.h"
 #include "store/reclaim/space_manager.h"
 #include "store/region/segments.h"
 #include "store/region/value_log.h"
-#include "store/store.h"
 #include "store/write/large_records.h"
+#include "store/write/write.h"
 
 namespace remora {
 
@@ -77,7 +78,7 @@ class IndexLoader {
   /// Starts a load with `options`. With Loading::kInOpen, it returns when the load is over. Its errors are
   /// those of Store::Open.
   absl::Status Start(const StoreOptions& options);
-  /// Implements Store::Load.
+  /// Implements ServerStore::Load.
   bool Step();
   /// Stops the load, and returns when none of its threads runs any more.
   void Stop();

@@ -10,7 +10,7 @@
 #include "store/engine/writer_lock.h"
 #include "store/reclaim/maintenance.h"
 #include "store/reclaim/space_manager.h"
-#include "store/store.h"
+#include "store/write/write.h"
 
 namespace remora {
 
@@ -26,7 +26,7 @@ class LargeRecords {
   LargeRecords(const LargeRecords&) = delete;
   LargeRecords& operator=(const LargeRecords&) = delete;
 
-  /// Implement Store::Reserve and Store::GiveBack.
+  /// Implement ServerStore::Reserve and ServerStore::GiveBack.
   absl::StatusOr<Reservation> Reserve(std::size_t key_size, std::size_t value_size);
   void GiveBack(const Reservation& reservation);
 

@@ -11,7 +11,7 @@
 #include "store/base/shortage.h"
 #include "store/index/index.h"
 #include "store/region/value_log.h"
-#include "store/store.h"
+#include "store/write/write.h"
 
 namespace remora {
 
@@ -22,7 +22,7 @@ inline constexpr std::size_t kMaxGroup = 1024;
 /// Returns the error of a write whose bytes Write::verify refuses.
 inline absl::Status DamagedError() {
   return absl::DataLossError(
-      "what was sent was damaged on its way: key and value do not match their checksum; nothing was done");
+      "the request was damaged on its way: key and value do not match their checksum; nothing was done");
 }
 
 /// Returns the error of a write that the durable tier did not take.

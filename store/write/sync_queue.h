@@ -42,8 +42,9 @@
 #include "absl/status/status.h"
 #include "store/engine/core.h"
 #include "store/engine/writer_lock.h"
-#include "store/store.h"
+#include "store/options.h"
 #include "store/write/staged_write.h"
+#include "store/write/write.h"
 
 namespace remora {
 

@@ -93,7 +93,7 @@ bool WriteFastPath::TryPut(Write& write, TimePoint now, std::int64_t unix_ms) {
 absl::Status WriteFastPath::Log(const Write& write, const Place& place, std::uint64_t expiry_ms) {
   core_.tier->Put(core_.log.Key(place), {.version = write.version, .expiry_ms = expiry_ms},
                   core_.log.Value(place));
-  if (write.request.client != 0) core_.tier->PutOutcome(write.request, write.version, 0);
+  if (write.request.client != 0) core_.tier->PutCompletion(write.request, write.version, 0);
   const absl::Status logged = core_.tier->Write();
   core_.disk.NoteWrite(logged);
   return logged.ok() ? logged : NotDurableError(logged);

@@ -16,8 +16,9 @@
 #include "absl/status/status.h"
 #include "store/engine/core.h"
 #include "store/engine/writer_lock.h"
+#include "store/options.h"
 #include "store/reclaim/maintenance.h"
-#include "store/store.h"
+#include "store/write/write.h"
 #include "store/write/write_prefetch.h"
 
 namespace remora {

@@ -248,7 +248,7 @@ absl::Status WritePipeline::MakeDurable() {
       core_.tier->Put(staged.key, {.version = staged.version, .expiry_ms = staged.expiry_ms}, staged.value);
     }
     const Write& write = *staged.write;
-    if (write.request.client != 0) core_.tier->PutOutcome(write.request, staged.version, write.result);
+    if (write.request.client != 0) core_.tier->PutCompletion(write.request, staged.version, write.result);
   }
   const bool logged = std::ranges::any_of(stage_.staged(), [&](const StagedWrite& staged) {
     return stage_.LevelOf(*staged.write) != Durability::kMemory;

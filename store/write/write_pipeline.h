@@ -22,11 +22,12 @@
 #include "absl/status/status.h"
 #include "store/engine/core.h"
 #include "store/engine/writer_lock.h"
+#include "store/options.h"
 #include "store/reclaim/maintenance.h"
 #include "store/reclaim/space_manager.h"
-#include "store/store.h"
 #include "store/write/large_records.h"
 #include "store/write/sync_queue.h"
+#include "store/write/write.h"
 #include "store/write/write_fast_path.h"
 #include "store/write/write_prefetch.h"
 #include "store/write/write_stage.h"
@@ -45,7 +46,7 @@ class WritePipeline {
   WritePipeline(const WritePipeline&) = delete;
   WritePipeline& operator=(const WritePipeline&) = delete;
 
-  /// Implement Store::Commit, Store::Submit and Store::Sync.
+  /// Implement ServerStore::Commit, ServerStore::Submit and ServerStore::Sync.
   void Commit(std::span<Write> writes);
   void Submit(std::span<Write> writes);
   void Submit(std::span<Write> writes, TimePoint now, std::int64_t unix_ms);

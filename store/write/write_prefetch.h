@@ -11,8 +11,8 @@
 #include <span>
 
 #include "store/engine/core.h"
-#include "store/store.h"
 #include "store/write/large_records.h"
+#include "store/write/write.h"
 
 namespace remora {
 

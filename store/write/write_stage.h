@@ -12,12 +12,13 @@
 #include "absl/status/status.h"
 #include "store/engine/core.h"
 #include "store/engine/writer_lock.h"
+#include "store/options.h"
 #include "store/reclaim/maintenance.h"
-#include "store/store.h"
 #include "store/write/group_keys.h"
 #include "store/write/large_records.h"
 #include "store/write/read_modify_write.h"
 #include "store/write/staged_write.h"
+#include "store/write/write.h"
 
 namespace remora {
 

@@ -51,11 +51,11 @@ class Fields : public Hostile {
             {Operation::kIncrement, "raw sum", std::string("\1\0\0\0\0\0\0\0", 8)},
             {Operation::kAppend, "raw text", "more"},
             {Operation::kBatch, "", std::string(batch.bytes())},
-            {Operation::kPutList, "", std::string(list.bytes()), 3},
+            {Operation::kMultiPut, "", std::string(list.bytes()), 3},
             {Operation::kScan, "", start},
             {Operation::kScanNext, "", ""},
             {Operation::kBackup, "", ""},
-            {Operation::kOutcome, "", ""}};
+            {Operation::kQueryCompletion, "", ""}};
   }
 
   void Rejoin() {
@@ -161,7 +161,7 @@ TEST_P(Fields, OfRequestsAndTheirPayloads) {
     const bool has_payload = !base.value.empty() || base.operation == Operation::kLocate;
     if (is_verbs() && !has_payload && base.operation != Operation::kPing) continue;  // for its time alone
     TryFieldsOf(base);
-    const bool is_batch = base.operation == Operation::kBatch || base.operation == Operation::kPutList;
+    const bool is_batch = base.operation == Operation::kBatch || base.operation == Operation::kMultiPut;
     if (is_batch) TryPayload(base, kBatchFields);
     if (base.operation == Operation::kScan) TryPayload(base, kScanFields);
   }

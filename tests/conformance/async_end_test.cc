@@ -284,7 +284,7 @@ TEST_F(AsyncEnd, GetsThatAreAlwaysTooLateEndAllTheSame) {
 
 // --- The client's end, and the connection's ---------------------------------------------------------------
 
-TEST_F(AsyncEnd, DestroyedWithOperationsUnderWay) {
+TEST_F(AsyncEnd, DestroyedWithOperationsInFlight) {
   server_rests_ = true;
   tampering_.hold_reads = true;
   std::vector<Outcome> outcomes(30);

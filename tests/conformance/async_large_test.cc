@@ -133,7 +133,7 @@ TEST_P(AsyncLarge, WritesAreDoneInTheOrderInWhichTheyWereBegun) {
   }
 }
 
-TEST_P(AsyncLarge, ManyAreUnderWayBesideSmallOnes) {
+TEST_P(AsyncLarge, ManyAreInFlightBesideSmallOnes) {
   START({.memory_size = 96 * kMiB});
   ConnectAsync({.depth = 64});
   std::vector<std::string> values;

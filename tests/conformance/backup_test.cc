@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "client/client.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "tests/conformance/conformance_fixture.h"
 #include "tests/support/hand_client.h"
 #include "tests/support/server_thread.h"

@@ -253,7 +253,7 @@ TEST_P(CAsync, WritesWithOptions) {
   remora_batch_free(batch);
 }
 
-TEST_P(CAsync, ManyAreUnderWayUpToTheDepth) {
+TEST_P(CAsync, ManyAreInFlightUpToTheDepth) {
   OPEN(8);
   EXPECT_EQ(remora_async_room(async_), 8u);
   std::vector<Outcome> outcomes(8);

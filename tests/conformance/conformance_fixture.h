@@ -105,7 +105,7 @@ class Behaviour : public testing::TestWithParam<TestedDeployment> {
     return GetParam() == DeploymentKind::kVerbs || GetParam() == DeploymentKind::kVerbsAndLocal;
   }
   bool remote() const { return GetParam() != DeploymentKind::kEmbedded; }
-  Store& store() { return deployment_->store(); }
+  ServerStore& store() { return deployment_->store(); }
 
   std::unique_ptr<Deployment> deployment_;
   std::unique_ptr<KeyValue> kv_;

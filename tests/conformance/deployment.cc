@@ -129,7 +129,7 @@ class RemoteKeyValue final : public KeyValue {
 
 class EmbeddedKeyValue final : public KeyValue {
  public:
-  explicit EmbeddedKeyValue(Store& store) : store_(store) {}
+  explicit EmbeddedKeyValue(ServerStore& store) : store_(store) {}
   absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version) override {
     return store_.Get(key, value, version);
   }
@@ -178,7 +178,7 @@ class EmbeddedKeyValue final : public KeyValue {
   absl::StatusOr<std::uint64_t> DropAll() override { return store_.DropAll(); }
 
  private:
-  Store& store_;
+  ServerStore& store_;
 };
 
 class EmbeddedDeployment final : public Deployment {
@@ -192,14 +192,14 @@ class EmbeddedDeployment final : public Deployment {
   }
   absl::Status Restart() override {
     store_.reset();
-    REMORA_ASSIGN_OR_RETURN(store_, Store::Open(options_));
+    REMORA_ASSIGN_OR_RETURN(store_, ServerStore::Open(options_));
     return absl::OkStatus();
   }
   void Stop() override { store_.reset(); }
   absl::StatusOr<std::unique_ptr<rdma::ClientConnection>> Dial() override {
     return absl::UnimplementedError("an embedded store has no connections");
   }
-  Store& store() override { return *store_; }
+  ServerStore& store() override { return *store_; }
   const Clock& clock() const override { return clock_; }
   void Advance(Duration duration) override { clock_.Advance(duration); }
 
@@ -207,7 +207,7 @@ class EmbeddedDeployment final : public Deployment {
   ShiftedClock clock_;
   const OtherClock server_clock_;
   StoreOptions options_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<ServerStore> store_;
 };
 
 class ThreadedDeployment final : public Deployment {
@@ -240,7 +240,7 @@ class ThreadedDeployment final : public Deployment {
                       {.files = files_, .secret = ""});
   }
   void ReloadTokens() override { server_->server().ReloadTokens(); }
-  Store& store() override { return server_->server().store(); }
+  ServerStore& store() override { return server_->server().store(); }
   const Clock& clock() const override { return clock_; }
   void Advance(Duration duration) override { clock_.Advance(duration); }
 
@@ -282,7 +282,7 @@ class SimDeployment final : public Deployment {
   void Stop() override { server_.reset(); }
   absl::StatusOr<std::unique_ptr<rdma::ClientConnection>> Dial() override { return network_.Dial(); }
   void ReloadTokens() override { server_->ReloadTokens(); }
-  Store& store() override { return server_->store(); }
+  ServerStore& store() override { return server_->store(); }
   const Clock& clock() const override { return network_.clock(); }
   void Advance(Duration duration) override { network_.clock().Advance(duration); }
   bool concurrent() const override { return false; }
@@ -306,7 +306,7 @@ class WithDataDir final : public Deployment {
   void Stop() override { inner_->Stop(); }
   absl::StatusOr<std::unique_ptr<rdma::ClientConnection>> Dial() override { return inner_->Dial(); }
   void ReloadTokens() override { inner_->ReloadTokens(); }
-  Store& store() override { return inner_->store(); }
+  ServerStore& store() override { return inner_->store(); }
   const Clock& clock() const override { return inner_->clock(); }
   void Advance(Duration duration) override { inner_->Advance(duration); }
   bool concurrent() const override { return inner_->concurrent(); }

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/client.h"
-#include "store/store.h"
+#include "store/server_store.h"
 
 namespace remora {
 
@@ -137,7 +137,7 @@ class Deployment {
   /// Reloads ServerOptions::tokens_file in one of the server's next steps.
   virtual void ReloadTokens() {}
 
-  virtual Store& store() = 0;
+  virtual ServerStore& store() = 0;
   virtual const Clock& clock() const = 0;
   /// Lets this much time pass for all at once.
   virtual void Advance(Duration duration) = 0;

@@ -20,7 +20,7 @@
 #include "store/base/clock.h"
 #include "store/base/tsan.h"
 #include "store/format/memory/record.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "tests/conformance/conformance_fixture.h"
 
 namespace remora {

@@ -40,8 +40,8 @@ TEST_P(Fork, TheClientIsTheParents) {
   START();
   ConnectAsync();
   ASSERT_CODE(kOk, Put("key", "value"));
-  Outcome under_way;
-  ASSERT_TRUE(async_->Put("other", "value", Into(under_way)).ok());
+  Outcome in_flight;
+  ASSERT_TRUE(async_->Put("other", "value", Into(in_flight)).ok());
   const int failed = Child([&] {
     Client& client = *kv_->client();
     const std::array<std::string_view, 1> keys{"key"};
@@ -69,7 +69,7 @@ TEST_P(Fork, TheClientIsTheParents) {
   EXPECT_CODE(kOk, Put("key", "again"));
   EXPECT_EQ(Get("key"), "again");
   WaitAll();
-  EXPECT_OUTCOME(kOk, under_way);
+  EXPECT_OUTCOME(kOk, in_flight);
   if (GetParam() != DeploymentKind::kVerbs) {
     EXPECT_EQ(Get("child"), "own");
   }

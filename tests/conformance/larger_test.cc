@@ -223,7 +223,7 @@ TEST_P(LargerAdversary, NothingIsWrongStaleOrMissing) {
       ASSERT_GE(*seen, oldest) << "stale";
     }
   }
-  const Store& store = server_->store();
+  const ServerStore& store = server_->store();
   EXPECT_GT(store.Read(Counter::kEvictions), kKeys / 4);
   EXPECT_GT(store.Read(Counter::kFetches), 100u);
   EXPECT_GT(reader_->counters().cold, 20u);

@@ -34,7 +34,7 @@ class LoadingTest : public SimServed, public testing::TestWithParam<unsigned> {
     options_.store.clock = &network_.clock();
     options_.store.eviction = Eviction::kNone;
     {
-      auto store = Store::Open(options_.store);
+      auto store = ServerStore::Open(options_.store);
       ASSERT_TRUE(store.ok()) << store.status();
       for (std::uint64_t i = 0; i < kKeys; ++i) {
         ASSERT_TRUE((*store)->Put(Key(i), MakeValue(Key(i), i, 300)).ok());
@@ -201,7 +201,7 @@ TEST_P(LoadingTest, NoRoomForARecordIsSaidSo) {
     StoreOptions larger = options_.store;
     larger.loading = Loading::kInOpen;
     larger.memory_size = 2 * kMinMemorySize;
-    auto store = Store::Open(larger);
+    auto store = ServerStore::Open(larger);
     ASSERT_TRUE(store.ok()) << store.status();
     const std::string value(kMaxSmallValueSize, 'v');
     for (int i = 0; i < 80; ++i) ASSERT_TRUE((*store)->Put("large " + std::to_string(i), value).ok());

@@ -130,7 +130,7 @@ class LostAnswers : public SimServed, public testing::TestWithParam<Case> {
     EXPECT_TRUE(value == GetParam().after) << value.value_or("nothing").substr(0, 100);
     EXPECT_EQ(now, version) << "it was written again";
   }
-  Store& store() { return server_->store(); }
+  ServerStore& store() { return server_->store(); }
   void CutAtAnyStep();
 };
 

@@ -65,7 +65,7 @@ TEST_P(MultiGet, OfNothingAndOfUnequalNumbers) {
   EXPECT_CODE(kInvalidArgument, kv_->MultiGet(keys, results));
 }
 
-TEST_P(MultiGet, OfMoreKeysAndBytesThanAreUnderWayAtOnce) {
+TEST_P(MultiGet, OfMoreKeysAndBytesThanAreInFlightAtOnce) {
   START({.memory_size = std::size_t{48} << 20});
   std::vector<std::string> keys;
   std::vector<std::string> values;

@@ -109,7 +109,7 @@ TEST_P(MultiPut, SmallOnesShareMessages) {
   for (const std::string& key : keys) EXPECT_EQ(Get(key), key);
   EXPECT_EQ(requests_for({{"a", "1"}}), 1u);
 
-  const std::string half(kMaxPutListBytes / 2, 'h');
+  const std::string half(kMaxMultiPutBytes / 2, 'h');
   EXPECT_EQ(requests_for({{"a", half}, {"b", "1"}, {"c", half}, {"d", "2"}}), 2u);
   EXPECT_EQ(Get("b") + Get("d"), "12");
 
@@ -242,11 +242,11 @@ TEST_F(MultiPutEnd, RepliesThatAnswerNothingBreakTheConnection) {
   tampering_.change_reply = [&](Reply& reply) {
     if (++replies == 5) reply.request_id += 1000;
   };
-  const std::size_t count = 10 * kMaxListedPuts;
+  const std::size_t count = 10 * kMaxPutsPerMessage;
   const std::vector<PutRequest> requests(count, {"key", "value"});
   std::vector<PutResult> results(count);
   EXPECT_CODE(kUnavailable, (*client)->MultiPut(requests, results));
-  for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(results[i].status.ok(), i < 4 * kMaxListedPuts) << i;
+  for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(results[i].status.ok(), i < 4 * kMaxPutsPerMessage) << i;
   EXPECT_CODE(kUnavailable, (*client)->Put("key", "value"));
 }
 
@@ -268,7 +268,7 @@ TEST_F(MultiPutEnd, SeveralReasonsInOneList) {
   ASSERT_TRUE(client.ok()) << client.status();
   tampering_.change_behind = [](const Reply& reply, std::span<std::byte> behind) {
     std::string_view bytes(reinterpret_cast<const char*>(behind.data()), reply.behind_size);
-    PutListOutcomes outcomes;
+    MultiPutOutcomes outcomes;
     ASSERT_TRUE(outcomes.Decode(5, &bytes));
     outcomes.Set(1, {ReplyStatus::kFull, 0, 0});
     outcomes.Set(2, {ReplyStatus::kDurableTier, 0, 0});
@@ -299,7 +299,7 @@ TEST_F(MultiPutEnd, AServerThatHangs) {
 
 // --- By hand --------------------------------------------------------------------------------------------
 
-class PutLists : public Behaviour {
+class MultiPutMessages : public Behaviour {
  protected:
   /// Returns the server's answer to these bytes.
   HandClient::Answer Send(std::string_view bytes, std::size_t count,
@@ -308,7 +308,7 @@ class PutLists : public Behaviour {
     EXPECT_TRUE(connection.ok());
     HandClient client(*std::move(connection), deployment_->clock());
     client.Write(client.hello().staging, 0, bytes);
-    Request request = HandClient::MakeRequest(Operation::kPutList, 0, bytes.size());
+    Request request = HandClient::MakeRequest(Operation::kMultiPut, 0, bytes.size());
     request.put_count = static_cast<std::uint8_t>(count);
     request.request_id = 1;
     request.payload_checksum = PayloadChecksum(request, HashKey({}), HashValue(bytes.data(), bytes.size()));
@@ -323,12 +323,12 @@ class PutLists : public Behaviour {
     return std::string(list.bytes());
   }
 };
-INSTANTIATE_TEST_SUITE_P(On, PutLists,
+INSTANTIATE_TEST_SUITE_P(On, MultiPutMessages,
                          testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
                                          DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
-TEST_P(PutLists, TheReplySaysWhatBecameOfEach) {
+TEST_P(MultiPutMessages, TheReplySaysWhatBecameOfEach) {
   START();
   WriteBatch list;
   list.Put("a", "1");
@@ -336,7 +336,7 @@ TEST_P(PutLists, TheReplySaysWhatBecameOfEach) {
   list.Put("c", "3");
   const HandClient::Answer answer = Send(list.bytes(), 3);
   ASSERT_EQ(answer.status(), ReplyStatus::kOk);
-  PutListOutcomes outcomes;
+  MultiPutOutcomes outcomes;
   std::string_view behind = answer.behind;
   ASSERT_TRUE(outcomes.Decode(3, &behind));
   EXPECT_EQ(outcomes[0].status, ReplyStatus::kOk);
@@ -350,11 +350,11 @@ TEST_P(PutLists, TheReplySaysWhatBecameOfEach) {
 
 // The server reads a list again where it goes on with it. It can answer the puts that it has done only as
 // those of the list that was sent.
-TEST_P(PutLists, WhoChangesOneThatIsUnderWayIsHungUpOn) {
+TEST_P(MultiPutMessages, AClientThatChangesOneInFlightIsDisconnected) {
   if (GetParam() == DeploymentKind::kSim) GTEST_SKIP() << "nothing is under way there while nobody waits";
   START({.memory_size = kMinMemorySize, .grace = std::chrono::milliseconds(500)});
   WriteBatch list;
-  for (std::size_t i = 0; i < kMaxListedPuts; ++i) list.Put("key", std::string(900, 'v'));
+  for (std::size_t i = 0; i < kMaxPutsPerMessage; ++i) list.Put("key", std::string(900, 'v'));
   const std::string_view bytes = list.bytes();
   const auto put_off = [this] { return store().Read(Counter::kWritesPutOff); };
   int ends = 0;
@@ -364,8 +364,8 @@ TEST_P(PutLists, WhoChangesOneThatIsUnderWayIsHungUpOn) {
     HandClient client(*std::move(connection), deployment_->clock());
     client.Write(client.hello().staging, 0, bytes);
     for (bool done = true; done;) {
-      Request request = HandClient::MakeRequest(Operation::kPutList, 0, bytes.size());
-      request.put_count = kMaxListedPuts;
+      Request request = HandClient::MakeRequest(Operation::kMultiPut, 0, bytes.size());
+      request.put_count = kMaxPutsPerMessage;
       const std::uint64_t before = put_off();
       client.PostChecked(request, bytes);
       std::optional<HandClient::Answer> answer;
@@ -380,11 +380,11 @@ TEST_P(PutLists, WhoChangesOneThatIsUnderWayIsHungUpOn) {
   EXPECT_EQ(Get("key"), std::string(900, 'v'));
 }
 
-TEST_P(PutLists, BytesThatAreNoneAreInvalid) {
+TEST_P(MultiPutMessages, BytesThatAreNoneAreInvalid) {
   START();
-  EXPECT_EQ(Send(Bytes(kMaxListedPuts), kMaxListedPuts).status(), ReplyStatus::kOk);
+  EXPECT_EQ(Send(Bytes(kMaxPutsPerMessage), kMaxPutsPerMessage).status(), ReplyStatus::kOk);
   const std::uint64_t done = store().Read(Counter::kPuts);
-  EXPECT_EQ(Send(Bytes(kMaxListedPuts + 1), kMaxListedPuts + 1).status(), ReplyStatus::kInvalid);
+  EXPECT_EQ(Send(Bytes(kMaxPutsPerMessage + 1), kMaxPutsPerMessage + 1).status(), ReplyStatus::kInvalid);
   EXPECT_EQ(Send(Bytes(3), 0).status(), ReplyStatus::kInvalid);
   EXPECT_EQ(Send(Bytes(3), 2).status(), ReplyStatus::kInvalid);
   EXPECT_EQ(Send(Bytes(3), 4).status(), ReplyStatus::kInvalid);
@@ -394,7 +394,7 @@ TEST_P(PutLists, BytesThatAreNoneAreInvalid) {
   with_delete.Delete("key 0");
   EXPECT_EQ(Send(with_delete.bytes(), 2).status(), ReplyStatus::kInvalid);
   WriteBatch large;
-  large.Put("key 0", std::string(kMaxPutListBytes, 'x'));
+  large.Put("key 0", std::string(kMaxMultiPutBytes, 'x'));
   EXPECT_EQ(Send(large.bytes(), 1).status(), ReplyStatus::kInvalid);
   const auto with = [&](const std::function<void(Request*)>& change) {
     return Send(Bytes(3), 3, change).status();

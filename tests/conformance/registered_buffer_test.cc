@@ -139,7 +139,7 @@ TEST_P(Registered, AGetCostsTheReadsOfAnyOther) {
   }
 }
 
-TEST_P(Registered, ManyAreUnderWaySideBySide) {
+TEST_P(Registered, ManyAreInFlightSideBySide) {
   START({.memory_size = 96 * kMiB});
   constexpr std::size_t kEach = 300'000;
   Register(64 * kEach);

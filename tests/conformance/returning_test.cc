@@ -105,7 +105,7 @@ TEST_F(Returning, ItIsToldWhatBecameOfEachPutOfAListWithIds) {
   list.Put("a", "1");
   list.Put("b", "2", {.condition = Condition::Present()});
   list.Put("c", "3");
-  Request request = HandClient::MakeRequest(Operation::kPutList, 0, list.bytes().size());
+  Request request = HandClient::MakeRequest(Operation::kMultiPut, 0, list.bytes().size());
   request.put_count = 3;
   const auto first = ByHand(false);
   first->Write(first->hello().staging, 0, list.bytes());
@@ -184,7 +184,7 @@ TEST_F(Returning, WhoseRequestIdsDoNotGoUpIsDropped) {
   EXPECT_FALSE(hand->Put("key", "2").has_value());
   WriteBatch list;
   for (int i = 0; i < 3; ++i) list.Put("key", "of a list");
-  Request request = HandClient::MakeRequest(Operation::kPutList, 0, list.bytes().size());
+  Request request = HandClient::MakeRequest(Operation::kMultiPut, 0, list.bytes().size());
   request.put_count = request.put_ids = 3;
   for (const std::uint64_t last : {2u, 11u, 12u, 13u}) {
     SCOPED_TRACE(last);

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "store/store.h"
+#include "store/server_store.h"
 #include "tests/support/server_thread.h"
 #include "tests/support/sizes.h"
 

@@ -214,13 +214,13 @@ class AioTest(harness.TestCase):
                 await only_one.get("key")
 
     @in_loop
-    async def test_closing_ends_what_is_under_way(self):
+    async def test_closing_ends_what_is_in_flight(self):
         store = await aio.Client(self.address, depth=2).connect()
-        under_way = [store.put(f"key {i}", b"") for i in range(5)]
-        under_way[1].cancel()
+        in_flight = [store.put(f"key {i}", b"") for i in range(5)]
+        in_flight[1].cancel()
         store.close()
         store.close()
-        for i, operation in enumerate(under_way):
+        for i, operation in enumerate(in_flight):
             with self.assertRaises(asyncio.CancelledError if i == 1 else remora.Cancelled):
                 await operation
         with self.assertRaisesRegex(RuntimeError, "not connected"):

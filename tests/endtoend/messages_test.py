@@ -145,7 +145,7 @@ class UsageTest(harness.TestCase):
 
     def test_what_is_no_flag_has_no_nearest(self):
         refused = kvctl(self.address, "put", "k=v", "--x=y")
-        self.expect(refused, EX_USAGE, b"there is no flag --x; what is no flag stands behind --")
+        self.expect(refused, EX_USAGE, b"there is no flag --x; write arguments that are no flags behind --")
         self.expect(kvctl(self.address, "GET", "key"), EX_USAGE, b"there is no command 'GET'; the nearest is get;")
 
 

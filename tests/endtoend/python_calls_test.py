@@ -105,11 +105,11 @@ class CallsTest(harness.TestCase):
         thread = threading.Thread(target=lambda: results.append(call()))
         thread.start()
 
-        def is_under_way():
+        def is_in_flight():
             self.assertTrue(thread.is_alive(), "it has ended, and nobody else ran meanwhile")
             return is_in_use(store)
 
-        harness.wait_until(is_under_way, "the client is in use")
+        harness.wait_until(is_in_flight, "the client is in use")
         return thread, results
 
 

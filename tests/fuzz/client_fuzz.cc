@@ -152,7 +152,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   FUZZ_CHECK(server.ok());
   FUZZ_CHECK((*server)->AddListener(network.Listen()).ok());
   network.set_step([&] { (*server)->Step(); });
-  Store& store = (*server)->store();
+  ServerStore& store = (*server)->store();
   for (int i = 0; i < 16; ++i)
     FUZZ_CHECK(store.Put("key " + std::to_string(i), "value " + std::to_string(i)).ok());
   FUZZ_CHECK(store.Put("large", std::string(kMaxSmallValueSize + 1, 'l')).ok());

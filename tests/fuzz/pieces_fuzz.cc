@@ -134,14 +134,14 @@ void ReadIt(const Slot& slot, const Record& record) {
   ValueTarget target;
   if (record.into_memory()) target.memory = rdma::MakeSge(**registered, 0, capacity);
   if (!record.into_memory() && record.in_text()) target.text = &text;
-  if (!NeedsPieces(slot, target)) return;
+  if (!NeedsChunks(slot, target)) return;
 
   const WantedRecord wanted{.key = key,
                             .key_hash = HashKey(key),
                             .slot = slot,
                             .place = {slot.offset_units, slot.extent_bytes(), {}, 1},
                             .learned = (*session)->Coarse()};
-  const auto read = ReadInPieces(**session, wanted, target);
+  const auto read = ReadInChunks(**session, wanted, target);
   FUZZ_CHECK(std::all_of(memory.begin() + static_cast<std::ptrdiff_t>(capacity), memory.end(),
                          [](std::byte byte) { return byte == kUntouched; }));
   FUZZ_CHECK(read.ok());

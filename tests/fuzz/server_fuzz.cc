@@ -114,7 +114,7 @@ class HostileClient {
   void SendBatch() {
     Request request;
     const bool is_list = input_.Take<std::uint8_t>() % 2 == 1;
-    request.operation = is_list ? Operation::kPutList : Operation::kBatch;
+    request.operation = is_list ? Operation::kMultiPut : Operation::kBatch;
     std::string bytes(input_.Text());
     if (bytes.empty()) {
       WriteBatch batch;
@@ -182,7 +182,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   FUZZ_CHECK((*other)->Put("key 0", "afterwards").ok());
   FUZZ_CHECK((*other)->Get("key 0", &value).ok() && value == "afterwards");
   // The store reads back all that it says that it has.
-  Store& store = (*server)->store();
+  ServerStore& store = (*server)->store();
   for (int i = 0; i < 8; ++i) {
     const absl::Status status = store.Get("key " + std::to_string(i), &value);
     FUZZ_CHECK(status.ok() || absl::IsNotFound(status));

@@ -107,14 +107,14 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   } else {
     auto client = AsyncClient::Connect(std::make_unique<HostileServer>(script, clock), options, {}, clock);
     FUZZ_CHECK(client.ok());
-    int under_way = 0;
-    const auto done = [&](const AsyncResult&) { --under_way; };
+    int in_flight = 0;
+    const auto done = [&](const AsyncResult&) { --in_flight; };
     for (int i = 0; i < 4; ++i) {
-      under_way += (*client)->Get(key + std::to_string(i / 2), done).ok() ? 1 : 0;
-      under_way += i == 1 && (*client)->Put(key, "value", done).ok() ? 1 : 0;
+      in_flight += (*client)->Get(key + std::to_string(i / 2), done).ok() ? 1 : 0;
+      in_flight += i == 1 && (*client)->Put(key, "value", done).ok() ? 1 : 0;
     }
     (*client)->WaitAll(clock.Now() + std::chrono::seconds(2)).IgnoreError();
-    FUZZ_CHECK(under_way == 0);
+    FUZZ_CHECK(in_flight == 0);
   }
   return 0;
 }

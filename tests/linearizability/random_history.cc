@@ -18,11 +18,11 @@ class Maker {
   explicit Maker(const RandomHistoryOptions& options) : options_(options), random_(options.seed) {}
 
   History Make() {
-    std::vector<std::optional<UnderWay>> clients(options_.clients);
+    std::vector<std::optional<InFlight>> clients(options_.clients);
     while (history_.operations.size() < options_.operations) {
       now_ += static_cast<Time>(Below(kMillisecond) + 1);
       const auto number = static_cast<std::uint32_t>(Below(options_.clients));
-      std::optional<UnderWay>& client = clients[number];
+      std::optional<InFlight>& client = clients[number];
       if (!client) {
         client = Begin(number);
       } else if (!client->is_done) {
@@ -36,7 +36,7 @@ class Maker {
         lost_.pop_back();
       }
     }
-    for (std::optional<UnderWay>& client : clients) {
+    for (std::optional<InFlight>& client : clients) {
       if (!client) continue;
       ++now_;
       if (!client->is_done) Do(*client);
@@ -46,7 +46,7 @@ class Maker {
   }
 
  private:
-  struct UnderWay {
+  struct InFlight {
     std::vector<Operation> operations;  // several: a batch, or a scan's
     bool is_done = false;
     bool is_scan = false;
@@ -64,8 +64,8 @@ class Maker {
   static std::string Counter() { return "counter"; }
   static std::string List() { return "list"; }
 
-  UnderWay Begin(std::uint32_t client) {
-    UnderWay made;
+  InFlight Begin(std::uint32_t client) {
+    InFlight made;
     Operation operation;
     operation.client = client;
     operation.begun = now_;
@@ -138,7 +138,7 @@ class Maker {
     return Outcome::kFailedPrecondition;
   }
 
-  void Do(UnderWay& one) {
+  void Do(InFlight& one) {
     one.is_done = true;
     one.done = now_;
     if (one.is_scan) {
@@ -201,7 +201,7 @@ class Maker {
     }
   }
 
-  void End(UnderWay& one) {
+  void End(InFlight& one) {
     if (one.is_scan) {
       one.scan.opened = one.scan.ended = now_;
       history_.scans.push_back(one.scan);
@@ -233,7 +233,7 @@ class Maker {
   std::mt19937_64 random_;
   History history_;
   std::map<std::string, Record> records_;
-  std::vector<UnderWay> lost_;
+  std::vector<InFlight> lost_;
   Time now_ = 0;
   std::uint64_t version_ = 0;
   std::uint64_t values_ = 0;

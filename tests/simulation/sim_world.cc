@@ -119,7 +119,7 @@ class World {
 
   void StopServer() {
     if (server_ == nullptr) return;
-    const Store& store = server_->store();
+    const ServerStore& store = server_->store();
     result_.counts.cleaned += store.Read(Counter::kSegmentsCleaned);
     result_.counts.evictions += store.Read(Counter::kEvictions);
     result_.counts.fetches += store.Read(Counter::kFetches);

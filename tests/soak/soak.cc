@@ -86,7 +86,7 @@ class Soak {
   }
 
   void Report(std::chrono::seconds so_far) const {
-    const Store& store = deployment_.store();
+    const ServerStore& store = deployment_.store();
     std::ifstream statm("/proc/self/statm");
     std::uint64_t size = 0, resident = 0;
     statm >> size >> resident;

@@ -154,7 +154,7 @@ class HandClient {
   }
   /// Asks for the outcome of the write with this id.
   std::optional<Answer> AskForOutcome(std::uint64_t request_id) {
-    Request request = MakeRequest(Operation::kOutcome, 0, 0);
+    Request request = MakeRequest(Operation::kQueryCompletion, 0, 0);
     request.payload_offset = request_id;
     return Ask(request);
   }

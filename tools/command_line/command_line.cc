@@ -353,7 +353,8 @@ std::string CommandLine::TakeFlag(const std::string& word, const std::string** n
   DeclaredOption* const option = Find(name);
   if (option == nullptr) {
     const std::string nearest = is_long ? SayNearest(name.substr(2), LongNames(), "--") : "";
-    return "there is no flag " + name + (nearest.empty() ? "; what is no flag stands behind --" : nearest);
+    return "there is no flag " + name +
+           (nearest.empty() ? "; write arguments that are no flags behind --" : nearest);
   }
   const bool has_value = end < word.size();
   if (!option->takes_value) return has_value ? name + ": takes no value" : Take(*option, "true", name);

@@ -125,7 +125,7 @@ Outcome Prepare(Arguments* arguments) {
     return FromStatus(status);
   }
   if (arguments->command == "drop" && !arguments->yes) {
-    return {EX_USAGE, "drop deletes for good: say --yes if that is what you want"};
+    return {EX_USAGE, "drop deletes for good: confirm it with --yes"};
   }
   if (arguments->idle_text) {
     std::string why;
@@ -175,7 +175,7 @@ int Parse(int argc, char** argv, Arguments* arguments) {
       .Range(1, 3'600'000)
       .ShowDefault();
   line.Add("--token_file", arguments->token_file,
-           "What `kvctl create_token` printed, for a server that requires an auth token")
+           "Auth token, as `kvctl create_token` printed it, for a server that requires one")
       .Environment("REMORA_TOKEN_FILE")
       .TypeName("FILE");
   line.Add(
@@ -209,7 +209,7 @@ int Parse(int argc, char** argv, Arguments* arguments) {
       "export", "Write all records as of one moment to standard output: JSON, one record a line");
   Command import_command =
       line.AddCommand("import", "Store the records of an export, which standard input brings");
-  Command backup = line.AddCommand("backup", "Have the server make a backup; print what became of it");
+  Command backup = line.AddCommand("backup", "Have the server make a backup; print its number");
   Command backups = line.AddCommand(
       "backups", "List backups: number, time, last version, bytes, new bytes; tabs in between");
   Command restore = line.AddCommand("restore", "Make a data directory of a backup, all of it or nothing");
@@ -225,7 +225,7 @@ int Parse(int argc, char** argv, Arguments* arguments) {
       .IsOneOf({"read-only", "read-write"})
       .ShowDefault()
       .TypeName("ROLE");
-  AddSize(line.AddCommand("size", "Print the memory that a server needs for so many records"), arguments);
+  AddSize(line.AddCommand("size", "Print the memory that a server needs for a number of records"), arguments);
   line.AddCommand("stats", "Print the server's metrics, a name and a value on each line")
       .AddFlag("--json", arguments->json, "As one JSON object");
   for (Command command : {get, exists, put, append, incr, remove, touch, persist, ttl}) {
@@ -262,7 +262,7 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   // An empty one is that of a variable which is not set, and would delete all keys.
   drop.Add("--prefix", arguments->prefix, "Only keys that begin with this; not empty");
   for (Command command : {scan, watch}) {
-    command.Add("--limit", arguments->limit, "Show so many, at most; 0: all")
+    command.Add("--limit", arguments->limit, "Show this number at most; 0: all")
         .Range(std::uint64_t{0}, kMaxVersion)
         .ShowDefault();
     command.AddFlag("--keys_only", arguments->keys_only, "Without values");
@@ -291,7 +291,9 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   Option to = directory(backup, "--to", arguments->to, "With --data: the directory of backups");
   data.Needs(to);
   to.Needs(data);
-  backup.Add("--keep", arguments->keep, "With --data: delete older ones but so many of the newest; 0: none")
+  backup
+      .Add("--keep", arguments->keep,
+           "With --data: delete all but this number of the newest ones; 0: delete none")
       .Needs(data);
   directory(restore, "--to", arguments->to,
             "The data directory to be made: new, or empty, as a mount point may be")
@@ -310,7 +312,7 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   add_id(check, from);
   check.RequireOneOf({checked, from});
   touch.Add("DURATION", arguments->ttl_text, "See below").Required();
-  ping.Add("--wait", arguments->wait_seconds, "Keep trying for so many seconds until a server answers")
+  ping.Add("--wait", arguments->wait_seconds, "Try for this number of seconds until a server answers")
       .Range(0, 86'400);
 
   if (const std::optional<int> exit_code = line.Parse(argc, argv)) return *exit_code;

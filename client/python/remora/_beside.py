@@ -62,7 +62,7 @@ class _Steps(Generic[_T]):
     def __init__(self, beside: Beside) -> None:
         self._beside = beside
         self._ready: list[_T] = []  # the next one last
-        self._under_way: asyncio.Future[list[_T]] | None = None
+        self._in_flight: asyncio.Future[list[_T]] | None = None
         self._waits = False
 
     @contextlib.contextmanager
@@ -78,12 +78,12 @@ class _Steps(Generic[_T]):
             self._waits = False
 
     async def _fill(self) -> None:
-        if self._under_way is None:
-            self._under_way = asyncio.ensure_future(self._beside.do(self._step))
-        step = self._under_way
+        if self._in_flight is None:
+            self._in_flight = asyncio.ensure_future(self._beside.do(self._step))
+        step = self._in_flight
         await asyncio.wait([step])  # which does not cancel it
-        if self._under_way is step:
-            self._under_way = None
+        if self._in_flight is step:
+            self._in_flight = None
             self._ready = step.result()
             self._ready.reverse()
 

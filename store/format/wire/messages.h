@@ -219,9 +219,9 @@ enum class Operation : std::uint8_t {
   // Nothing in the staging buffer; condition: a number of the client's own, random and not 0: the name of a
   // backup.
   kBackup = 15,
-  kOutcome = 13,  // nothing; payload_offset: the request ID of a write that this client has sent
+  kQueryCompletion = 13,  // nothing; payload_offset: the request ID of a write that this client has sent
   // Its value is the bytes of a list of puts; key_size, ttl_ms and condition are 0.
-  kPutList = 16,
+  kMultiPut = 16,
 };
 
 /// Returns whether it may change stored data, at once.
@@ -234,7 +234,7 @@ constexpr bool IsWrite(Operation operation) {
     case Operation::kIncrement:
     case Operation::kAppend:
     case Operation::kBatch:
-    case Operation::kPutList:
+    case Operation::kMultiPut:
       return true;
     default:
       return false;
@@ -319,7 +319,7 @@ struct Reply {
   std::uint8_t reserved = 0;
   std::uint16_t flags = 0;  // ReplyFlag
   // Bytes behind this struct, up to kMaxReplyBehind. Status not kOk: text, why. kOk, of a reserve: a Grant,
-  // or nothing; of a backup: a BackupDone; nothing: it is under way; of a put list: PutListOutcomes.
+  // or nothing; of a backup: a BackupDone; nothing: it is under way; of a put list: MultiPutOutcomes.
   std::uint16_t behind_size = 0;
   std::uint16_t reserved2 = 0;
 };

@@ -20,17 +20,17 @@
 
 namespace remora {
 
-inline constexpr std::size_t kMaxListedPuts = 16;
+inline constexpr std::size_t kMaxPutsPerMessage = 16;
 /// Bound of all entries, keys and values together. Larger values fill a message by themselves.
-inline constexpr std::size_t kMaxPutListBytes = std::size_t{16} << 10;
+inline constexpr std::size_t kMaxMultiPutBytes = std::size_t{16} << 10;
 
-constexpr std::size_t ListedPutSize(std::string_view key, std::string_view value) {
+constexpr std::size_t MultiPutEntrySize(std::string_view key, std::string_view value) {
   return sizeof(BatchEntry) + key.size() + value.size();
 }
 
 /// Puts it at `to`; returns where the next one goes. REQUIRES: key, value and ttl in bounds.
-inline std::byte* AddListedPut(std::byte* to, std::string_view key, std::string_view value,
-                               std::optional<std::chrono::milliseconds> ttl) {
+inline std::byte* AddMultiPutEntry(std::byte* to, std::string_view key, std::string_view value,
+                                   std::optional<std::chrono::milliseconds> ttl) {
   BatchEntry entry;
   entry.ttl_ms = EncodeTtl(ttl);
   entry.value_size = static_cast<std::uint32_t>(value.size());
@@ -45,7 +45,7 @@ inline std::byte* AddListedPut(std::byte* to, std::string_view key, std::string_
 }
 
 /// Outcomes of the puts of a multi-put, in their order.
-class PutListOutcomes {
+class MultiPutOutcomes {
  public:
   struct Outcome {
     ReplyStatus status = ReplyStatus::kOk;
@@ -55,7 +55,7 @@ class PutListOutcomes {
 
   std::size_t size() const { return size_; }
   const Outcome& operator[](std::size_t number) const { return outcomes_[number]; }
-  /// REQUIRES: there are less than kMaxListedPuts.
+  /// REQUIRES: there are less than kMaxPutsPerMessage.
   void Add(const Outcome& outcome) { outcomes_[size_++] = outcome; }
   /// REQUIRES: number < size().
   void Set(std::size_t number, const Outcome& outcome) { outcomes_[number] = outcome; }
@@ -73,7 +73,7 @@ class PutListOutcomes {
   /// Takes the outcomes of `count` puts off `bytes`; the rest is text. Returns false if these are
   /// none.
   bool Decode(std::size_t count, std::string_view* bytes) {
-    if (count > kMaxListedPuts || bytes->size() < BytesFor(count)) return false;
+    if (count > kMaxPutsPerMessage || bytes->size() < BytesFor(count)) return false;
     const char* const from = bytes->data();
     for (size_ = 0; size_ < count; ++size_) {
       Outcome& outcome = outcomes_[size_];
@@ -89,10 +89,10 @@ class PutListOutcomes {
   static constexpr std::size_t kSlot = sizeof(Outcome::slot);
   static constexpr std::size_t kLater = sizeof(Outcome::later);
 
-  std::array<Outcome, kMaxListedPuts> outcomes_{};
+  std::array<Outcome, kMaxPutsPerMessage> outcomes_{};
   std::size_t size_ = 0;
 };
-static_assert(PutListOutcomes::BytesFor(kMaxListedPuts) + 160 == kMaxReplyBehind);
-static_assert(sizeof(Reply) + PutListOutcomes::BytesFor(kMaxListedPuts) <= 256);
+static_assert(MultiPutOutcomes::BytesFor(kMaxPutsPerMessage) + 160 == kMaxReplyBehind);
+static_assert(sizeof(Reply) + MultiPutOutcomes::BytesFor(kMaxPutsPerMessage) <= 256);
 
 }  // namespace remora

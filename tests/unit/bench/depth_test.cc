@@ -98,17 +98,17 @@ class SlowSession final : public Session {
     return absl::OkStatus();
   }
   void Begin(Request* request) override {
-    if (under_way_.empty()) next_end_ = clock_.Now() + std::chrono::milliseconds(1);
-    under_way_.push_back(request);
-    most_ = std::max(most_, under_way_.size());
+    if (in_flight_.empty()) next_end_ = clock_.Now() + std::chrono::milliseconds(1);
+    in_flight_.push_back(request);
+    most_ = std::max(most_, in_flight_.size());
   }
   void Advance(bool wait, std::vector<Request*>* ended) override {
-    ASSERT_FALSE(under_way_.empty());
+    ASSERT_FALSE(in_flight_.empty());
     clock_.Advance(wait ? next_end_ - clock_.Now() : std::chrono::microseconds(10));
     if (clock_.Now() < next_end_) return;
     next_end_ = clock_.Now() + std::chrono::milliseconds(1);
-    Request* const request = under_way_.back();
-    under_way_.pop_back();
+    Request* const request = in_flight_.back();
+    in_flight_.pop_back();
     request->status = request->is_put ? Put(request->key, request->value) : Get(request->key, request->found);
     ended->push_back(request);
   }
@@ -118,7 +118,7 @@ class SlowSession final : public Session {
   TestClock& clock_;
   TimePoint next_end_{};
   std::map<std::string, std::string> records_;
-  std::vector<Request*> under_way_;
+  std::vector<Request*> in_flight_;
   std::size_t most_ = 0;
 };
 
@@ -130,7 +130,7 @@ PhaseResult RunSlowly(PhaseKind phase, const Workload& workload, TestClock& cloc
   return *RunPhase(phase, workload, team, **shared, clock, {});
 }
 
-TEST(Depth, SoManyAreUnderWayAndEachIsTimedFromItsOwnBegin) {
+TEST(Depth, SoManyAreInFlightAndEachIsTimedFromItsOwnBegin) {
   TestClock clock;
   std::vector<std::unique_ptr<Session>> sessions;
   sessions.push_back(std::make_unique<SlowSession>(clock));

@@ -21,7 +21,7 @@
 #include "server/http/monitor.h"
 #include "store/base/clock.h"
 #include "store/format/memory/metric_registry.h"
-#include "store/store.h"
+#include "store/server_store.h"
 
 namespace remora {
 namespace {
@@ -139,14 +139,14 @@ class MonitorTest : public testing::Test {
   MonitorTest() {
     StoreOptions options;
     options.memory_size = kMinMemorySize;
-    store_ = *Store::Open(options);
+    store_ = *ServerStore::Open(options);
   }
   std::string Get(std::string_view path) {
     return responder_->Respond(absl::StrCat("GET ", std::string(path), " HTTP/1.1\r\n\r\n")).text;
   }
 
   const SteadyClock clock_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<ServerStore> store_;
   Monitor monitor_{{.version = "1.2.3", .durability = Durability::kMemory}, clock_};
   const std::unique_ptr<HttpResponder> responder_ = monitor_.MakeResponder();
 };

@@ -18,7 +18,7 @@
 #include "store/format/memory/hash_order.h"
 #include "store/format/types/scan_range.h"
 #include "store/scan.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "test_files.h"
 #include "tests/support/sizes.h"
 #include "tests/support/test_clock.h"
@@ -60,10 +60,10 @@ class AnyOrderTest : public testing::Test {
  protected:
   void Open(std::size_t memory_size = 64 * kMiB, Eviction eviction = Eviction::kNone) {
     store_.reset();
-    auto store = Store::Open({.memory_size = memory_size,
-                              .eviction = eviction,
-                              .grace = std::chrono::milliseconds(kMinGraceMs),
-                              .clock = &clock_});
+    auto store = ServerStore::Open({.memory_size = memory_size,
+                                    .eviction = eviction,
+                                    .grace = std::chrono::milliseconds(kMinGraceMs),
+                                    .clock = &clock_});
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
@@ -94,7 +94,7 @@ class AnyOrderTest : public testing::Test {
   static std::string KeyOf(int i) { return "key " + std::to_string(100'000 + i); }
 
   ShiftedClock clock_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<ServerStore> store_;
 };
 
 TEST_F(AnyOrderTest, AnEmptyStoreHasNothing) {
@@ -343,7 +343,7 @@ TEST_F(AnyOrderTest, WhatMakesNoSenseIsRefused) {
   const auto shown = Begin();
   ASSERT_TRUE(shown->Next());
   const TempDir temp;
-  const auto logged = Store::Open(LoggedIn(temp / "store"));
+  const auto logged = ServerStore::Open(LoggedIn(temp / "store"));
   ASSERT_TRUE(logged.ok()) << logged.status();
   const absl::Status status = (*logged)->Scan({.resume_token = shown->resume_token()}).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status));

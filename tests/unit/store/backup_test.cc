@@ -25,7 +25,7 @@
 #include "absl/strings/str_cat.h"
 #include "store/durable/data_dir.h"
 #include "store/scan.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "test_files.h"
 
 namespace remora {
@@ -40,7 +40,7 @@ constexpr std::int64_t kNow = 1'795'305'600;
 /// Maps a key to its value, version and expiry.
 using Contents = std::map<std::string, std::tuple<std::string, std::uint64_t, std::uint64_t>>;
 
-Contents ContentsOf(Store& store) {
+Contents ContentsOf(ServerStore& store) {
   Contents contents;
   auto scan = store.Scan();
   EXPECT_TRUE(scan.ok()) << scan.status();
@@ -75,7 +75,7 @@ class BackupTest : public testing::TestWithParam<std::uint64_t> {
   }
   void Reopen() {
     store_.reset();
-    auto store = Store::Open(OptionsIn(temp_ / "store"));
+    auto store = ServerStore::Open(OptionsIn(temp_ / "store"));
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
@@ -93,11 +93,11 @@ class BackupTest : public testing::TestWithParam<std::uint64_t> {
     return info.value_or(BackupInfo{});
   }
 
-  std::unique_ptr<Store> Restored(std::uint32_t id = 0) {
+  std::unique_ptr<ServerStore> Restored(std::uint32_t id = 0) {
     const std::string path = temp_ / ("restored" + std::to_string(++restored_));
     const absl::StatusOr<BackupInfo> info = RestoreBackup(backups_, id, path, kNow);
     EXPECT_TRUE(info.ok()) << info.status();
-    auto store = Store::Open(OptionsIn(path));
+    auto store = ServerStore::Open(OptionsIn(path));
     EXPECT_TRUE(store.ok()) << store.status();
     return store.ok() ? *std::move(store) : nullptr;
   }
@@ -114,7 +114,7 @@ class BackupTest : public testing::TestWithParam<std::uint64_t> {
 
   TempDir temp_;
   const std::string backups_ = temp_ / "backups";
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<ServerStore> store_;
   int restored_ = 0;
   std::string disk_;  // where a file system is mounted, or empty
 };
@@ -139,7 +139,7 @@ TEST_P(BackupTest, EverythingIsThereByteForByte) {
   ASSERT_TRUE(store_->Put("key1", "later").ok());
   ASSERT_TRUE(store_->Put("later", "value").ok());
 
-  const std::unique_ptr<Store> restored = Restored();
+  const std::unique_ptr<ServerStore> restored = Restored();
   ASSERT_NE(restored, nullptr);
   EXPECT_EQ(ContentsOf(*restored), before);
   std::string value;
@@ -209,7 +209,7 @@ TEST_P(BackupTest, WhileOthersWriteItIsOfOneMoment) {
     while (acknowledged < before) std::this_thread::yield();
     const std::uint64_t at_least = acknowledged;
     const BackupInfo info = BackUp();
-    const std::unique_ptr<Store> restored = Restored(info.id);
+    const std::unique_ptr<ServerStore> restored = Restored(info.id);
     ASSERT_NE(restored, nullptr);
     std::string a, b, value;
     std::uint64_t version = 0;
@@ -232,7 +232,7 @@ TEST_P(BackupTest, VersionsAreNotGivenTwice) {
   Reopen();  // the new store begins behind the versions that the backup has reserved
   std::uint64_t lost = 0;
   for (int i = 0; i < 1000; ++i) ASSERT_TRUE(store_->Put("key", "lost", {.version = &lost}).ok());
-  const std::unique_ptr<Store> restored = Restored();
+  const std::unique_ptr<ServerStore> restored = Restored();
   std::uint64_t version = 0;
   ASSERT_TRUE(restored->Put("key", "other", {.version = &version}).ok());
   EXPECT_GT(version, lost);
@@ -243,7 +243,7 @@ TEST_P(BackupTest, VersionsAreNotGivenTwice) {
   const std::string again = temp_ / "again";
   ASSERT_TRUE(restored->Backup(temp_ / "others").ok());
   ASSERT_TRUE(RestoreBackup(temp_ / "others", 0, again, kNow + 1).ok());
-  auto store = Store::Open(OptionsIn(again));
+  auto store = ServerStore::Open(OptionsIn(again));
   ASSERT_TRUE(store.ok());
   std::uint64_t next = 0;
   ASSERT_TRUE((*store)->Put("key", "value", {.version = &next}).ok());
@@ -350,7 +350,7 @@ TEST_P(BackupTest, AMountPointIsRestoredTo) {
   EXPECT_THAT(FilesIn(volume), testing::Each(testing::Not(HasSubstr("restore"))));
   EXPECT_THAT(FilesIn(volume), testing::Contains(HasSubstr("lost+found")));
   store_.reset();
-  auto store = Store::Open(OptionsIn(volume));
+  auto store = ServerStore::Open(OptionsIn(volume));
   ASSERT_TRUE(store.ok()) << store.status();
   EXPECT_EQ(ContentsOf(**store), before);
   store->reset();
@@ -361,7 +361,7 @@ TEST_P(BackupTest, AMountPointHasRoomForAStoreAndForBackups) {
   const std::string volume = temp_ / "volume";
   if (!MountAt(volume, "size=64m")) GTEST_SKIP() << "cannot mount: " << std::strerror(errno);
   {
-    const auto store = Store::Open(OptionsIn(volume));
+    const auto store = ServerStore::Open(OptionsIn(volume));
     EXPECT_TRUE(store.ok()) << store.status();
   }
   ASSERT_EQ(umount2(volume.c_str(), MNT_DETACH), 0);
@@ -393,7 +393,7 @@ TEST_P(BackupTest, ALinkIsFollowedToAnEmptyDirectory) {
   EXPECT_EQ(RestoreBackup(backups_, 0, temp_ / "dangling", kNow).status().code(),
             absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(RestoreBackup(backups_, 0, temp_ / "link", kNow).ok());
-  EXPECT_TRUE(Store::Open(OptionsIn(temp_ / "empty")).ok());
+  EXPECT_TRUE(ServerStore::Open(OptionsIn(temp_ / "empty")).ok());
 }
 
 TEST_P(BackupTest, OtherDirectoriesAreNotTouched) {
@@ -442,7 +442,7 @@ TEST_P(BackupTest, OneThatIsStoppedIsNone) {
 }
 
 TEST_P(BackupTest, AStoreInMemoryHasNone) {
-  auto store = Store::Open({.memory_size = std::size_t{16} << 20});
+  auto store = ServerStore::Open({.memory_size = std::size_t{16} << 20});
   ASSERT_TRUE(store.ok());
   EXPECT_EQ((*store)->Backup(backups_).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_FALSE(std::filesystem::exists(backups_));

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "store/store.h"
+#include "store/server_store.h"
 #include "test_files.h"
 
 namespace remora {
@@ -35,14 +35,14 @@ Write Delete(std::string_view key) {
 class BatchTest : public testing::TestWithParam<Durability> {
  protected:
   TempDir temp_;
-  std::unique_ptr<Store> store_ = Open();
+  std::unique_ptr<ServerStore> store_ = Open();
 
-  std::unique_ptr<Store> Open() {
+  std::unique_ptr<ServerStore> Open() {
     StoreOptions options;
     if (GetParam() == Durability::kLogged) options = LoggedIn(temp_ / "store");
     options.memory_size = kMinMemorySize;
     options.eviction = Eviction::kNone;
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
+    absl::StatusOr<std::unique_ptr<ServerStore>> store = ServerStore::Open(options);
     EXPECT_TRUE(store.ok()) << store.status();
     return *std::move(store);
   }

@@ -14,7 +14,7 @@
 #include "commit_log_fixture.h"
 #include "store/base/check.h"
 #include "store/base/shortage.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "test_files.h"
 #include "tests/support/sanitizers.h"
 
@@ -110,9 +110,9 @@ TEST(LoggedShortageTest, AStoreTakesWritesAgainWithoutARestart) {  // C9, C10
   StoreOptions options = LoggedIn(temp / "store");
   options.memory_size = std::size_t{64} << 20;
   options.commit_log_bytes = std::uint64_t{16} << 20;
-  auto opened = Store::Open(options);
+  auto opened = ServerStore::Open(options);
   ASSERT_TRUE(opened.ok()) << opened.status();
-  std::unique_ptr<Store> store = *std::move(opened);
+  std::unique_ptr<ServerStore> store = *std::move(opened);
   const std::string value(100'000, 'v');
   int puts = 0;
   const auto put = [&] {
@@ -137,7 +137,7 @@ TEST(LoggedShortageTest, AStoreTakesWritesAgainWithoutARestart) {  // C9, C10
     ASSERT_TRUE(status.ok()) << status;
   }
   store.reset();
-  opened = Store::Open(options);
+  opened = ServerStore::Open(options);
   ASSERT_TRUE(opened.ok()) << opened.status();
   store = *std::move(opened);
   for (int i = 0; i < puts; ++i) {

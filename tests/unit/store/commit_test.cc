@@ -13,7 +13,7 @@
 
 #include "file_size_limit.h"
 #include "store/format/memory/record.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "test_files.h"
 
 namespace remora {
@@ -39,15 +39,15 @@ Write DeleteOf(std::string_view key) {
 class CommitTest : public testing::TestWithParam<Durability> {
  protected:
   TempDir temp_;
-  std::unique_ptr<Store> store_ = Open();
+  std::unique_ptr<ServerStore> store_ = Open();
 
   bool IsLogged() const { return GetParam() == Durability::kLogged; }
-  std::unique_ptr<Store> Open() {
+  std::unique_ptr<ServerStore> Open() {
     StoreOptions options;
     if (IsLogged()) options = LoggedIn(temp_ / "store", kMinMemorySize);
     options.memory_size = kMinMemorySize;
     options.eviction = Eviction::kNone;
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
+    absl::StatusOr<std::unique_ptr<ServerStore>> store = ServerStore::Open(options);
     EXPECT_TRUE(store.ok()) << store.status();
     return *std::move(store);
   }

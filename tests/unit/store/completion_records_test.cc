@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "store/store.h"
+#include "store/server_store.h"
 #include "test_files.h"
 
 namespace remora {
@@ -33,10 +33,11 @@ Write WriteOf(std::uint64_t client, std::uint64_t number, std::string_view key, 
 class RememberedTest : public testing::Test {
  protected:
   TempDir temp_;
-  std::unique_ptr<Store> store_ = Open();
+  std::unique_ptr<ServerStore> store_ = Open();
 
-  std::unique_ptr<Store> Open() {
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(LoggedIn(temp_ / "store", kMinMemorySize));
+  std::unique_ptr<ServerStore> Open() {
+    absl::StatusOr<std::unique_ptr<ServerStore>> store =
+        ServerStore::Open(LoggedIn(temp_ / "store", kMinMemorySize));
     EXPECT_TRUE(store.ok()) << store.status();
     return *std::move(store);
   }
@@ -152,7 +153,7 @@ TEST_F(RememberedTest, WritesOfNobodyLeaveNothing) {
 }
 
 TEST(RememberedInMemory, IsNothing) {
-  auto store = Store::Open({.memory_size = kMinMemorySize});
+  auto store = ServerStore::Open({.memory_size = kMinMemorySize});
   ASSERT_TRUE(store.ok()) << store.status();
   EXPECT_TRUE((*store)->Remember(kAnna, {}).ok());
   Write write = WriteOf(kAnna, 1, "a", "1");

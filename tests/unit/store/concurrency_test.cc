@@ -12,7 +12,7 @@
 
 #include "store/base/check.h"
 #include "store/format/memory/record.h"
-#include "store/store.h"
+#include "store/server_store.h"
 
 namespace remora {
 namespace {
@@ -33,10 +33,10 @@ class ConcurrencyTest : public testing::Test {
   static constexpr int kKeys = 3;
   static constexpr std::uint64_t kWrites = 12'000;
 
-  std::unique_ptr<Store> store_ = [] {
+  std::unique_ptr<ServerStore> store_ = [] {
     StoreOptions options;
     options.memory_size = std::size_t{64} << 20;
-    return *Store::Open(options);
+    return *ServerStore::Open(options);
   }();
   std::atomic<bool> stop_{false};
   std::atomic<std::uint64_t> acknowledged_[kKeys] = {};

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "store/store.h"
+#include "store/server_store.h"
 #include "test_files.h"
 #include "tests/support/manual_clock.h"
 
@@ -34,14 +34,14 @@ class ConditionsTest : public testing::TestWithParam<Durability> {
  protected:
   TempDir temp_;
   ManualClock clock_;
-  std::unique_ptr<Store> store_ = Open();
+  std::unique_ptr<ServerStore> store_ = Open();
 
-  std::unique_ptr<Store> Open() {
+  std::unique_ptr<ServerStore> Open() {
     StoreOptions options;
     if (GetParam() == Durability::kLogged) options = LoggedIn(temp_ / "store", kMinMemorySize);
     options.memory_size = kMinMemorySize;
     options.clock = &clock_;
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
+    absl::StatusOr<std::unique_ptr<ServerStore>> store = ServerStore::Open(options);
     EXPECT_TRUE(store.ok()) << store.status();
     return *std::move(store);
   }

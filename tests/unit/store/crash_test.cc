@@ -5,7 +5,7 @@
 #include <string>
 
 #include "crash_values.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "test_files.h"
 #include "test_process.h"
 
@@ -47,7 +47,8 @@ TEST_P(CrashTest, AcknowledgedWritesSurviveSigkill) {
       EXPECT_EQ(writer.Wait(), -9);
       next = number + 1;
     }
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(OptionsIn(dir, std::size_t{256} << 20));
+    absl::StatusOr<std::unique_ptr<ServerStore>> store =
+        ServerStore::Open(OptionsIn(dir, std::size_t{256} << 20));
     ASSERT_TRUE(store.ok()) << store.status();
     std::string value;
     for (std::uint64_t i = 0; i < next; ++i) {
@@ -82,7 +83,8 @@ TEST_P(CrashTest, OfABatchAllSurvivesOrNothing) {
       }
       EXPECT_EQ(writer.Wait(), -9);
     }
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(OptionsIn(dir, std::size_t{64} << 20));
+    absl::StatusOr<std::unique_ptr<ServerStore>> store =
+        ServerStore::Open(OptionsIn(dir, std::size_t{64} << 20));
     ASSERT_TRUE(store.ok()) << store.status();
     std::string first;
     ASSERT_TRUE((*store)->Get(CrashKey(0), &first).ok());

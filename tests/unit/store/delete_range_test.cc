@@ -10,7 +10,7 @@
 
 #include "scan_fixture.h"
 #include "store/scan.h"
-#include "store/store.h"
+#include "store/server_store.h"
 
 namespace remora {
 namespace {

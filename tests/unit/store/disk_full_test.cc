@@ -15,7 +15,7 @@
 
 #include "small_disk.h"
 #include "store/format/types/change.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "store/watch.h"
 #include "test_files.h"
 #include "tests/support/manual_clock.h"
@@ -45,7 +45,7 @@ TEST_F(DiskFullTest, AFullDiskIsSaidAndReadsGoOn) {
   StoreOptions options = LoggedIn(temp_ / "store");
   ManualClock clock;
   options.clock = &clock;
-  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
+  absl::StatusOr<std::unique_ptr<ServerStore>> store = ServerStore::Open(options);
   ASSERT_TRUE(store.ok()) << store.status();
   ASSERT_TRUE((*store)->Put("key", "value").ok());
   ASSERT_TRUE((*store)->Put("brief", "value", {.ttl = std::chrono::seconds(1)}).ok());
@@ -91,7 +91,7 @@ TEST_F(DiskFullTest, AFullDiskIsSaidAndReadsGoOn) {
   EXPECT_TRUE(brief_goes);
   watch->reset();
   store->reset();
-  store = Store::Open(LoggedIn(temp_ / "store"));
+  store = ServerStore::Open(LoggedIn(temp_ / "store"));
   ASSERT_TRUE(store.ok()) << store.status();
   EXPECT_TRUE((*store)->Get("after", &value).ok());
   EXPECT_TRUE((*store)->Get("key", &value).ok());
@@ -104,7 +104,7 @@ TEST_F(DiskFullTest, WhatWasWrittenBeforeItWasFullIsSyncedAllTheSame) {
   StoreOptions options = LoggedIn(temp_ / "store");
   options.durability = Durability::kSynced;
   options.syncing = Syncing::kInSteps;
-  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
+  absl::StatusOr<std::unique_ptr<ServerStore>> store = ServerStore::Open(options);
   ASSERT_TRUE(store.ok()) << store.status();
   ASSERT_TRUE((*store)->Put("first", "value").ok());  // synced at once, because it raises the version limit
   std::array<Write, 1> pending;
@@ -128,11 +128,11 @@ TEST_F(DiskFullTest, WhatWasWrittenBeforeItWasFullIsSyncedAllTheSame) {
 
 TEST_F(DiskFullTest, OpeningOnAFullDiskSaysSo) {
   Fill(0);
-  const absl::Status status = Store::Open(LoggedIn(temp_ / "store")).status();
+  const absl::Status status = ServerStore::Open(LoggedIn(temp_ / "store")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("space"));
   std::filesystem::remove(temp_ / "ballast");
-  EXPECT_TRUE(Store::Open(LoggedIn(temp_ / "store")).ok()) << "what it left behind hinders the next";
+  EXPECT_TRUE(ServerStore::Open(LoggedIn(temp_ / "store")).ok()) << "what it left behind hinders the next";
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include "patient_writes.h"
 #include "store/format/memory/index_view.h"
 #include "store/format/memory/record.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "test_files.h"
 #include "tests/support/manual_clock.h"
 
@@ -31,7 +31,7 @@ class EvictionTest : public testing::Test {
 
   TempDir temp_;
   ManualClock clock_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<ServerStore> store_;
 
   void Open(Durability durability) {
     StoreOptions options;
@@ -41,7 +41,7 @@ class EvictionTest : public testing::Test {
     options.durability = durability;
     if (durability == Durability::kLogged) options.data_dir = temp_ / "store";
     store_.reset();
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
+    absl::StatusOr<std::unique_ptr<ServerStore>> store = ServerStore::Open(options);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
@@ -101,7 +101,7 @@ TEST_F(EvictionTest, EmbeddedGetsWaitForRoom) {
   clock_.Advance({});
   StoreOptions options = LoggedIn(temp_ / "store");
   options.grace = milliseconds(kMinGraceMs);
-  store_ = *Store::Open(options);
+  store_ = *ServerStore::Open(options);
   for (int i = 0; i < kMuch; ++i) ASSERT_TRUE(store_->Put(KeyOf(i), ValueOf(i)).ok());
   std::string value;
   for (int i = 0; i < kMuch; ++i) {

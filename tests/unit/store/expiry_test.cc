@@ -9,7 +9,7 @@
 
 #include "patient_writes.h"
 #include "store/format/memory/record.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "test_files.h"
 #include "tests/support/manual_clock.h"
 
@@ -22,9 +22,9 @@ class ExpiryTest : public testing::TestWithParam<Durability> {
  protected:
   TempDir temp_;
   ManualClock clock_;
-  std::unique_ptr<Store> store_ = Open();
+  std::unique_ptr<ServerStore> store_ = Open();
 
-  std::unique_ptr<Store> Open(milliseconds default_ttl = kNeverExpires) {
+  std::unique_ptr<ServerStore> Open(milliseconds default_ttl = kNeverExpires) {
     StoreOptions options;
     options.memory_size = kMinMemorySize;
     options.durability = GetParam();
@@ -33,7 +33,7 @@ class ExpiryTest : public testing::TestWithParam<Durability> {
     options.clock = &clock_;
     options.default_ttl = default_ttl;
     if (GetParam() == Durability::kLogged) options.data_dir = temp_ / "store";
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
+    absl::StatusOr<std::unique_ptr<ServerStore>> store = ServerStore::Open(options);
     EXPECT_TRUE(store.ok()) << store.status();
     return *std::move(store);
   }
@@ -259,7 +259,7 @@ TEST(ExpiryOptionsTest, ADefaultThatIsNoTimeIsRefused) {
   for (const milliseconds ttl : {milliseconds(0), milliseconds(-1), kMaxTtl + milliseconds(1)}) {
     StoreOptions options;
     options.default_ttl = ttl;
-    EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument) << ttl.count();
+    EXPECT_EQ(ServerStore::Open(options).status().code(), absl::StatusCode::kInvalidArgument) << ttl.count();
   }
 }
 

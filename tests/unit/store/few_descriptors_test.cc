@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "store/base/check.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "test_files.h"
 #include "tests/support/sanitizers.h"
 
@@ -34,7 +34,7 @@ class FewDescriptorsTest : public testing::Test {
   void Open() {
     StoreOptions options = LoggedIn(temp_ / "store");
     options.memory_size = std::size_t{512} << 20;
-    auto store = Store::Open(options);
+    auto store = ServerStore::Open(options);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
@@ -72,7 +72,7 @@ class FewDescriptorsTest : public testing::Test {
   }
 
   TempDir temp_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<ServerStore> store_;
   int puts_ = 0;
 
  private:

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "patient_writes.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "test_files.h"
 #include "tests/support/manual_clock.h"
 #include "tests/support/sizes.h"
@@ -38,7 +38,7 @@ class LargeTest : public testing::TestWithParam<Durability> {
     options.durability = GetParam();
     if (GetParam() == Durability::kLogged) options.data_dir = dir_.path() + "/data";
     options.clock = &clock_;
-    auto store = Store::Open(options);
+    auto store = ServerStore::Open(options);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
@@ -59,7 +59,7 @@ class LargeTest : public testing::TestWithParam<Durability> {
 
   const TempDir dir_;
   ManualClock clock_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<ServerStore> store_;
 };
 
 INSTANTIATE_TEST_SUITE_P(All, LargeTest, testing::Values(Durability::kMemory, Durability::kLogged),

@@ -13,7 +13,7 @@
 #include "patient_writes.h"
 #include "store/format/memory/index_view.h"
 #include "store/format/memory/record.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "test_files.h"
 #include "tests/support/manual_clock.h"
 
@@ -43,7 +43,7 @@ class LoadLargerTest : public testing::Test {
   void Open(Loading loading) {
     store_.reset();
     options_.loading = loading;
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options_);
+    absl::StatusOr<std::unique_ptr<ServerStore>> store = ServerStore::Open(options_);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
@@ -110,7 +110,7 @@ class LoadLargerTest : public testing::Test {
   std::mt19937_64 random_;
   std::string bytes_ = std::string(1 << 20, '\0');
   std::map<std::string, std::string> stored_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<ServerStore> store_;
 };
 
 TEST_F(LoadLargerTest, WhatDoesNotFitIsColdFromTheStart) {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "store/store.h"
+#include "store/server_store.h"
 #include "test_files.h"
 #include "tests/support/manual_clock.h"
 
@@ -21,14 +21,14 @@ namespace {
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-std::unique_ptr<Store> OpenOrDie(const StoreOptions& options) {
-  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
+std::unique_ptr<ServerStore> OpenOrDie(const StoreOptions& options) {
+  absl::StatusOr<std::unique_ptr<ServerStore>> store = ServerStore::Open(options);
   EXPECT_TRUE(store.ok()) << store.status();
   return *std::move(store);
 }
 
 /// Returns the value, or the name of the status code.
-std::string Get(const Store& store, const std::string& key) {
+std::string Get(const ServerStore& store, const std::string& key) {
   std::string value;
   const absl::Status status = store.Get(key, &value);
   return status.ok() ? value : absl::StatusCodeToString(status.code());
@@ -53,7 +53,7 @@ class LoadServingTest : public testing::Test {
   }();
   std::mt19937_64 random_{1};
   std::map<std::string, std::string> stored_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<ServerStore> store_;
 
   static std::string Key(int i) { return "key" + std::to_string(i); }
 
@@ -259,7 +259,7 @@ class LoadModelTest : public testing::TestWithParam<unsigned> {
   StoreOptions options_;
   std::mt19937_64 random_{GetParam()};
   std::map<std::string, Known> model_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<ServerStore> store_;
 };
 
 TEST_P(LoadModelTest, AnyOrderOfStepsAndOperations) {
@@ -309,7 +309,7 @@ class LoadThreadsTest : public testing::Test {
   StoreOptions options_;
   std::mt19937_64 random_{1};
   std::vector<std::string> values_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<ServerStore> store_;
 };
 
 TEST_F(LoadThreadsTest, OperationsGoOnBesideIt) {
@@ -365,7 +365,7 @@ TEST_F(LoadThreadsTest, WhatDoesNotFitIsKnownWhenOpenReturns) {
   store_.reset();
   options_.memory_size = kMinMemorySize;
   options_.eviction = Eviction::kNone;
-  EXPECT_EQ(Store::Open(options_).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(ServerStore::Open(options_).status().code(), absl::StatusCode::kOutOfRange);
 }
 
 // --- When it cannot be done -------------------------------------------------------------------------------

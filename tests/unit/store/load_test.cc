@@ -8,14 +8,14 @@
 
 #include "absl/strings/match.h"
 #include "store/recovery/index_loader.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "test_files.h"
 
 namespace remora {
 namespace {
 
-std::unique_ptr<Store> OpenOrDie(const StoreOptions& options) {
-  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
+std::unique_ptr<ServerStore> OpenOrDie(const StoreOptions& options) {
+  absl::StatusOr<std::unique_ptr<ServerStore>> store = ServerStore::Open(options);
   EXPECT_TRUE(store.ok()) << store.status();
   return *std::move(store);
 }
@@ -26,7 +26,7 @@ StoreOptions AllInMemory(const std::string& dir, std::size_t memory_size) {
   return options;
 }
 
-void ExpectEqual(const Store& store, const std::map<std::string, std::string>& expected) {
+void ExpectEqual(const ServerStore& store, const std::map<std::string, std::string>& expected) {
   EXPECT_EQ(store.Read(Counter::kKeys), expected.size());
   std::string value;
   for (const auto& [key, wanted] : expected) {
@@ -98,7 +98,7 @@ TEST(LoadTest, WhatDoesNotFitSaysWhatWould) {
       ASSERT_TRUE(store->Put("key" + std::to_string(i), std::string(100'000, 'v')).ok());
     }
   }
-  const absl::Status status = Store::Open(AllInMemory(temp / "store", kMinMemorySize)).status();
+  const absl::Status status = ServerStore::Open(AllInMemory(temp / "store", kMinMemorySize)).status();
   ASSERT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;
   EXPECT_TRUE(absl::StrContains(status.message(), "200 keys")) << status;
   const std::string message(status.message());
@@ -153,7 +153,7 @@ TEST(LoadTest, ManySmallKeysThatDoNotFitSayWhatWouldDo) {
     keys = store->Read(Counter::kKeys);
     ASSERT_EQ(keys, names.size());
   }
-  const absl::Status status = Store::Open(AllInMemory(temp / "store", kMinMemorySize)).status();
+  const absl::Status status = ServerStore::Open(AllInMemory(temp / "store", kMinMemorySize)).status();
   ASSERT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;
   const std::string message(status.message());
   const std::size_t needed = std::strtoull(message.c_str() + message.find("about ") + 6, nullptr, 10);

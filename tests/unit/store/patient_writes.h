@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "tests/support/manual_clock.h"
 
 namespace remora {
@@ -16,7 +16,7 @@ namespace remora {
 inline constexpr std::chrono::milliseconds kPatience{10};
 
 /// Commits a write, and repeats it while it is Aborted. Returns its status.
-inline absl::Status CommitPatiently(Store& store, ManualClock& clock, Write write) {
+inline absl::Status CommitPatiently(ServerStore& store, ManualClock& clock, Write write) {
   for (;;) {
     store.Commit(std::span(&write, 1));
     if (!absl::IsAborted(write.status)) return write.status;
@@ -26,7 +26,7 @@ inline absl::Status CommitPatiently(Store& store, ManualClock& clock, Write writ
 
 /// Returns the value of a key, or the name of the status. Promotes
 /// the key if it is cold, and repeats that while it is Aborted.
-inline std::string GetPatiently(Store& store, ManualClock& clock, std::string_view key) {
+inline std::string GetPatiently(ServerStore& store, ManualClock& clock, std::string_view key) {
   absl::StatusOr<Location> location = store.Locate(key);
   for (; absl::IsAborted(location.status()); location = store.Locate(key)) clock.Advance(kPatience);
   if (!location.ok()) return absl::StatusCodeToString(location.status().code());

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "store/store.h"
+#include "store/server_store.h"
 #include "test_files.h"
 
 namespace remora {
@@ -25,7 +25,7 @@ TEST(RefusedTest, HearsSoWhenWhatItWasRefusedForIsVisible) {
   StoreOptions options = LoggedIn(temp / "store", kMinMemorySize);
   options.durability = Durability::kSynced;
   options.syncing = Syncing::kInSteps;
-  const auto store = *Store::Open(options);
+  const auto store = *ServerStore::Open(options);
   // The first write raises the version limit, and is therefore synced at once.
   ASSERT_TRUE(store->Put("first", "", {.durability = Durability::kLogged}).ok());
   WriteBatch both;

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "store/store.h"
+#include "store/server_store.h"
 #include "test_files.h"
 #include "tests/support/test_clock.h"
 
@@ -26,7 +26,7 @@ class ScanFixture : public testing::Test {
   void Open(StoreOptions options) {
     store_.reset();
     options.clock = &clock_;
-    auto store = Store::Open(options);
+    auto store = ServerStore::Open(options);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
@@ -47,7 +47,7 @@ class ScanFixture : public testing::Test {
 
   TempDir temp_;
   ShiftedClock clock_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<ServerStore> store_;
 
  private:
   const std::uint64_t commit_log_bytes_;

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "scan_fixture.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "tests/support/sanitizers.h"
 
 namespace remora {
@@ -28,7 +28,7 @@ using testing::IsEmpty;
 using ScanPairs = std::vector<std::pair<std::string, std::string>>;
 using ScanMap = std::map<std::string, std::string>;
 
-std::unique_ptr<StoreScan> BeginScan(Store& store, const ScanOptions& options = {}) {
+std::unique_ptr<StoreScan> BeginScan(ServerStore& store, const ScanOptions& options = {}) {
   absl::StatusOr<std::unique_ptr<StoreScan>> scan = store.Scan(options);
   EXPECT_TRUE(scan.ok()) << scan.status();
   return *std::move(scan);
@@ -41,11 +41,11 @@ ScanPairs RestOfScan(StoreScan& scan) {
   EXPECT_FALSE(scan.Next()) << "an end is the end";
   return pairs;
 }
-ScanPairs AllShown(Store& store, const ScanOptions& options = {}) {
+ScanPairs AllShown(ServerStore& store, const ScanOptions& options = {}) {
   return RestOfScan(*BeginScan(store, options));
 }
 
-std::vector<std::string> KeysShown(Store& store, const ScanOptions& options = {}) {
+std::vector<std::string> KeysShown(ServerStore& store, const ScanOptions& options = {}) {
   std::vector<std::string> keys;
   for (auto& [key, value] : AllShown(store, options)) keys.push_back(key);
   return keys;

@@ -18,7 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "crash_values.h"
-#include "store/store.h"
+#include "store/server_store.h"
 
 namespace {
 
@@ -26,7 +26,7 @@ bool Print(std::uint64_t number) {
   return write(STDOUT_FILENO, &number, sizeof(number)) == static_cast<ssize_t>(sizeof(number));
 }
 
-int WriteUntilKilled(remora::Store& store, std::uint64_t number) {
+int WriteUntilKilled(remora::ServerStore& store, std::uint64_t number) {
   for (;; ++number) {
     const std::string key = remora::CrashKey(number);
     if (!store.Put(key, remora::CrashValue(number)).ok()) return 101;
@@ -35,7 +35,7 @@ int WriteUntilKilled(remora::Store& store, std::uint64_t number) {
   }
 }
 
-int ApplyUntilKilled(remora::Store& store, std::uint64_t number) {
+int ApplyUntilKilled(remora::ServerStore& store, std::uint64_t number) {
   for (;; ++number) {
     remora::WriteBatch batch;
     for (std::uint64_t key = 0; key < remora::kCrashBatchKeys; ++key) {
@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
   options.durability = remora::Durability::kLogged;
   options.data_dir = argv[2];
   if (argc > 4) options.commit_log_bytes = std::strtoull(argv[4], nullptr, 10);
-  absl::StatusOr<std::unique_ptr<remora::Store>> store = remora::Store::Open(options);
+  absl::StatusOr<std::unique_ptr<remora::ServerStore>> store = remora::ServerStore::Open(options);
   if (!store.ok()) {
     std::fprintf(stderr, "%s\n", store.status().ToString().c_str());
     return static_cast<int>(store.status().code());

@@ -1,6 +1,4 @@
 // The API of an embedded store, in memory, logged, and with a commit log.
-#include "store/store.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -18,6 +16,7 @@
 
 #include "store/format/memory/record.h"
 #include "store/memory_plan.h"
+#include "store/server_store.h"
 #include "test_files.h"
 
 namespace remora {
@@ -30,9 +29,9 @@ enum class TestedStore : std::uint8_t { kMemory = 1, kLogged = 2, kCommitLog = 3
 class StoreTest : public testing::TestWithParam<TestedStore> {
  protected:
   TempDir temp_;
-  std::unique_ptr<Store> store_ = Open(kMinMemorySize);
+  std::unique_ptr<ServerStore> store_ = Open(kMinMemorySize);
 
-  std::unique_ptr<Store> Open(std::size_t memory_size) {
+  std::unique_ptr<ServerStore> Open(std::size_t memory_size) {
     StoreOptions options;
     options.memory_size = memory_size;
     options.durability = GetParam() == TestedStore::kMemory ? Durability::kMemory : Durability::kLogged;
@@ -41,7 +40,7 @@ class StoreTest : public testing::TestWithParam<TestedStore> {
     options.grace = std::chrono::milliseconds(kMinGraceMs);  // so that tests wait less for memory
     if (GetParam() != TestedStore::kMemory)
       options.data_dir = temp_ / ("store" + std::to_string(memory_size));
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
+    absl::StatusOr<std::unique_ptr<ServerStore>> store = ServerStore::Open(options);
     EXPECT_TRUE(store.ok()) << store.status();
     return *std::move(store);
   }
@@ -230,19 +229,19 @@ TEST(StoreOpenTest, OptionsOutOfBounds) {
   TempDir temp;
   StoreOptions options = LoggedIn(temp / "store");
   options.memory_size = kMinMemorySize - 1;
-  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ServerStore::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
   options = LoggedIn("");
-  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ServerStore::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
   options = LoggedIn(temp / "store");
   options.durability = Durability::kMemory;
-  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ServerStore::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
   options.durability = Durability{77};
-  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ServerStore::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
   options = LoggedIn(temp / "store");
   options.grace = std::chrono::milliseconds(kMinGraceMs - 1);
-  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ServerStore::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
   options.grace = std::chrono::milliseconds(60'001);
-  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ServerStore::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(FilesIn(temp.path()).empty()) << "refused options left something behind";
 }
 
@@ -250,7 +249,7 @@ TEST(StoreOpenTest, TheSuperblockDescribesTheStore) {
   StoreOptions options;
   options.memory_size = kMinMemorySize;
   options.incarnation = 4711;
-  const auto store = Store::Open(options);
+  const auto store = ServerStore::Open(options);
   ASSERT_TRUE(store.ok());
   const Superblock& superblock = (*store)->superblock();
   EXPECT_EQ(superblock.magic, kSuperblockMagic);
@@ -266,8 +265,8 @@ TEST(StoreOpenTest, TheSuperblockDescribesTheStore) {
 TEST(StoreOpenTest, IncarnationsDiffer) {
   StoreOptions options;
   options.memory_size = kMinMemorySize;
-  const auto one = Store::Open(options);
-  const auto two = Store::Open(options);
+  const auto one = ServerStore::Open(options);
+  const auto two = ServerStore::Open(options);
   EXPECT_NE((*one)->superblock().incarnation, 0u);
   EXPECT_NE((*one)->superblock().incarnation, (*two)->superblock().incarnation);
 }
@@ -280,10 +279,10 @@ class CallersMemoryTest : public testing::Test {
   static constexpr std::size_t kSize = kMinMemorySize;
   std::unique_ptr<AnonymousMemory> pages_ = *AnonymousMemory::Map(*RegionSize(kSize));
   const std::span<std::byte> memory_ = pages_->bytes();
-  std::unique_ptr<Store> store_ = [this] {
+  std::unique_ptr<ServerStore> store_ = [this] {
     StoreOptions options;
     options.memory_size = kSize;
-    return *Store::Open(options, memory_);
+    return *ServerStore::Open(options, memory_);
   }();
 
   const Superblock& superblock() const { return *reinterpret_cast<const Superblock*>(memory_.data()); }
@@ -337,7 +336,7 @@ TEST_F(CallersMemoryTest, AReaderThatIsAlwaysDisturbedWaitsForTheWriter) {
   ASSERT_TRUE(store_->Put("key", "value").ok());
   struct Stopped {
     RecordHeader* header;
-    Store* store;
+    ServerStore* store;
     std::thread reader;
     absl::Status status;
     std::string value;
@@ -434,15 +433,15 @@ TEST(StoreOpenTest, MemoryOfOtherSizesIsRefused) {
   StoreOptions options;
   options.memory_size = kMinMemorySize;
   std::vector<std::byte> bytes(options.memory_size);
-  EXPECT_EQ(Store::Open(options, std::span(bytes).first(bytes.size() - 4096)).status().code(),
+  EXPECT_EQ(ServerStore::Open(options, std::span(bytes).first(bytes.size() - 4096)).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 
 TEST(StoreOpenTest, ADirectoryInUseAlreadyExists) {
   TempDir temp;
-  const auto first = Store::Open(LoggedIn(temp / "store"));
+  const auto first = ServerStore::Open(LoggedIn(temp / "store"));
   ASSERT_TRUE(first.ok());
-  EXPECT_EQ(Store::Open(LoggedIn(temp / "store")).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(ServerStore::Open(LoggedIn(temp / "store")).status().code(), absl::StatusCode::kAlreadyExists);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "store/store.h"
+#include "store/server_store.h"
 #include "tests/support/manual_clock.h"
 
 namespace remora {
@@ -20,13 +20,13 @@ class StoreTimeTest : public testing::Test {
  protected:
   static constexpr milliseconds kGrace{100};
   ManualClock clock_;
-  std::unique_ptr<Store> store_ = [this] {
+  std::unique_ptr<ServerStore> store_ = [this] {
     StoreOptions options;
     options.memory_size = kMinMemorySize;
     options.eviction = Eviction::kNone;
     options.grace = kGrace;
     options.clock = &clock_;
-    return *Store::Open(options);
+    return *ServerStore::Open(options);
   }();
   const std::string value_ = std::string(100'000, 'v');
 
@@ -96,7 +96,7 @@ TEST(SlowReaderTest, IsNotGivenWhatCameThereMeanwhile) {
   options.memory_size = kMinMemorySize;
   options.eviction = Eviction::kNone;
   options.clock = &clock;
-  const auto store = *Store::Open(options);
+  const auto store = *ServerStore::Open(options);
   const auto put = [&](std::string_view key, std::string_view value, PutOptions how = {}) {
     return store->Put(key, value, how);
   };
@@ -152,7 +152,7 @@ TEST(WriteAmplificationTest, IsBoundedWhereLittleIsDead) {
   options.memory_size = std::size_t{256} << 20;
   options.eviction = Eviction::kNone;
   options.clock = &clock;
-  const auto store = *Store::Open(options);
+  const auto store = *ServerStore::Open(options);
   const std::string value(1000, 'v');
   const std::uint64_t extent = ExtentUnits(RecordExtentCode(10, value.size())) * kUnitSize;
   const auto put = [&](std::uint64_t key) {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "store/store.h"
+#include "store/server_store.h"
 #include "test_files.h"
 #include "tests/support/manual_clock.h"
 
@@ -41,7 +41,7 @@ class SyncedTest : public testing::Test {
     options.durability = level;
     options.syncing = Syncing::kInSteps;
     options.clock = &clock_;
-    auto store = Store::Open(options);
+    auto store = ServerStore::Open(options);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
     // The first write raises the version limit, and is therefore synced at once.
@@ -73,7 +73,7 @@ class SyncedTest : public testing::Test {
 
   const TempDir temp_;
   ManualClock clock_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<ServerStore> store_;
   std::vector<std::uint64_t> tickets_;
 };
 

@@ -21,7 +21,7 @@
 #include "store/base/shortage.h"
 #include "store/delete_range.h"
 #include "store/scan.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "synced_fixture.h"
 #include "test_files.h"
 #include "tests/support/manual_clock.h"
@@ -247,7 +247,7 @@ TEST_F(SyncedTest, ACommitWaitsForTheDiskItself) {
 TEST_F(SyncedTest, LevelsThatTheStoreDoesNotHaveAreRefused) {
   StoreOptions options;
   options.memory_size = kMinMemorySize;
-  auto store = Store::Open(options);
+  auto store = ServerStore::Open(options);
   ASSERT_TRUE(store.ok());
   EXPECT_TRUE(absl::IsInvalidArgument((*store)->Put("k", "v", {.durability = Durability::kLogged})));
   EXPECT_TRUE(absl::IsInvalidArgument((*store)->Put("k", "v", {.durability = Durability::kSynced})));
@@ -452,7 +452,7 @@ TEST(SyncedThreadsTest, ManyWritersShareTheDisksTurns) {
   const TempDir temp;
   StoreOptions options = LoggedIn(temp / "store", std::size_t{64} << 20);
   options.durability = Durability::kSynced;
-  auto store = Store::Open(options);
+  auto store = ServerStore::Open(options);
   ASSERT_TRUE(store.ok());
   constexpr int kThreads = 16;
   constexpr int kWrites = 200;

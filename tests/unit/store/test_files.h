@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "store/store.h"
+#include "store/server_store.h"
 
 namespace remora {
 

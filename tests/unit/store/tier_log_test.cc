@@ -19,7 +19,7 @@
 #include "log_database.h"
 #include "store/durable/data_check.h"
 #include "store/durable/tier.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "store_parts.h"
 #include "test_files.h"
 
@@ -252,13 +252,13 @@ TEST_F(TierLogTest, AGroupLargerThanAFileIsOnTheDiskAtOnce) {  // T1
   Put("a", "1");
   Put("b", "before");
   log_->Put("b", {.version = ++version_}, large);
-  log_->PutOutcome({.client = 7, .number = 3}, version_, 5);
+  log_->PutCompletion({.client = 7, .number = 3}, version_, 5);
   ASSERT_TRUE(log_->Write().ok());
   EXPECT_TRUE(log_->Holds(version_));
   Put("a", "2");
   Restart();
   EXPECT_TRUE(Stored() == (TierModel{{"a", "2"}, {"b", large}}));
-  EXPECT_TRUE(Stored(1).contains(OutcomeKey({7, 3})));
+  EXPECT_TRUE(Stored(1).contains(CompletionKey({7, 3})));
   Put("b", "behind");
   Restart();
   EXPECT_THAT(Stored(), ElementsAre(Pair("a", "2"), Pair("b", "behind")));
@@ -268,16 +268,16 @@ TEST_F(TierLogTest, OutcomesComeWithTheirWrites) {
   log_->PutMeta(ClientKey(7), "12345678");
   ASSERT_TRUE(log_->Write().ok());
   log_->Put("a", {.version = 9}, "1");
-  log_->PutOutcome({.client = 7, .number = 20}, 9, -3);
+  log_->PutCompletion({.client = 7, .number = 20}, 9, -3);
   ASSERT_TRUE(log_->Write().ok());
   Restart();
   TierModel meta = Stored(1);
   meta.erase(LogApplier::kAppliedToKey);
   const RememberedWrite write{20, 9, -3};
-  EXPECT_THAT(
-      meta, UnorderedElementsAre(
-                Pair(ClientKey(7), "12345678"),
-                Pair(OutcomeKey({7, 4}), std::string(reinterpret_cast<const char*>(&write), sizeof(write)))));
+  EXPECT_THAT(meta,
+              UnorderedElementsAre(Pair(ClientKey(7), "12345678"),
+                                   Pair(CompletionKey({7, 4}),
+                                        std::string(reinterpret_cast<const char*>(&write), sizeof(write)))));
   log_->DeleteClient(7);
   ASSERT_TRUE(log_->Write().ok());
   Restart();
@@ -299,10 +299,10 @@ class LoggedTierTest : public testing::Test {
   absl::StatusOr<std::unique_ptr<DurableTier>> OpenTier(std::uint64_t log_bytes, bool read_only = false) {
     return DurableTier::Open(path_, {.read_only = read_only, .commit_log_bytes = log_bytes});
   }
-  std::unique_ptr<Store> OpenStore(std::uint64_t log_bytes = kLogBytes) {
+  std::unique_ptr<ServerStore> OpenStore(std::uint64_t log_bytes = kLogBytes) {
     StoreOptions options = LoggedIn(path_);
     options.commit_log_bytes = log_bytes;
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
+    absl::StatusOr<std::unique_ptr<ServerStore>> store = ServerStore::Open(options);
     EXPECT_TRUE(store.ok()) << store.status();
     return store.ok() ? *std::move(store) : nullptr;
   }
@@ -489,10 +489,10 @@ TEST_F(LoggedTierTest, WhatIsNotAppliedIsAppliedBeforeItIsEvicted) {  // C6
 TEST_F(LoggedTierTest, OptionsThatDoNotFitAreRefused) {
   StoreOptions options;
   options.commit_log_bytes = kLogBytes;
-  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument) << "in memory";
+  EXPECT_EQ(ServerStore::Open(options).status().code(), absl::StatusCode::kInvalidArgument) << "in memory";
   options = LoggedIn(path_);
   options.commit_log_bytes = kMinTierLogBytes - 1;
-  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument) << "too small";
+  EXPECT_EQ(ServerStore::Open(options).status().code(), absl::StatusCode::kInvalidArgument) << "too small";
   EXPECT_TRUE(OpenStore(0)->Put("a", "1").ok()) << "and nothing was changed";
 }
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "store/store.h"
+#include "store/server_store.h"
 #include "store/watch.h"
 #include "test_files.h"
 #include "tests/support/manual_clock.h"
@@ -37,7 +37,7 @@ class WatchFixture : public testing::Test {
   void Open() {
     watch_.reset();
     store_.reset();
-    auto store = Store::Open(Options());
+    auto store = ServerStore::Open(Options());
     EXPECT_TRUE(store.ok()) << store.status();
     store_ = std::move(store).value();  // throws, and that ends the test
   }
@@ -83,7 +83,7 @@ class WatchFixture : public testing::Test {
   std::uint64_t retention_bytes_ = StoreOptions().watch_retention_bytes;
   std::chrono::seconds retention_{0};
   ManualClock clock_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<ServerStore> store_;
   std::unique_ptr<StoreWatch> watch_;
 };
 

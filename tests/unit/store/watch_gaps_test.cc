@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "store/store.h"
+#include "store/server_store.h"
 #include "store/watch.h"
 #include "test_files.h"
 
@@ -29,7 +29,7 @@ class WatchGapsTest : public testing::Test {
   void Open() {
     watch_.reset();
     store_.reset();
-    auto store = Store::Open(LoggedIn(temp_ / "store"));
+    auto store = ServerStore::Open(LoggedIn(temp_ / "store"));
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
@@ -49,7 +49,7 @@ class WatchGapsTest : public testing::Test {
   }
 
   const TempDir temp_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<ServerStore> store_;
   std::unique_ptr<StoreWatch> watch_;
 };
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "store/backup.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "store/watch.h"
 #include "test_files.h"
 #include "watch_fixture.h"
@@ -239,7 +239,7 @@ TEST_F(LogWatchTest, FollowsAWriterThatDoesNotWait) {
   options.syncing = Syncing::kInThread;
   options.clock = nullptr;
   options.watch_retention_bytes = std::uint64_t{64} << 20;
-  auto store = Store::Open(options);
+  auto store = ServerStore::Open(options);
   ASSERT_TRUE(store.ok()) << store.status();
   store_ = *std::move(store);
   ASSERT_TRUE(Begin().ok());

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "store/format/wire/resume_token.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "watch_fixture.h"
 
 namespace remora {
@@ -249,7 +249,7 @@ TEST_P(WatchTest, RefusesWhatIsNoToken) {
 }
 
 TEST_P(WatchTest, AStoreInMemoryHasNoLog) {
-  auto store = Store::Open({.memory_size = kMinMemorySize});
+  auto store = ServerStore::Open({.memory_size = kMinMemorySize});
   EXPECT_EQ((*store)->Watch().status().code(), absl::StatusCode::kFailedPrecondition);
 }
 

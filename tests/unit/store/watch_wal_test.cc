@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "store/durable/wal_scan.h"
-#include "store/store.h"
+#include "store/server_store.h"
 #include "store/watch.h"
 #include "watch_fixture.h"
 

@@ -1,0 +1,53 @@
+#include "store/server_store.h"
+
+#include <optional>
+#include <utility>
+
+#include "store/base/status_macros.h"
+#include "store/engine/store_engine.h"
+
+namespace remora {
+
+ServerStore::ServerStore(std::unique_ptr<StoreEngine> engine) : Store(std::move(engine)) {}
+
+absl::StatusOr<std::unique_ptr<ServerStore>> ServerStore::Open(const StoreOptions& options) {
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<StoreEngine> engine, StoreEngine::Open(options, std::nullopt));
+  return std::unique_ptr<ServerStore>(new ServerStore(std::move(engine)));
+}
+
+absl::StatusOr<std::unique_ptr<ServerStore>> ServerStore::Open(const StoreOptions& options,
+                                                               std::span<std::byte> region) {
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<StoreEngine> engine, StoreEngine::Open(options, region));
+  return std::unique_ptr<ServerStore>(new ServerStore(std::move(engine)));
+}
+
+void ServerStore::Commit(std::span<Write> writes) { engine_->pipeline().Commit(writes); }
+void ServerStore::Submit(std::span<Write> writes) { engine_->pipeline().Submit(writes); }
+void ServerStore::Submit(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) {
+  engine_->pipeline().Submit(writes, now, unix_ms);
+}
+void ServerStore::CatchUp() { engine_->CatchUp(); }
+void ServerStore::TakeSynced(std::vector<SyncedWrite>* outcomes) { engine_->TakeSynced(outcomes); }
+bool ServerStore::Sync() { return engine_->pipeline().Sync(); }
+bool ServerStore::Load() { return engine_->loader().Step(); }
+
+absl::StatusOr<Reservation> ServerStore::Reserve(std::size_t key_size, std::size_t value_size) {
+  return engine_->large().Reserve(key_size, value_size);
+}
+void ServerStore::GiveBack(const Reservation& reservation) { engine_->large().GiveBack(reservation); }
+absl::StatusOr<Location> ServerStore::Locate(std::string_view key) { return engine_->reader().Locate(key); }
+
+bool ServerStore::wants_reads() const { return engine_->core().wants_reads(); }
+void ServerStore::NoteRead(std::uint64_t key_hash) { engine_->core().NoteRead(key_hash); }
+
+absl::Status ServerStore::Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten) {
+  return engine_->Remember(client, forgotten);
+}
+std::vector<RememberedClient> ServerStore::TakeRemembered() { return engine_->TakeRemembered(); }
+
+const Superblock& ServerStore::superblock() const { return engine_->core().superblock; }
+const Clock& ServerStore::clock() const { return engine_->core().clock; }
+void ServerStore::Add(Counter counter, std::int64_t delta) { engine_->core().metrics.Add(counter, delta); }
+std::uint64_t ServerStore::Read(Counter counter) const { return engine_->core().metrics.Read(counter); }
+
+}  // namespace remora

@@ -1,0 +1,104 @@
+// The store as a server drives it: writes in groups, maintenance and loading in steps, locations for clients
+// that read the region, and space that clients fill.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "store/base/clock.h"
+#include "store/durable/completion_records.h"
+#include "store/format/memory/layout.h"
+#include "store/format/types/change.h"
+#include "store/format/types/scan_range.h"
+#include "store/read/location.h"
+#include "store/store.h"
+#include "store/write/write.h"
+
+namespace remora {
+
+/// A Store with the calls that only a server needs, and tests. A program that embeds a store needs none of
+/// them.
+///
+/// Thread safety: as Store; Load one at a time.
+class ServerStore : public Store {
+ public:
+  /// Open a store, with outcomes as for Store::Open.
+  static absl::StatusOr<std::unique_ptr<ServerStore>> Open(const StoreOptions& options);
+  static absl::StatusOr<std::unique_ptr<ServerStore>> Open(const StoreOptions& options,
+                                                           std::span<std::byte> region);
+
+  /// Applies writes as one group, or as several if they are thousands: one write to the durable tier, then
+  /// each becomes visible in order. A group is not atomic for readers, and neither is a batch. Each write has
+  /// its own outcome, unless it belongs to a batch (Write::with_next). Returns when all outcomes are set.
+  /// After a write that is Aborted, all later ones are Aborted, too.
+  void Commit(std::span<Write> writes);
+
+  /// Applies writes as Commit does, but does not wait for the disk (Write::ticket). A write of a key that has
+  /// a pending write is pending, too. The bytes of the writes are not needed after this returns.
+  void Submit(std::span<Write> writes);
+  /// Applies writes as the Submit above does, as of a moment that the store's clock has just given: `now` or,
+  /// in ms since 1970, `unix_ms`. It leaves the maintenance that the writes cause to CatchUp, which the
+  /// caller calls after it has told others the outcomes. (Maintenance that can wait longer is left to Work.
+  /// If another write comes first, it does the part that no group may outrun.) Until then, only the counters
+  /// of keys, versions and writes are up to date.
+  void Submit(std::span<Write> writes, TimePoint now, std::int64_t unix_ms);
+  void CatchUp();
+  /// Appends the outcomes of pending writes that have become known, in the order in which they ended.
+  void TakeSynced(std::vector<SyncedWrite>* outcomes);
+  /// With Syncing::kInSteps: waits until the disk has all pending writes, and makes them visible. Returns
+  /// false if none waited for the disk.
+  bool Sync();
+
+  /// With Loading::kInSteps: loads some more keys. Returns false if none are left, or the load failed.
+  bool Load();
+
+  /// Reserves space for a record whose value has more than kMaxSmallValueSize bytes. The caller fills it in
+  /// place and then commits it (Write::reserved), or gives it back. Until then it counts as used. Outcomes:
+  ///   InvalidArgument: a size is out of bounds.
+  ///   ResourceExhausted, Aborted: as for Write::status.
+  absl::StatusOr<Reservation> Reserve(std::size_t key_size, std::size_t value_size);
+  void GiveBack(const Reservation& reservation);
+
+  /// Returns the location of the key's record, and brings the record back first if it is not in memory.
+  /// Even if the key is written or deleted, the record stays readable there for two more grace periods.
+  /// Outcomes as for Get, and Aborted: the record cannot be brought back right now; try again later.
+  absl::StatusOr<Location> Locate(std::string_view key);
+
+  /// Returns whether memory is filling up, so that the store counts which keys are used.
+  bool wants_reads() const;
+  /// Counts a read by another process of the record whose key has this hash. Get counts its own reads.
+  void NoteRead(std::uint64_t key_hash);
+
+  /// Begins to remember the outcomes of this client's writes across restarts, and forgets those of the
+  /// clients `forgotten` (store/durable/completion_records.h, R1 and R3). Does nothing without a durable
+  /// tier. Unavailable: the tier failed; whether it remembers the client is unknown.
+  absl::Status Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten);
+  /// Returns the clients that the store remembered when it was opened. Call it once: it moves them out.
+  std::vector<RememberedClient> TakeRemembered();
+
+  /// Begin a scan of a range, and a watch of a range from a position on. Outcomes as for Store::Scan and
+  /// Store::Watch.
+  using Store::Scan;
+  using Store::Watch;
+  absl::StatusOr<std::unique_ptr<StoreScan>> Scan(ScanRange range, std::uint64_t limit, bool keys_only);
+  absl::StatusOr<std::unique_ptr<StoreWatch>> Watch(const ScanRange& range, const ChangePlace& place);
+
+  const Superblock& superblock() const;
+  const Clock& clock() const;
+
+  /// Adds to a counter, or reads one; some counters are for the program around the store, as for the server
+  /// (Counter). Memory order: relaxed.
+  void Add(Counter counter, std::int64_t delta);
+  std::uint64_t Read(Counter counter) const;
+
+ private:
+  explicit ServerStore(std::unique_ptr<StoreEngine> engine);
+};
+
+}  // namespace remora
