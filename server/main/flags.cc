@@ -59,7 +59,7 @@ absl::Status CheckTransportFlags(const command_line::CommandLine& line, const Fl
   for (const auto& [name, kind] : kOfTransports) {
     const std::string flag = kind == rdma::TransportKind::kTcp ? "--tcp_threads" : "--memory_windows";
     const bool is_served = std::ranges::any_of(
-        flags.listen, [kind = kind](const rdma::Address& address) { return address.kind == kind; });
+        flags.listen, [wanted = kind](const rdma::Address& address) { return address.kind == wanted; });
     if (is_served || !line.Has(flag)) continue;
     return absl::InvalidArgumentError(absl::StrCat(flag, ": is for ", AbslView(name),
                                                    " addresses, and --listen names none; leave it out, or "

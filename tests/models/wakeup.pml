@@ -11,7 +11,8 @@
  *                        at any time, so `wakes`, which ends it soon, is a matter of speed alone.
  *   Server               Server::Run and Sleep, with Arm, Poll and Disarm (rdma/local/listener.cc).
  *   parked               SleepMark of the server's side of a connection: odd while the server does not look into its ring
- *                        (rdma/local/polled_connections.h). The server parks and looks at sockets whenever it likes.
+ *                        (rdma/local/polled_connections.h). The server parks and looks at sockets whenever it likes, also
+ *                        while it is armed. It ends a parking by itself when it posts something to the connection.
  *
  * A side looks as often as it likes before it sleeps: how long it spins is a matter of speed alone. So a rule that decides
  * whether spinning pays, right or wrong, changes nothing here.
@@ -28,6 +29,7 @@
  * CHECK -DCLIENTS=1 -DREQUESTS=3
  * CHECK -DCLIENTS=2 -DREQUESTS=1
  * CHECK -DCLIENTS=1 -DREQUESTS=2 -DPARKS=3
+ * CHECK -DCLIENTS=2 -DREQUESTS=1 -DPARKS=1 -DBRIEF=0
  * FAULT MARKS_BEHIND_LOOK in 1 violates finished==
  * FAULT LOADS_BEFORE_STORE in 1 violates finished==
  * FAULT SAME_MARK in 1 violates finished==
@@ -38,6 +40,7 @@
  * FAULT STAYS_PARKED in 3 violates finished==
  * FAULT SAME_PARK_MARK in 3 violates finished==
  * FAULT NEVER_RINGS in 3 violates finished==
+ * FAULT UNPARKS_FIRST in 4 violates finished==
  */
 #ifndef BROKEN
 #define BROKEN NOTHING
@@ -53,6 +56,7 @@
 #define STAYS_PARKED       8 /* the server takes a client's byte and does not unpark the connection */
 #define SAME_PARK_MARK     9 /* each parking has the same number */
 #define NEVER_RINGS        10 /* a client looks at the mark of the server alone */
+#define UNPARKS_FIRST      11 /* the server takes all clients' bytes and unparks the first connection alone */
 
 #ifndef CLIENTS
 #define CLIENTS 1
@@ -62,6 +66,9 @@
 #endif
 #ifndef PARKS
 #define PARKS 0 /* the most */
+#endif
+#ifndef BRIEF
+#define BRIEF 1 /* clients sleep briefly first */
 #endif
 
 byte requests[CLIENTS], requests_taken[CLIENTS];
@@ -108,17 +115,16 @@ inline fall_asleep_at_client() { atomic { client_mark[me] = ASLEEP(client_mark[m
 inline take_bytes() {
   i = 0;
   do
-  :: i == CLIENTS -> break
-  :: else ->
-    if
-    :: atomic { to_server[i] > 0 -> to_server[i] = 0 };
+  :: atomic { i == CLIENTS -> break }
+  :: atomic { i < CLIENTS && to_server[i] == 0 -> i++ }
+  :: atomic { i < CLIENTS && to_server[i] > 0 -> to_server[i] = 0 };
+    atomic {
       if
-      :: (parked[i] & 1) && BROKEN != STAYS_PARKED -> parked[i] = UNPARKED(parked[i])
+      :: (parked[i] & 1) && BROKEN != STAYS_PARKED && (BROKEN != UNPARKS_FIRST || i == 0) -> parked[i] = UNPARKED(parked[i])
       :: else
-      fi
-    :: else
-    fi;
-    i++
+      fi;
+      i++
+    }
   od
 }
 #else
@@ -131,7 +137,7 @@ inline park(which) {
 #endif
   if
   :: requests[which] > requests_taken[which] -> parked[which] = UNPARKED(parked[which])
-  :: else ->
+  :: requests[which] == requests_taken[which] ->
 #if BROKEN == PARKS_BEHIND_LOOK
     parked[which] = PARKED(parked[which])
 #else
@@ -139,32 +145,38 @@ inline park(which) {
 #endif
   fi
 }
+/* The connections that may be parked now. */
+#define MAY_PARK(which) (parks < PARKS && !(parked[which] & 1))
 
 proctype Client(byte me) {
   byte seen, seen_parked, woken, rung;
   do
-  :: requests[me] == REQUESTS -> break
-  :: else ->
+  :: atomic { requests[me] == REQUESTS -> finished++; break }
+  :: requests[me] < REQUESTS ->
     /* PostSend. */
     publish(requests[me], server_mark);
 #if PARKS
     seen_parked = (BROKEN == NEVER_RINGS -> 0 : parked[me]);
 #endif
-    if
-    :: (seen_parked & 1) && seen_parked != rung -> atomic { to_server[me]++; rung = seen_parked; woken = seen }
-    :: else ->
+    atomic {
       if
-      :: (seen & 1) && seen != woken -> atomic { to_server[me]++; woken = seen }
-      :: else
+      :: (seen_parked & 1) && seen_parked != rung -> to_server[me]++; rung = seen_parked; woken = seen
+      :: else ->
+        if
+        :: (seen & 1) && seen != woken -> to_server[me]++; woken = seen
+        :: else
+        fi
       fi
-    fi;
+    };
     /* The wait for the answer. */
     do
-    :: answers[me] > answers_taken[me] -> answers_taken[me]++; break
+    :: atomic { answers[me] > answers_taken[me] -> answers_taken[me]++; break }
     :: answers[me] == answers_taken[me] ->
+#if BRIEF
       /* The brief sleep. What it finds is found again by the next look. */
       client_mark[me] = BRIEFLY(client_mark[me]);
       client_mark[me] = AWAKE(client_mark[me]);
+#endif
 #if BROKEN != MARKS_BEHIND_LOOK
       fall_asleep_at_client();
 #endif
@@ -174,82 +186,74 @@ proctype Client(byte me) {
         fall_asleep_at_client();
 #endif
         atomic { to_client[me] > 0 -> to_client[me] = 0 } /* sleeps; then takes the bytes */
-      :: else
+      :: answers[me] > answers_taken[me]
       fi;
       client_mark[me] = AWAKE(client_mark[me])
     od
-  od;
-  finished++
+  od
 }
+
+#define HAS_REQUEST(which) (requests[which] > requests_taken[which] && !(parked[which] & 1))
+#define HAS_BYTE           (to_server[0] > 0 || to_server[CLIENTS - 1] > 0)
 
 active proctype Server() {
   byte i, woken[CLIENTS], seen, any;
 end:
   do
 #if PARKS
-  :: parks < PARKS -> /* ParkIdle, for one connection */
-    parks++;
-    if
-    :: i = 0
+  :: MAY_PARK(0) -> parks++; park(0) /* ParkIdle, for one connection */
 #if CLIENTS > 1
-    :: i = 1
+  :: MAY_PARK(1) -> parks++; park(1)
 #endif
-    fi;
-    if
-    :: !(parked[i] & 1) -> park(i)
-    :: else
-    fi;
-    i = 0
-  :: parks > 0 && to_server[0] > 0 -> take_bytes()
+  :: parks > 0 && HAS_BYTE -> take_bytes()
+  :: parked[0] & 1 -> parked[0] = UNPARKED(parked[0]) /* the server posts something: PostSend, PostRecv */
 #if CLIENTS > 1
-  :: parks > 0 && to_server[1] > 0 -> take_bytes()
+  :: parked[1] & 1 -> parked[1] = UNPARKED(parked[1])
 #endif
 #endif
-  :: /* Step: serves each connection. */
-    any = 0;
-    i = 0;
+  :: atomic { i = 0; any = 0 }; /* Step: serves each connection. */
     do
-    :: i == CLIENTS -> break
-    :: else ->
-      if
-      :: requests[i] > requests_taken[i] && !(parked[i] & 1) ->
-        requests_taken[i]++;
-        any = 1;
-        publish(answers[i], client_mark[i]);
+    :: atomic { i == CLIENTS -> i = 0; break }
+    :: atomic { i < CLIENTS && !HAS_REQUEST(i) -> i++ }
+    :: atomic { i < CLIENTS && HAS_REQUEST(i) -> requests_taken[i]++; any = 1 };
+      publish(answers[i], client_mark[i]);
+      atomic {
         if
         :: (seen & 1) && (seen != woken[i] || BROKEN == WAKES_ALWAYS) ->
-          atomic {
-            woken[i] = seen;
+          woken[i] = seen;
+          if
+          :: (seen & 3) == 1 ->
+            to_client[i]++;
             if
-            :: (seen & 3) == 1 ->
-              to_client[i]++;
-              if
-              :: client_mark[i] == seen -> sent_for[i]++; assert(sent_for[i] <= 1)
-              :: else
-              fi
-            :: else /* by `wakes` */
+            :: client_mark[i] == seen -> sent_for[i]++; assert(sent_for[i] <= 1)
+            :: else
             fi
-          }
+          :: else /* by `wakes` */
+          fi
         :: else
-        fi
-      :: else
-      fi;
-      i++
+        fi;
+        i++
+      }
     od;
     if
-    :: any -> skip
+    :: any
     :: else ->
-      /* Arm, and the last look. */
+      /* Arm, and the last look, before which a connection may be parked. */
 #if BROKEN != MARKS_BEHIND_LOOK
       fall_asleep_at_server();
 #endif
-      any = 0;
-      i = 0;
+#if PARKS
+      if
+      :: MAY_PARK(0) -> parks++; park(0)
+#if CLIENTS > 1
+      :: MAY_PARK(1) -> parks++; park(1)
+#endif
+      :: skip
+      fi;
+#endif
       do
-      :: i == CLIENTS || (BROKEN == LOOKS_AT_ONE && i == 1) -> break
-      :: else ->
-        any = any || (requests[i] > requests_taken[i] && !(parked[i] & 1));
-        i++
+      :: atomic { i == CLIENTS || (BROKEN == LOOKS_AT_ONE && i == 1) -> i = 0; break }
+      :: atomic { i < CLIENTS && (BROKEN != LOOKS_AT_ONE || i == 0) -> any = any || HAS_REQUEST(i); i++ }
       od;
 #if BROKEN == MARKS_BEHIND_LOOK
       fall_asleep_at_server();
@@ -258,14 +262,8 @@ end:
       take_bytes();
 #endif
       if
-      :: any -> skip
-      :: else -> /* sleeps */
-        if
-        :: to_server[0] > 0
-#if CLIENTS > 1
-        :: to_server[1] > 0
-#endif
-        fi
+      :: any
+      :: else -> HAS_BYTE /* sleeps */
       fi;
       /* Disarm. */
       server_mark = AWAKE(server_mark);

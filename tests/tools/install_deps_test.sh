@@ -45,6 +45,8 @@ without_apt_it_says_what_it_wants() {
   [ $status -eq 69 ] || fail "without apt: exit status $status"
   says "has no apt-get; Remora is built and tested on Debian 12 and 13." || fail "that apt is missing is not said"
   says librocksdb-dev || fail "what it wants is not said"
+  run env PATH="$scratch/bin" "$(command -v bash)" "$root/tools/install-deps" package
+  if ! says "dpkg-dev lintian" || says libgtest-dev; then fail "not the packages of the group"; fi
 }
 
 # `build` is there: else these tests were not.
