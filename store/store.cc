@@ -192,5 +192,8 @@ std::vector<std::pair<std::string, std::uint64_t>> Store::Stats() const {
   return engine_->core().metrics.ReadAll();
 }
 std::uint64_t Store::Read(Counter counter) const { return engine_->core().metrics.Read(counter); }
+std::vector<std::uint64_t> Store::ReadMetrics() const { return engine_->core().metrics.ReadPlaces(); }
+void Store::Record(Counter histogram, Duration took) { engine_->core().metrics.Record(histogram, took); }
+std::vector<MappedSegment> Store::SegmentMap() const { return engine_->SegmentMap(); }
 
 }  // namespace remora

@@ -32,6 +32,7 @@
 #include "store/format/types/scan_options.h"
 #include "store/format/types/write_options.h"
 #include "store/format/wire/write_batch.h"
+#include "store/region/segment_map.h"
 #include "store/scan.h"
 #include "store/watch.h"
 
@@ -447,12 +448,19 @@ class Store {
   const Superblock& superblock() const;
   const Clock& clock() const;
 
-  /// Returns all counters as (name, value), in a fixed order.
+  /// Returns all metrics as (name, value), in a fixed order (ShownMetrics).
   std::vector<std::pair<std::string, std::uint64_t>> Stats() const;
+  /// Returns the values of all places of the registry (store/format/memory/metric_registry.h).
+  std::vector<std::uint64_t> ReadMetrics() const;
   /// Adds to a counter, or reads one; some counters are for the program around the store, as for the server
   /// (Counter). Memory order: relaxed.
   void Add(Counter counter, std::int64_t delta);
   std::uint64_t Read(Counter counter) const;
+  /// Counts a time in a histogram. One thread at a time does it for each histogram.
+  void Record(Counter histogram, Duration took);
+  /// Returns the use of each segment of the region. It takes no lock, so each was right at some moment of the
+  /// call.
+  std::vector<MappedSegment> SegmentMap() const;
 
  private:
   friend class RangeDeletion;

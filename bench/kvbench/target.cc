@@ -164,13 +164,7 @@ class StoreSession final : public BatchSession {
   absl::Status Scan(std::string_view first, std::uint64_t limit, ScanSink sink) override {
     return ShowAll(store_.Scan({.begin = first, .limit = limit}), sink);
   }
-  absl::StatusOr<CounterList> ServerCounters() override {
-    CounterList counters;
-    for (std::size_t i = 0; i < kMetricCount; ++i) {
-      counters.emplace_back(kMetrics[i].name, store_.Read(static_cast<Counter>(i)));
-    }
-    return counters;
-  }
+  absl::StatusOr<CounterList> ServerCounters() override { return store_.Stats(); }
 
  private:
   void GetAll(std::span<Request* const> requests) override { together_.Get(store_, requests); }
