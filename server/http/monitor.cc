@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "server/http/console_page.h"
 #include "server/http/exposition.h"
 #include "store/base/absl_view.h"
 #include "store/format/memory/histogram.h"
@@ -72,6 +73,11 @@ std::unique_ptr<HttpResponder> Monitor::MakeResponder() const {
   responder->Add("/readyz", [this] { return Readiness(); });
   responder->Add("/info.json", [this] { return Info(); });
   responder->Add("/segments.json", [this] { return SegmentsJson(); });
+  for (const ConsoleFile& file : ConsoleFiles()) {
+    responder->Add(std::string(file.path), [&file] {
+      return HttpAnswer{200, std::string(file.content_type), std::string(file.content)};
+    });
+  }
   return responder;
 }
 
