@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "client/session/session.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
+#include "store/format/memory/shown_metrics.h"
 #include "store/format/wire/messages.h"
 
 namespace remora {
@@ -340,20 +342,18 @@ absl::Status Client::Ping() { return impl_->Do(Impl::Answers); }
 
 absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Client::Stats() {
   std::array<std::uint64_t, kMetricCapacity> last{};
-  std::size_t count = 0;
+  std::size_t places = 0;
   REMORA_RETURN_IF_ERROR(impl_->Do([&](Session& session) -> absl::Status {
     for (int reads = 0; reads < kMaxStatsReads; ++reads) {
       REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, session.ReadSuperblock());
       const bool settled = reads > 0 && superblock->counters == last;
       last = superblock->counters;
-      count = SharedMetricCount(superblock->metric_count);
+      places = std::min<std::uint64_t>(superblock->metric_count, kMetricPlaces);
       if (settled) break;
     }
     return absl::OkStatus();
   }));
-  std::vector<std::pair<std::string, std::uint64_t>> stats;
-  for (std::size_t i = 0; i < count; ++i) stats.emplace_back(kMetrics[i].name, last[i]);
-  return stats;
+  return ShownMetrics(std::span(last).first(places));
 }
 
 const ClientCounters& Client::counters() const { return impl_->session->counters(); }

@@ -14,6 +14,18 @@ namespace {
 // The server can remember as many writes as a client may have unanswered.
 static_assert(kCredits <= kRememberedWrites);
 
+Counter TransportCounter(const rdma::Address& address) {
+  switch (address.kind) {
+    case rdma::TransportKind::kVerbs:
+      return Counter::kConnectionsVerbs;
+    case rdma::TransportKind::kTcp:
+      return address.tls ? Counter::kConnectionsTls : Counter::kConnectionsTcp;
+    case rdma::TransportKind::kLocal:
+      break;
+  }
+  return Counter::kConnectionsLocal;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& options) {
@@ -109,7 +121,9 @@ absl::Status Server::AddListener(std::unique_ptr<rdma::Listener> listener) {
   const SessionBytes session = ClientSession::MaxRegisteredBytes();
   const Counter staging_counter =
       listener->binds_writes() ? Counter::kStagingBuffersBound : Counter::kStagingBuffersUnbound;
-  acceptor_->AddPort({std::move(listener), memory, ClientBytes(kind, limits, session), staging_counter});
+  const Counter transport_counter = TransportCounter(listener->address());
+  acceptor_->AddPort(
+      {std::move(listener), memory, ClientBytes(kind, limits, session), staging_counter, transport_counter});
   store_->Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(ListenerBytes(kind, limits, session)));
   return absl::OkStatus();
 }

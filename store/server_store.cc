@@ -49,5 +49,10 @@ const Superblock& ServerStore::superblock() const { return engine_->core().super
 const Clock& ServerStore::clock() const { return engine_->core().clock; }
 void ServerStore::Add(Counter counter, std::int64_t delta) { engine_->core().metrics.Add(counter, delta); }
 std::uint64_t ServerStore::Read(Counter counter) const { return engine_->core().metrics.Read(counter); }
+std::vector<std::uint64_t> ServerStore::ReadMetrics() const { return engine_->core().metrics.ReadPlaces(); }
+void ServerStore::Record(Counter histogram, Duration took) {
+  engine_->core().metrics.Record(histogram, took);
+}
+std::vector<MappedSegment> ServerStore::SegmentMap() const { return engine_->SegmentMap(); }
 
 }  // namespace remora

@@ -17,6 +17,7 @@
 #include "store/format/types/change.h"
 #include "store/format/types/scan_range.h"
 #include "store/read/location.h"
+#include "store/region/segment_map.h"
 #include "store/store.h"
 #include "store/write/write.h"
 
@@ -96,6 +97,13 @@ class ServerStore : public Store {
   /// (Counter). Memory order: relaxed.
   void Add(Counter counter, std::int64_t delta);
   std::uint64_t Read(Counter counter) const;
+  /// Returns the values of all places of the registry (store/format/memory/metric_registry.h).
+  std::vector<std::uint64_t> ReadMetrics() const;
+  /// Counts a time in a histogram. One thread at a time does it for each histogram.
+  void Record(Counter histogram, Duration took);
+  /// Returns the use of each segment of the region. It takes no lock, so each was right at some moment of the
+  /// call.
+  std::vector<MappedSegment> SegmentMap() const;
 
  private:
   explicit ServerStore(std::unique_ptr<StoreEngine> engine);

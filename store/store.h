@@ -223,7 +223,7 @@ class Store {
   /// no commit log.
   std::string commit_log_description() const;
 
-  /// Returns all counters as (name, value), in a fixed order.
+  /// Returns all metrics as (name, value), in a fixed order (ShownMetrics).
   std::vector<std::pair<std::string, std::uint64_t>> Stats() const;
 
  private:

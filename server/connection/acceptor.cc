@@ -112,7 +112,7 @@ void Acceptor::AddSession(std::unique_ptr<ClientSession> session, const Port& po
   const std::size_t bytes =
       port.client_bytes - ClientSession::MaxRegisteredBytes().largest + session->registered_bytes();
   session->set_bytes(bytes);
-  session->set_staging_counter(port.staging_counter);
+  session->set_counters(port.staging_counter, port.transport_counter);
   if (!session->is_read_only()) store_.Add(port.staging_counter, 1);
   session->set_client(client);
   session->set_token_use(use);
@@ -123,6 +123,7 @@ void Acceptor::AddSession(std::unique_ptr<ClientSession> session, const Port& po
   if (!next_probe_) next_probe_ = store_.clock().Now() + kProbeEvery;
   store_.Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(bytes));
   store_.Add(Counter::kConnections, 1);
+  store_.Add(port.transport_counter, 1);
   store_.Add(Counter::kConnectionsAccepted, 1);
 }
 
@@ -241,6 +242,7 @@ void Acceptor::Drop(rdma::Connection* connection, const absl::Status& why) {
   for (SessionObserver* const observer : observers_) observer->Forget(session);
   store_.Add(Counter::kRegisteredBytes, -static_cast<std::int64_t>(session.bytes()));
   if (!session.is_read_only()) store_.Add(session.staging_counter(), -1);
+  store_.Add(session.transport_counter(), -1);
   if (session.client() != nullptr) clients_.End(*session.client());
   if (TokenUse* const use = session.token_use()) --use->connections;
   sessions_.erase(found);

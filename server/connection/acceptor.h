@@ -33,6 +33,7 @@ struct Port {
   RemoteRegion memory;
   std::size_t client_bytes = 0;  // each client's share of the counted memory, at most
   Counter staging_counter = Counter::kStagingBuffersBound;  // where those of its clients are counted
+  Counter transport_counter = Counter::kConnectionsLocal;   // likewise, where its clients are
   std::uint64_t dropped_handshakes = 0;                     // of the listener's, those that are counted
   std::uint64_t without_descriptor = 0;                     // and those that were logged
 };

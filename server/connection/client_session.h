@@ -94,7 +94,12 @@ class ClientSession {
   void set_bytes(std::size_t bytes) { bytes_ = bytes; }
   /// Returns the counter of its staging buffer, if it has one.
   Counter staging_counter() const { return staging_counter_; }
-  void set_staging_counter(Counter counter) { staging_counter_ = counter; }
+  /// Returns the counter of the clients of its transport.
+  Counter transport_counter() const { return transport_counter_; }
+  void set_counters(Counter staging, Counter transport) {
+    staging_counter_ = staging;
+    transport_counter_ = transport;
+  }
 
  private:
   ClientSession(std::unique_ptr<rdma::ServerConnection> connection, bool read_only)
@@ -106,6 +111,7 @@ class ClientSession {
   const bool read_only_;
   std::size_t bytes_ = 0;
   Counter staging_counter_ = Counter::kStagingBuffersBound;
+  Counter transport_counter_ = Counter::kConnectionsLocal;
   TokenUse* token_use_ = nullptr;
   ClientEntry* client_ = nullptr;
   std::uint32_t unanswered_ = 0;  // kCredits at most

@@ -6,16 +6,60 @@
 #include <prometheus/text_serializer.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "store/format/memory/histogram.h"
 #include "store/format/memory/layout.h"
 #include "store/format/memory/metric_registry.h"
+#include "store/format/memory/shown_metrics.h"
 
 namespace remora {
 namespace {
+
+constexpr double kNanosecondsPerSecond = 1e9;
+
+/// The parts of NAME or NAME{label=value}, as the registry writes it.
+struct LabelledName {
+  std::string family;
+  std::string help;
+  std::vector<prometheus::ClientMetric::Label> labels;
+};
+
+LabelledName ParseName(std::string_view text, std::string_view help) {
+  const std::size_t brace = text.find('{');
+  LabelledName name{.family = std::string(text.substr(0, brace)), .help = std::string(help), .labels = {}};
+  if (brace == std::string_view::npos) return name;
+  name.help = help.substr(0, help.find(':'));
+  const std::string_view label = text.substr(brace + 1, text.size() - brace - 2);
+  const std::size_t equals = label.find('=');
+  name.labels.push_back({std::string(label.substr(0, equals)), std::string(label.substr(equals + 1))});
+  return name;
+}
+
+prometheus::MetricFamily HistogramFamily(const MetricEntry& entry, std::span<const std::uint64_t> values) {
+  const auto times = HistogramIn(values, entry);
+  prometheus::MetricFamily family;
+  family.name = entry.prometheus_name;
+  family.help = entry.help;
+  family.type = prometheus::MetricType::Histogram;
+  prometheus::ClientMetric::Histogram& histogram = family.metric.emplace_back().histogram;
+  for (std::size_t i = 0; i < kHistogramBuckets; ++i) {
+    histogram.sample_count += times[i];
+    const double bound = i + 1 < kHistogramBuckets
+                             ? static_cast<double>(HistogramBound(i)) / kNanosecondsPerSecond
+                             : std::numeric_limits<double>::infinity();
+    histogram.bucket.push_back({histogram.sample_count, bound});
+  }
+  histogram.sample_sum = static_cast<double>(times[kHistogramSum]) / kNanosecondsPerSecond;
+  return family;
+}
 
 prometheus::MetricFamily FamilyOf(const char* name, const char* help, MetricType type, double value) {
   prometheus::MetricFamily family;
@@ -49,8 +93,20 @@ std::string PrometheusText(const ProcessFacts& process, std::span<const std::uin
                               MetricType::kGauge, process.is_ready ? 1 : 0));
   for (std::size_t i = 0; i < SharedMetricCount(values.size()); ++i) {
     const MetricEntry& entry = kMetrics[i];
-    families.push_back(
-        FamilyOf(entry.prometheus_name, entry.help, entry.type, static_cast<double>(values[i])));
+    if (entry.type == MetricType::kHistogram) {
+      families.push_back(HistogramFamily(entry, values));
+      continue;
+    }
+    double value = static_cast<double>(values[entry.place]);
+    if (entry.unit == MetricUnit::kSeconds) value /= kNanosecondsPerSecond;
+    LabelledName name = ParseName(entry.prometheus_name, entry.help);
+    prometheus::MetricFamily family = FamilyOf(name.family.c_str(), name.help.c_str(), entry.type, value);
+    family.metric[0].label = std::move(name.labels);
+    if (families.back().name == family.name) {
+      families.back().metric.push_back(std::move(family.metric[0]));
+    } else {
+      families.push_back(std::move(family));
+    }
   }
   std::ostringstream text;
   prometheus::TextSerializer().Serialize(text, families);

@@ -19,7 +19,7 @@ struct ProcessFacts {
 };
 
 /// Returns the text format of Prometheus, version 0.0.4: the process, and the first metrics of the registry
-/// (store/format/memory/metric_registry.h), of which `values` has the values.
+/// (store/format/memory/metric_registry.h), of whose places `values` has the values.
 std::string PrometheusText(const ProcessFacts& process, std::span<const std::uint64_t> values);
 
 }  // namespace remora

@@ -14,6 +14,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "store/base/absl_view.h"
 
 namespace remora {
@@ -105,12 +106,22 @@ HttpResponder::HttpResponder() : library_(std::make_unique<Library>()) {}
 HttpResponder::~HttpResponder() = default;
 
 void HttpResponder::Add(const std::string& path, std::function<HttpAnswer()> answer) {
-  library_->Get(path, [answer = std::move(answer)](const httplib::Request&, httplib::Response& response) {
-    HttpAnswer made = answer();
-    response.status = made.status;
-    response.set_header("Cache-Control", "no-store");
-    response.set_content(std::move(made.body), made.content_type.c_str());
-  });
+  // The library takes a path for a regular expression.
+  library_->Get(absl::StrReplaceAll(path, {{".", "\\."}}),
+                [answer = std::move(answer)](const httplib::Request&, httplib::Response& response) {
+                  HttpAnswer made = answer();
+                  response.status = made.status;
+                  response.set_header("Cache-Control", "no-store");
+                  response.set_header("X-Content-Type-Options", "nosniff");
+                  if (made.content_type.starts_with("text/html")) {
+                    // The page loads from here alone, and no other page shows it as a part of its own.
+                    response.set_header(
+                        "Content-Security-Policy",
+                        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
+                    response.set_header("Referrer-Policy", "no-referrer");
+                  }
+                  response.set_content(std::move(made.body), made.content_type.c_str());
+                });
 }
 
 HttpResponse HttpResponder::Respond(std::string_view head) {

@@ -1,22 +1,65 @@
 #include "server/http/monitor.h"
 
+#include <array>
 #include <chrono>
 #include <cstddef>
+#include <map>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "server/http/console_page.h"
 #include "server/http/exposition.h"
 #include "store/base/absl_view.h"
+#include "store/format/memory/histogram.h"
 #include "store/format/memory/layout.h"
 #include "store/format/memory/metric_registry.h"
+#include "store/format/memory/shown_metrics.h"
 #include "store/format/types/write_options.h"
 #include "store/format/wire/messages.h"
+#include "store/region/segment_map.h"
 
 namespace remora {
 namespace {
 
 constexpr char kPlainText[] = "text/plain; charset=utf-8";
+constexpr char kJson[] = "application/json";
+
+void AppendHistogram(const MetricEntry& entry, std::span<const std::uint64_t> values, std::string* json) {
+  const auto times = HistogramIn(values, entry);
+  absl::StrAppendFormat(json, "%s\"%s\":{\"sum_ns\":%d,\"max_ns\":%d,\"buckets\":[", json->empty() ? "" : ",",
+                        entry.name, times[kHistogramSum], times[kHistogramMax]);
+  for (std::size_t i = 0; i < kHistogramBuckets; ++i) absl::StrAppend(json, i > 0 ? "," : "", times[i]);
+  absl::StrAppend(json, "]}");
+}
+
+// By SegmentUse.
+constexpr std::array<std::string_view, 8> kSegmentUses = {"superblock", "free",    "index", "log_head",
+                                                          "log",        "retired", "large", "claimed"};
+
+/// The letter of a segment in /segments.json; of one of the log, a digit: tenths that are alive.
+char SegmentLetter(const MappedSegment& segment) {
+  switch (segment.use) {
+    case SegmentUse::kNone:
+      return 's';
+    case SegmentUse::kFree:
+      return 'f';
+    case SegmentUse::kIndex:
+      return 'i';
+    case SegmentUse::kLogHead:
+      return 'h';
+    case SegmentUse::kLog:
+      return static_cast<char>('9' - segment.dead_32nds * 10 / 32);
+    case SegmentUse::kRetired:
+      return 'r';
+    case SegmentUse::kRun:
+      return 'l';
+    case SegmentUse::kClaimed:
+      return 'c';
+  }
+  return '?';
+}
 
 }  // namespace
 
@@ -29,6 +72,12 @@ std::unique_ptr<HttpResponder> Monitor::MakeResponder() const {
   responder->Add("/healthz", [] { return HttpAnswer{200, kPlainText, "ok\n"}; });
   responder->Add("/readyz", [this] { return Readiness(); });
   responder->Add("/info.json", [this] { return Info(); });
+  responder->Add("/segments.json", [this] { return SegmentsJson(); });
+  for (const ConsoleFile& file : ConsoleFiles()) {
+    responder->Add(std::string(file.path), [&file] {
+      return HttpAnswer{200, std::string(file.content_type), std::string(file.content)};
+    });
+  }
   return responder;
 }
 
@@ -57,10 +106,42 @@ HttpAnswer Monitor::Info() const {
       facts_.memory_bytes, facts_.max_clients, started_unix_ms_, UptimeSeconds(),
       why.empty() ? "true" : "false", AbslView(why));
   const std::vector<std::uint64_t> values = Values();
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    absl::StrAppendFormat(&json, "%s\"%s\":%d", i > 0 ? "," : "", kMetrics[i].name, values[i]);
+  std::string histograms;
+  const char* comma = "";
+  for (std::size_t i = 0; i < SharedMetricCount(values.size()); ++i) {
+    const MetricEntry& entry = kMetrics[i];
+    if (entry.type == MetricType::kHistogram) {
+      AppendHistogram(entry, values, &histograms);
+    } else {
+      absl::StrAppendFormat(&json, "%s\"%s\":%d", std::exchange(comma, ","), entry.name, values[entry.place]);
+    }
   }
-  return {200, "application/json", json + "}}\n"};
+  absl::StrAppend(&json, "},\"histogram_bounds_ns\":[");
+  for (std::size_t i = 0; i + 1 < kHistogramBuckets; ++i) {
+    absl::StrAppend(&json, i > 0 ? "," : "", HistogramBound(i));
+  }
+  return {200, kJson, absl::StrCat(json, "],\"histograms\":{", histograms, "}}\n")};
+}
+
+HttpAnswer Monitor::SegmentsJson() const {
+  const ServerStore* const store = store_.load(std::memory_order_acquire);
+  const std::vector<MappedSegment> map =
+      store == nullptr ? std::vector<MappedSegment>() : store->SegmentMap();
+  std::string letters;
+  letters.reserve(map.size());
+  std::map<std::string_view, std::size_t> counts;
+  for (const std::string_view use : kSegmentUses) counts[use] = 0;
+  for (const MappedSegment& segment : map) {
+    letters.push_back(SegmentLetter(segment));
+    ++counts[kSegmentUses[static_cast<std::size_t>(segment.use)]];
+  }
+  std::string json =
+      absl::StrFormat("{\"segment_bytes\":%d,\"count\":%d,\"counts\":{", kSegmentSize, map.size());
+  const char* comma = "";
+  for (const auto& [use, count] : counts) {
+    absl::StrAppend(&json, std::exchange(comma, ","), "\"", AbslView(use), "\":", count);
+  }
+  return {200, kJson, absl::StrCat(json, "},\"map\":\"", letters, "\"}\n")};
 }
 
 std::string_view Monitor::WhyNotReady() const {
@@ -72,11 +153,8 @@ std::string_view Monitor::WhyNotReady() const {
 }
 
 std::vector<std::uint64_t> Monitor::Values() const {
-  std::vector<std::uint64_t> values;
   const ServerStore* const store = store_.load(std::memory_order_acquire);
-  if (store == nullptr) return values;
-  for (std::size_t i = 0; i < kMetricCount; ++i) values.push_back(store->Read(static_cast<Counter>(i)));
-  return values;
+  return store == nullptr ? std::vector<std::uint64_t>() : store->ReadMetrics();
 }
 
 double Monitor::UptimeSeconds() const {

@@ -1,5 +1,5 @@
-// The answers of a server to programs that watch it: /metrics, /healthz, /readyz and /info.json. None has a
-// key, a value or a secret.
+// The answers of a server to programs that watch it: /metrics, /healthz, /readyz, /info.json and
+// /segments.json. None has a key, a value or a secret.
 #pragma once
 
 #include <atomic>
@@ -43,6 +43,7 @@ class Monitor {
   HttpAnswer Metrics() const;
   HttpAnswer Readiness() const;
   HttpAnswer Info() const;
+  HttpAnswer SegmentsJson() const;
 
   /// Returns why the server is not ready; empty: it is.
   std::string_view WhyNotReady() const;

@@ -151,6 +151,7 @@ absl::StatusOr<bool> ScanService::SendPage(ClientSession& session, Client& clien
     store_.Add(Counter::kScanBufferBytes, static_cast<std::int64_t>(kMaxPageSize));
   }
   if (PageIsInFlight(session, client)) return Busy();
+  const TimePoint begin = store_.clock().Now();
   std::size_t filled = 0;
   REMORA_ASSIGN_OR_RETURN(const bool more,
                           FillPage(cursor, std::span(client.page).first(place.size), &filled));
@@ -160,6 +161,7 @@ absl::StatusOr<bool> ScanService::SendPage(ClientSession& session, Client& clien
   REMORA_RETURN_IF_ERROR(session.connection().PostWritev(std::span(&from, 1), cursor.window, place.offset));
   client.page_reply = session.replies_sent() + 1;  // the reply goes behind it
   store_.Add(Counter::kScanPages, 1);
+  store_.Record(Counter::kScanPageTime, store_.clock().Now() - begin);
   return more;
 }
 

@@ -197,6 +197,10 @@ void DurableTier::SetVersionLimit(std::uint64_t limit) {
 
 absl::Status DurableTier::Write(Log log) { return impl_->Write(log); }
 
+void DurableTier::WatchLog(std::function<void(const LogProgress&)> take) {
+  if (impl_->log_ != nullptr) impl_->log_->WatchProgress(std::move(take));
+}
+
 absl::Status DurableTier::Begin(std::uint64_t incarnation) {
   REMORA_ASSIGN_OR_RETURN(impl_->openings_, has_commit_log() ? impl_->log_->AddOpening(incarnation)
                                                              : AddOpening(*impl_->db_, *impl_->meta(),

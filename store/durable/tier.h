@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,6 +26,7 @@
 #include "store/durable/change_log.h"
 #include "store/durable/completion_records.h"
 #include "store/durable/format.h"
+#include "store/durable/log_progress.h"
 #include "store/durable/log_retention.h"
 #include "store/format/types/scan_range.h"
 
@@ -115,6 +117,10 @@ class DurableTier {
   bool has_commit_log() const;
   /// See CommitLog::description. Empty: there is no commit log.
   std::string commit_log_description() const;
+  /// Has `take` told how far the commit log and RocksDB are, at least every second of a store that has
+  /// threads. Does nothing without a commit log. `take` outlives the tier, and is called by one thread at a
+  /// time.
+  void WatchLog(std::function<void(const LogProgress&)> take);
   /// Returns whether Get shows the write of this version, or a later one of its key (C6). Returns
   /// false if it does not, because the disk fails. It may wait for the disk. Any thread.
   bool Holds(std::uint64_t version) const;

@@ -351,22 +351,43 @@ absl::Status TierLog::ApplyAll() {
 }
 
 absl::Status TierLog::ApplyTo(Lsn until) {
+  const TimePoint begin = std::chrono::steady_clock::now();
   if (flush_is_open_) REMORA_RETURN_IF_ERROR(Sync());  // T2
   for (;;) {
     REMORA_ASSIGN_OR_RETURN(const bool more, reader_->Next(until));
     if (more) applier_.Add(reader_->group());
     if (!more || applier_.bytes() >= apply_bytes_) REMORA_RETURN_IF_ERROR(ApplyAdded());
-    if (!more) return absl::OkStatus();
+    if (!more) break;
   }
+  applied_at_ = begin;  // `until` is of a moment before
+  return absl::OkStatus();
 }
 
 absl::Status TierLog::ApplyAdded() {
+  const TimePoint begin = std::chrono::steady_clock::now();
   REMORA_RETURN_IF_ERROR(applier_.Apply());
   if (reader_ != nullptr) NoteMoment();  // before applied_to_: see OpenView
   const std::uint64_t version = applier_.applied_version();
   if (version > applied_version_.load()) applied_version_.store(version, std::memory_order_release);
   applied_to_.store(applier_.applied_to().value, std::memory_order_release);
+  TellProgress(begin);
   return absl::OkStatus();
+}
+
+void TierLog::TellProgress(std::optional<TimePoint> begin) {
+  if (!take_progress_) return;
+  const TimePoint now = std::chrono::steady_clock::now();
+  const Lsn persisted = persisted_to();  // first, as it never passes the next one, nor that the end
+  const Lsn applied = applied_to();
+  const Lsn end = appended();
+  LogProgress progress;
+  progress.unapplied_bytes = end - applied;
+  progress.unpersisted_bytes = end - persisted;
+  if (applied < end) progress.lag = now - applied_at_;
+  progress.slowed = slowed_.load(std::memory_order_relaxed);
+  progress.slowed_for = slowed();
+  if (begin) progress.write_time = now - *begin;
+  take_progress_(progress);
 }
 
 absl::Status TierLog::Persist() {
@@ -432,6 +453,7 @@ void TierLog::RunApplier() {
   while (WaitFor(Step::kApply)) {
     // On an error, the next round tries again. Meanwhile the log fills, until Append returns the error.
     ApplyAll().IgnoreError();
+    TellProgress();
     if (HasToPersist()) Wake(Step::kPersist);
   }
 }
@@ -471,6 +493,7 @@ void TierLog::SlowDown(std::uint64_t bytes) {
   const auto pause = static_cast<std::int64_t>(std::min(owed_ns_, kLongestSleepNs));
   owed_ns_ = 0;
   slowed_ns_.fetch_add(pause, std::memory_order_relaxed);
+  slowed_.fetch_add(1, std::memory_order_relaxed);
   std::this_thread::sleep_for(std::chrono::nanoseconds(pause));
 }
 

@@ -33,6 +33,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -46,6 +47,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "store/base/clock.h"
 #include "store/durable/change_log.h"
 #include "store/durable/commit_log/commit_log.h"
 #include "store/durable/commit_log/log_reader.h"
@@ -56,6 +58,7 @@
 #include "store/durable/log_applier.h"
 #include "store/durable/log_change_feed.h"
 #include "store/durable/log_moment.h"
+#include "store/durable/log_progress.h"
 #include "store/durable/log_retention.h"
 #include "store/durable/scan_overlay.h"
 #include "store/format/types/scan_range.h"
@@ -184,6 +187,13 @@ class TierLog {
   Lsn durable() const { return log_->durable(); }
   Lsn applied_to() const { return Lsn{applied_to_.load(std::memory_order_acquire)}; }
   Lsn persisted_to() const { return Lsn{persisted_to_.load(std::memory_order_acquire)}; }
+  /// Has `take` told the progress: behind each step of the applier, and in each round of its thread. `take`
+  /// outlives this, and is called by one thread at a time. Any thread.
+  void WatchProgress(std::function<void(const LogProgress&)> take) {
+    const LogMutexLock lock(&apply_mutex_);
+    take_progress_ = std::move(take);
+    TellProgress(std::nullopt);
+  }
   /// Returns the total time for which Write has slept (C10).
   std::chrono::nanoseconds slowed() const {
     return std::chrono::nanoseconds(slowed_ns_.load(std::memory_order_relaxed));
@@ -195,6 +205,12 @@ class TierLog {
   absl::Status Replay(const LogGroup& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
   absl::Status ApplyTo(Lsn until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
   absl::Status ApplyAdded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
+  /// Tells take_progress_. `begin`: of a write to RocksDB that has just ended; nullopt: none has.
+  void TellProgress(std::optional<TimePoint> begin) ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
+  void TellProgress() {
+    const LogMutexLock lock(&apply_mutex_);
+    TellProgress(std::nullopt);
+  }
   /// Lets new views begin behind all applied groups.
   void NoteMoment() ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_) {
     moment_.Set(options_.db, reader_->position());
@@ -246,6 +262,10 @@ class TierLog {
   bool flush_is_open_ ABSL_GUARDED_BY(apply_mutex_) = false;     // T2: it runs, or it has failed
   bool files_are_synced_ ABSL_GUARDED_BY(apply_mutex_) = false;  // while Open replays them
 
+  std::function<void(const LogProgress&)> take_progress_ ABSL_GUARDED_BY(apply_mutex_);  // may be empty
+  /// All groups that were appended before this moment are applied.
+  TimePoint applied_at_ ABSL_GUARDED_BY(apply_mutex_);
+
   LatestLogMoment moment_;
 
   // Stored under apply_mutex_; persisted_to_ under persist_mutex_.
@@ -254,6 +274,7 @@ class TierLog {
   std::atomic<bool> flush_failed_ = false;  // stored under persist_mutex_; also true while a flush runs
   std::atomic<std::uint64_t> applied_version_ = 0;
   std::atomic<std::int64_t> slowed_ns_ = 0;
+  std::atomic<std::uint64_t> slowed_ = 0;
 
   std::atomic<bool> may_show_failed_ = false;  // the writer stores it
 

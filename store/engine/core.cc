@@ -17,7 +17,7 @@ Superblock& MakeSuperblock(const StoreOptions& options, std::span<std::byte> reg
   superblock.layout_signature = LayoutSignature();
   superblock.incarnation = options.incarnation != 0 ? options.incarnation : RandomId();
   superblock.memory_size = region.size();
-  superblock.metric_count = kMetricCount;
+  superblock.metric_count = kMetricPlaces;
   return superblock;
 }
 

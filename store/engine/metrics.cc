@@ -1,13 +1,17 @@
 #include "store/engine/metrics.h"
 
+#include "store/format/memory/shown_metrics.h"
+
 namespace remora {
 
 std::vector<std::pair<std::string, std::uint64_t>> Metrics::ReadAll() const {
-  std::vector<std::pair<std::string, std::uint64_t>> all;
-  for (std::size_t i = 0; i < kMetricCount; ++i) {
-    all.emplace_back(kMetrics[i].name, Read(static_cast<Counter>(i)));
-  }
-  return all;
+  return ShownMetrics(ReadPlaces());
+}
+
+std::vector<std::uint64_t> Metrics::ReadPlaces() const {
+  std::vector<std::uint64_t> values;
+  for (std::size_t i = 0; i < kMetricPlaces; ++i) values.push_back(Read(static_cast<Counter>(i)));
+  return values;
 }
 
 }  // namespace remora

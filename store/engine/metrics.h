@@ -1,13 +1,17 @@
 // The metrics of a store, in its superblock, where clients READ them.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "store/base/clock.h"
+#include "store/format/memory/histogram.h"
 #include "store/format/memory/layout.h"
 #include "store/region/atomic_word.h"
 
@@ -32,8 +36,22 @@ class Metrics {
   /// Adds one with a plain load and store. Add is a memory barrier, which would wait for all earlier stores.
   void CountOne(Counter counter) const { Set(counter, Read(counter) + 1); }
   std::uint64_t Read(Counter counter) const { return LoadWord(At(counter), std::memory_order_relaxed); }
+  /// Counts a time in a histogram, with plain loads and stores. One thread at a time does it for each
+  /// histogram.
+  void Record(Counter histogram, Duration took) const {
+    const auto ns = static_cast<std::uint64_t>(
+        std::max<std::int64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(took).count(), 0));
+    const auto place = [histogram](std::size_t i) {
+      return static_cast<Counter>(static_cast<std::size_t>(histogram) + i);
+    };
+    CountOne(place(HistogramBucket(ns)));
+    Set(place(kHistogramSum), Read(place(kHistogramSum)) + ns);
+    if (ns > Read(place(kHistogramMax))) Set(place(kHistogramMax), ns);
+  }
 
-  /// Returns all counters as (name, value), in a fixed order.
+  /// Returns the values of all places of the registry.
+  std::vector<std::uint64_t> ReadPlaces() const;
+  /// Returns all metrics as (name, value), in a fixed order (ShownMetrics).
   std::vector<std::pair<std::string, std::uint64_t>> ReadAll() const;
 
  private:

@@ -115,6 +115,14 @@ absl::Status StoreEngine::Start(const StoreOptions& options) {
     core_.BeginToServe();
     return absl::OkStatus();
   }
+  core_.tier->WatchLog([&metrics = core_.metrics](const LogProgress& progress) {
+    metrics.Set(Counter::kCommitLogUnapplied, progress.unapplied_bytes);
+    metrics.Set(Counter::kCommitLogUnpersisted, progress.unpersisted_bytes);
+    metrics.Set(Counter::kCommitLogLag, static_cast<std::uint64_t>(progress.lag.count()));
+    metrics.Set(Counter::kCommitLogSlowed, progress.slowed);
+    metrics.Set(Counter::kCommitLogSlowedTime, static_cast<std::uint64_t>(progress.slowed_for.count()));
+    if (progress.write_time) metrics.Record(Counter::kRocksdbWriteTime, *progress.write_time);
+  });
   syncs_in_steps_ = options.syncing == Syncing::kInSteps;
   if (!syncs_in_steps_) {
     REMORA_RETURN_IF_ERROR(
@@ -195,6 +203,11 @@ absl::Status StoreEngine::CheckEnded(std::uint64_t ticket) const {
 absl::Status StoreEngine::disk_status() const {
   const WriterLock lock(core_.mutex);
   return core_.disk.status();
+}
+
+// Without the lock: Map permits that.
+std::vector<MappedSegment> StoreEngine::SegmentMap() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  return core_.segments.Map();
 }
 
 absl::Status StoreEngine::Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten) {

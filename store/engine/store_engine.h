@@ -70,6 +70,8 @@ class StoreEngine {
   absl::Status CheckEnded(std::uint64_t ticket) const;
   /// Implements Store::disk_status.
   absl::Status disk_status() const;
+  /// Implements ServerStore::SegmentMap.
+  std::vector<MappedSegment> SegmentMap() const;
   /// Returns whether the store has no thread that syncs (Syncing::kInSteps). Then a watch starts no thread
   /// either.
   bool syncs_in_steps() const { return syncs_in_steps_; }

@@ -33,7 +33,7 @@ std::optional<SegmentNumber> Segments::TakeRun(std::size_t length, std::uint64_t
   if (claim_ && claim_->ready == claim_->length) CancelRun();
   const SegmentNumber first = free_.TakeRun(length).value();
   for (SegmentNumber i = first; i < first + length; ++i) {
-    segments_[i].use = Use::kRun;
+    SetUse(i, Use::kRun);
     segments_[i].run = 0;
     segments_[i].live = 0;
     segments_[i].not_before_ms = 0;
@@ -68,7 +68,7 @@ void Segments::RetireRun(SegmentNumber first) {
   const Segment& segment = segments_[first];
   for (SegmentNumber i = first; i < first + segment.run; ++i) {
     ++segments_[i].retired;
-    segments_[i].use = Use::kRetired;
+    SetUse(i, Use::kRetired);
     ChangeGeneration(i);
   }
   // StartGracePeriod sets the time.
@@ -104,7 +104,7 @@ bool Segments::MakeRun(std::size_t length, TimePoint now) {
   for (SegmentNumber i = *first; i < *first + length; ++i) {
     if (segments_[i].use != Use::kFree) continue;
     free_.Remove(i, 1);
-    segments_[i].use = Use::kClaimed;
+    SetUse(i, Use::kClaimed);
     ++claim_->ready;
   }
   return true;

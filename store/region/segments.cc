@@ -8,26 +8,54 @@
 #include "store/region/atomic_word.h"
 
 namespace remora {
+namespace {
+
+// Of an entry of shown_.
+constexpr int kShownUseBits = 3;
+constexpr std::int32_t kMostShownList = (1 << (8 - kShownUseBits)) - 1;
+
+std::uint8_t Shown(SegmentUse use, std::int32_t list) {
+  return static_cast<std::uint8_t>(static_cast<int>(use) | std::min(list, kMostShownList) << kShownUseBits);
+}
+
+}  // namespace
 
 Segments::Segments(std::span<std::byte> region, Duration reuse_delay,
                    std::function<void(std::uint64_t end)> on_reach)
     : region_(region),
       delay_(reuse_delay),
       on_reach_(std::move(on_reach)),
-      segments_(SegmentCount(region.size())) {
+      segments_(SegmentCount(region.size())),
+      shown_(segments_.size()) {
   const std::size_t first = FirstSegment(region.size());
   for (std::size_t i = first; i < segments_.size(); ++i) {
     segments_[i].begin = i * kSegmentSize;
-    segments_[i].use = Use::kFree;
+    SetUse(static_cast<SegmentNumber>(i), Use::kFree);
   }
   if (first < segments_.size()) free_.Add(static_cast<SegmentNumber>(first), segments_.size() - first);
+}
+
+void Segments::SetUse(SegmentNumber number, Use use) {
+  segments_[number].use = use;
+  shown_[number].store(Shown(use, 0), std::memory_order_relaxed);
+}
+
+std::vector<MappedSegment> Segments::Map() const {
+  std::vector<MappedSegment> map;
+  map.reserve(shown_.size());
+  for (const std::atomic<std::uint8_t>& entry : shown_) {
+    const std::uint8_t shown = entry.load(std::memory_order_relaxed);
+    map.push_back({static_cast<Use>(shown & ((1 << kShownUseBits) - 1)),
+                   static_cast<std::uint8_t>(shown >> kShownUseBits)});
+  }
+  return map;
 }
 
 std::optional<SegmentNumber> Segments::Take(Use use, std::size_t keep) {
   if (free_.count() <= keep) return std::nullopt;
   const SegmentNumber number = free_.TakeOne().value();
   Segment& segment = segments_[number];
-  segment.use = use;
+  SetUse(number, use);
   segment.end = segment.begin;
   segment.live = 0;
   segment.not_before_ms = 0;
@@ -49,7 +77,7 @@ void Segments::Extend(SegmentNumber number, std::uint64_t end) {
 void Segments::Seal(SegmentNumber number, std::uint64_t end, TimePoint now, Queue queue) {
   Segment& segment = segments_[number];
   REMORA_CHECK(segment.use == Use::kLogHead);
-  segment.use = Use::kLog;
+  SetUse(number, Use::kLog);
   log_bytes_ += end - segment.end;
   segment.end = end;
   segment.sealed = now;
@@ -66,7 +94,7 @@ void Segments::Retire(SegmentNumber number, TimePoint now) {
   ForgetExpiry(number, 0);
   ++segment.retired;
   log_bytes_ -= segment.end - segment.begin;
-  segment.use = Use::kRetired;
+  SetUse(number, Use::kRetired);
   ChangeGeneration(number);
   retired_.push_back({now + delay_, number, 1});
   ++retired_count_;
@@ -103,10 +131,10 @@ void Segments::AddFree(SegmentNumber first, std::size_t length) {
   std::atomic_thread_fence(std::memory_order_release);
   for (auto number = first; number < first + length; ++number) {
     if (InClaim(number)) {
-      segments_[number].use = Use::kClaimed;
+      SetUse(number, Use::kClaimed);
       ++claim_->ready;
     } else {
-      segments_[number].use = Use::kFree;
+      SetUse(number, Use::kFree);
       free_.Add(number, 1);
     }
   }
@@ -197,6 +225,7 @@ std::int32_t Segments::ListOf(const Segment& segment) {
 void Segments::Link(SegmentNumber number) {
   Segment& segment = segments_[number];
   segment.list = ListOf(segment);
+  shown_[number].store(Shown(segment.use, segment.list), std::memory_order_relaxed);
   Append(lists_[segment.list], &Segment::by_dead, number);
 }
 

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,7 @@
 #include "store/base/clock.h"
 #include "store/format/memory/layout.h"
 #include "store/region/free_segments.h"
+#include "store/region/segment_map.h"
 
 namespace remora {
 
@@ -33,19 +35,10 @@ namespace remora {
 /// The class has more than 25 methods and 15 fields, because a segment is in one of several lists. Each
 /// change of a segment moves it between these lists, and the sums over all segments change with it.
 ///
-/// Thread safety: none; used by the writer.
+/// Thread safety: any thread may call Map. The writer calls all others.
 class Segments {
  public:
-  enum class Use : std::uint8_t {
-    kNone = 0,  // before the first segment
-    kFree = 1,
-    kIndex = 2,
-    kLogHead = 3,  // records are being appended
-    kLog = 4,
-    kRetired = 5,  // nothing leads here any more, but readers may still use a place that they learned before
-    kRun = 6,      // part of a run; its first segment has the bytes and the expiry of the large record
-    kClaimed = 7,  // free, and kept for the run that is being made
-  };
+  using Use = SegmentUse;
 
   /// Free segments that only the cleaner may take. With one, it can always empty another segment.
   static constexpr std::size_t kReserve = 1;
@@ -190,6 +183,9 @@ class Segments {
     std::uint64_t dead() const { return end - begin - live; }
   };
   const Segment& operator[](SegmentNumber segment) const { return segments_[segment]; }
+  /// Returns the use of all segments, those before the first one included. Each was right at some moment of
+  /// the call. Thread safety: any thread.
+  std::vector<MappedSegment> Map() const;
   static std::uint64_t EndOf(SegmentNumber segment) { return (std::uint64_t{segment} + 1) * kSegmentSize; }
 
   std::size_t count() const { return segments_.size(); }
@@ -223,6 +219,8 @@ class Segments {
     TimePoint asked;    // when a caller last asked for such a run
   };
 
+  /// Changes the use of a segment, also in shown_.
+  void SetUse(SegmentNumber number, Use use);
   void EndRun(SegmentNumber first);
   void ChangeGeneration(SegmentNumber number);
   void AddFree(SegmentNumber first, std::size_t length);
@@ -247,6 +245,8 @@ class Segments {
   const std::function<void(std::uint64_t end)> on_reach_;
   SegmentNumber reached_ = 0;  // no segment from here on was ever taken, except for runs
   std::vector<Segment> segments_;
+  /// For Map: the Use of each segment and, above it, its list. Relaxed: each is a number by itself.
+  std::vector<std::atomic<std::uint8_t>> shown_;
   FreeSegments free_;
   std::deque<Retired> retired_;    // in the order in which they were retired
   std::size_t just_retired_ = 0;   // how many at the end of retired_ wait for StartGracePeriod

@@ -131,7 +131,10 @@ void SyncWaiter::Wake() {
 // --- The disk -------------------------------------------------------------------------------------------
 
 absl::Status SyncQueue::SyncNow() {
-  core_.disk.NoteSync(core_.tier->Sync());
+  const TimePoint begin = core_.clock.Now();
+  const absl::Status status = core_.tier->Sync();
+  core_.metrics.Record(Counter::kSyncTime, core_.clock.Now() - begin);
+  core_.disk.NoteSync(status);
   return core_.disk.sync_failure();
 }
 
@@ -145,8 +148,11 @@ bool SyncQueue::SyncUnlocked(WriterLock& lock) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   if (last_ticket_ == synced_to_) return false;
   const std::uint64_t to = last_ticket_;
   lock.Unlock();
+  const TimePoint begin = core_.clock.Now();
   const absl::Status status = core_.tier->Sync();
+  const Duration took = core_.clock.Now() - begin;
   lock.Lock();
+  core_.metrics.Record(Counter::kSyncTime, took);  // one thread at a time, as it holds the lock
   core_.disk.NoteSync(status);
   synced_to_ = std::max(synced_to_, to);
   last_in_flight_ = pending_.size();

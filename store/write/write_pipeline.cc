@@ -255,8 +255,12 @@ absl::Status WritePipeline::MakeDurable() {
   });
   const bool raises = core_.next_version > core_.tier->version_limit();
   if (raises) core_.tier->SetVersionLimit(core_.next_version + kVersionBlock);
+  // With a commit log, the applier writes to RocksDB (WatchLog).
+  const bool is_timed = !core_.tier->has_commit_log();
+  const TimePoint begin = is_timed ? core_.clock.Now() : TimePoint();
   const absl::Status written =
       core_.tier->Write(logged || raises ? DurableTier::Log::kWritten : DurableTier::Log::kSkipped);
+  if (is_timed) core_.metrics.Record(Counter::kRocksdbWriteTime, core_.clock.Now() - begin);
   if (core_.tier->may_show_failed())
     core_.disk.NoteSync(written);  // treated as a failed fsync: the disk may have the group or not
   REMORA_RETURN_IF_ERROR(written);

@@ -21,6 +21,7 @@ from harness import kvctl
 
 ROOT = pathlib.Path(__file__).parents[2]
 ALERTS = ROOT / "docs/operating/alerts.yml"
+DASHBOARD = ROOT / "docs/operating/grafana-dashboard.json"
 MOST_CONNECTIONS = 32
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -85,13 +86,17 @@ class ServesTest(HttpTestCase):
         self.assertEqual((status, content_type), (200, "text/plain; version=0.0.4; charset=utf-8"))
         for metric in METRICS:
             with self.subTest(metric.name):
-                name = metric.prometheus_name
-                self.assertEqual(re.findall(rf"^# HELP {name} (.*)$", text, re.MULTILINE), [metric.help])
-                self.assertEqual(re.findall(rf"^# TYPE {name} (.*)$", text, re.MULTILINE), [metric.kind])
-                self.assertEqual(len(re.findall(rf"^{name} \S+$", text, re.MULTILINE)), 1)
+                family, name = metric.family, re.escape(metric.prometheus_name)
+                self.assertEqual(re.findall(rf"^# HELP {family} (.*)$", text, re.MULTILINE), [metric.family_help])
+                self.assertEqual(re.findall(rf"^# TYPE {family} (.*)$", text, re.MULTILINE), [metric.kind])
+                if metric.kind == "histogram":
+                    self.assertEqual(len(re.findall(rf"^{name}_(?:sum|count) \S+$", text, re.MULTILINE)), 2)
+                    self.assertEqual(len(re.findall(rf'^{name}_bucket{{le="\S+"}} \d+$', text, re.MULTILINE)), 20)
+                else:
+                    self.assertEqual(len(re.findall(rf"^{name} \S+$", text, re.MULTILINE)), 1)
         names = re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE)
         own = {"remora_build_info", "process_start_time_seconds", "remora_uptime_seconds", "remora_ready"}
-        self.assertEqual(sorted(names), sorted(own | {metric.prometheus_name for metric in METRICS}))
+        self.assertEqual(sorted(names), sorted(own | {metric.family for metric in METRICS}))
         self.assertRegex(text, r'(?m)^remora_build_info\{format="\d+",version="[0-9.]+"\} 1$|'
                                r'^remora_build_info\{version="[0-9.]+",format="\d+"\} 1$')  # fmt: skip
         for name in own:
@@ -121,7 +126,10 @@ class ServesTest(HttpTestCase):
         self.assertEqual((status, content_type), (200, "application/json"))
         facts = json.loads(text)
         self.assertEqual((facts["durability"], facts["memory_bytes"], facts["ready"]), ("memory", 64 << 20, True))
-        self.assertEqual(list(facts["metrics"]), [metric.name for metric in METRICS])
+        self.assertEqual(list(facts["metrics"]), [m.name for m in METRICS if m.kind != "histogram"])
+        self.assertEqual(list(facts["histograms"]), [m.name for m in METRICS if m.kind == "histogram"])
+        for histogram in facts["histograms"].values():
+            self.assertEqual(len(histogram["buckets"]), len(facts["histogram_bounds_ns"]) + 1)
         self.assertIn(facts["version"], kvctl(None, "--version").stdout.decode())
 
     def test_nothing_shows_a_key_a_value_or_a_secret(self):
@@ -131,7 +139,7 @@ class ServesTest(HttpTestCase):
         mine = self.write("mine", token)
         run = kvctl(self.address, "put", "abckey", "abcvalue", env={**os.environ, "REMORA_TOKEN_FILE": mine})
         self.assertEqual(run.returncode, 0, run.stderr)
-        for path in ("/metrics", "/healthz", "/readyz", "/info.json", "/", "/?abc"):
+        for path in ("/metrics", "/healthz", "/readyz", "/info.json", "/segments.json", "/", "/?abc"):
             text = self.get(path)[2]
             for secret in ("abckey", "abcvalue", token.split()[2], "importer", str(self.folder)):
                 self.assertNotIn(secret, text, path)
@@ -170,6 +178,30 @@ class ServesTest(HttpTestCase):
         page = (ROOT / "docs/operating/metrics.md").read_text()
         self.assertEqual([alert for alert in alerts if f"`{alert}`" not in page], [])
 
+    def dashboard_expressions(self):
+        """With a value for each variable of Grafana."""
+        text = DASHBOARD.read_text().replace("$__rate_interval", "1m").replace("$instance", ".*")
+        return [target["expr"] for panel in json.loads(text)["panels"] for target in panel["targets"]]
+
+    def test_the_dashboard_names_metrics_that_exist(self):
+        self.serve()
+        dashboard = json.loads(DASHBOARD.read_text())
+        expressions = self.dashboard_expressions()
+        self.assertGreater(len(expressions), 30)
+        named = set(re.findall(r"\b(?:remora|process)_\w+", " ".join(expressions)))
+        text = self.get("/metrics")[2]
+        self.assertLessEqual(named, set(re.findall(r"^(\w+)[ {]", text, re.MULTILINE)))
+        for metric in METRICS:
+            if metric.kind == "histogram":
+                self.assertIn(f"{metric.family}_bucket", named)
+        # Each place of the grid has one panel, and each panel and query a name of its own.
+        places = [panel["gridPos"] for panel in dashboard["panels"]]
+        cells = [(place["x"] + x, place["y"] + y) for place in places for x in range(place["w"]) for y in range(place["h"])]
+        self.assertEqual((len(set(cells)), max(x for x, _ in cells)), (len(cells), 23))
+        self.assertEqual(len({panel["id"] for panel in dashboard["panels"]}), len(dashboard["panels"]))
+        for panel in dashboard["panels"]:
+            self.assertEqual(len({target["refId"] for target in panel["targets"]}), len(panel["targets"]))
+
     def test_prometheus_scrapes_it(self):
         self.serve()
         for i in range(5):
@@ -200,6 +232,17 @@ class ServesTest(HttpTestCase):
             found = ask(f"query?query={urllib.parse.quote(expression)}").get("result")
             return float(found[0]["value"][1]) if found else None
 
+        def ask_error(expression):
+            """Prometheus' words about an expression that it cannot evaluate."""
+            url = f"http://127.0.0.1:{port}/api/v1/query?query={urllib.parse.quote(expression)}"
+            try:
+                with urllib.request.urlopen(url, timeout=harness.PATIENCE) as answer:
+                    answer.read()
+                    return ""
+            except urllib.error.HTTPError as error:
+                with error:
+                    return error.read().decode()
+
         def rules():
             return [rule for group in ask("rules").get("groups", []) for rule in group["rules"]]
 
@@ -212,6 +255,13 @@ class ServesTest(HttpTestCase):
         self.assertEqual({rule["state"] for rule in rules()}, {"inactive"}, "a healthy server causes an alert")
         self.assertEqual(kvctl(self.address, "put", "key", "value").returncode, 0)
         harness.wait_until(lambda: query("remora_puts_total") == 6, "Prometheus has seen it move")
+        harness.wait_until(lambda: query("remora_commit_seconds_count") == 6, "Prometheus has the histogram")
+        median = query("histogram_quantile(0.5, remora_commit_seconds_bucket)")
+        self.assertGreater(median, 0)
+        self.assertLess(median, 17)
+        self.assertEqual(query('remora_transport_connections{transport="local"}'), 0)
+        for expression in self.dashboard_expressions():
+            self.assertEqual(ask_error(expression), "", expression)
 
 
 class BadClientsTest(HttpTestCase):

@@ -185,7 +185,7 @@ inline Superblock HonestSuperblock(std::uint64_t memory_size) {
   superblock.layout_signature = LayoutSignature();
   superblock.incarnation = 1;
   superblock.memory_size = memory_size;
-  superblock.metric_count = kMetricCount;
+  superblock.metric_count = kMetricPlaces;
   return superblock;
 }
 

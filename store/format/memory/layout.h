@@ -284,12 +284,12 @@ struct Superblock {
   std::uint64_t memory_size;   // bytes of the region, whole segments
   std::uint64_t level;         // at least 2^level main buckets are there; below 64, so one byte tells
   std::uint64_t base_depth;    // of a main bucket that says 0, as it was never written; at most 255
-  std::uint64_t metric_count;  // entries of `counters` that this server has (metric_registry.h)
+  std::uint64_t metric_count;  // places of `counters` that this server has (metric_registry.h)
   /// Grows before memory of records that readers may have been led to is used for something else (I6). A
   /// cache line to itself, which is hardly ever written.
   std::uint64_t reuses;
   std::uint64_t more_padding[7];
-  /// The metrics, by Counter. Each changes alone, and a READ may tear one: read twice until equal.
+  /// The metrics, by Counter. Each word changes alone, and a READ may tear one: read twice until equal.
   std::array<std::uint64_t, kMetricCapacity> counters;
 };
 static_assert(offsetof(Superblock, reuses) == 64 && offsetof(Superblock, counters) == 128);

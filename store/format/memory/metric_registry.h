@@ -8,8 +8,11 @@
 //   R1 The registry only grows, at its end: an entry never moves, and is never removed. So a client and a
 //      server of different releases agree on each entry that both know, and the number of entries is no
 //      part of the layout's signature. Its capacity is.
-//   R2 The superblock says how many entries the server has (`metric_count`), and the client reads no
-//      more. Entries that the client does not know are no error.
+//   R2 The superblock says how many places the server has (`metric_count`), and the client reads no
+//      more. Places that the client does not know are no error.
+//   R3 A counter and a gauge have one place, a histogram has kHistogramPlaces (histogram.h), one behind the
+//      other.
+//   R4 A time is in nanoseconds here, and in seconds for Prometheus.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +20,16 @@
 #include <cstdint>
 #include <iterator>
 
+#include "store/format/memory/histogram.h"
+
 namespace remora {
 
-/// A counter only grows while the server lives; a gauge goes up and down.
-enum class MetricType : std::uint8_t { kCounter = 1, kGauge };
+/// A counter only grows while the server lives; a gauge goes up and down. A histogram counts times by their
+/// length.
+enum class MetricType : std::uint8_t { kCounter = 1, kGauge, kHistogram };
+constexpr std::uint32_t MetricPlaces(MetricType type) {
+  return type == MetricType::kHistogram ? kHistogramPlaces : 1;
+}
 /// kNone: a number of things, or a switch.
 enum class MetricUnit : std::uint8_t { kNone = 1, kBytes, kSeconds };
 
@@ -30,10 +39,12 @@ struct MetricEntry {
   MetricType type;
   MetricUnit unit;
   const char* help;
+  std::uint32_t place;  // its first one
 };
 
-// Enumerator, names, type, unit, help. Each refused_* counts one reason;
-// connections_refused counts all.
+// Enumerator, names, type, unit, help. Each refused_* counts one reason; connections_refused counts all.
+// NAME{label=value}: neighbours with the same NAME are one metric of Prometheus, whose help ends at the
+// colon.
 #define REMORA_METRICS(X)                                                                                    \
   X(kKeys, "keys", "remora_keys", kGauge, kNone,                                                             \
     "Keys in the store, cold and expired ones included; while the store loads, those loaded so far")         \
@@ -117,13 +128,13 @@ struct MetricEntry {
     "Connections refused, for any reason")                                                                   \
   X(kHandshakesDropped, "handshakes_dropped", "remora_handshakes_dropped_total", kCounter, kNone,            \
     "Handshakes that were malformed, too slow, or too many at a time")                                       \
-  X(kRefusedVersion, "refused_version", "remora_refused_version_total", kCounter, kNone,                     \
+  X(kRefusedVersion, "refused_version", "remora_refusals_total{reason=version}", kCounter, kNone,            \
     "Connections refused: a client of another release, or no Remora client")                                 \
-  X(kRefusedFull, "refused_full", "remora_refused_full_total", kCounter, kNone,                              \
+  X(kRefusedFull, "refused_full", "remora_refusals_total{reason=full}", kCounter, kNone,                     \
     "Connections refused: too many clients")                                                                 \
-  X(kRefusedToken, "refused_token", "remora_refused_token_total", kCounter, kNone,                           \
+  X(kRefusedToken, "refused_token", "remora_refusals_total{reason=token}", kCounter, kNone,                  \
     "Connections refused: no auth token, or a wrong one")                                                    \
-  X(kRefusedTokenFull, "refused_token_full", "remora_refused_token_full_total", kCounter, kNone,             \
+  X(kRefusedTokenFull, "refused_token_full", "remora_refusals_total{reason=token_full}", kCounter, kNone,    \
     "Connections refused: too many clients with that auth token")                                            \
   X(kChallenges, "challenges", "remora_challenges_total", kCounter, kNone,                                   \
     "Challenges sent to clients that have to prove an auth token")                                           \
@@ -147,31 +158,75 @@ struct MetricEntry {
   X(kReceiveCompletions, "receive_completions", "remora_receive_completions_total", kCounter, kNone,         \
     "Messages received from clients")                                                                        \
   X(kWakeups, "wakeups", "remora_wakeups_total", kCounter, kNone,                                            \
-    "Times that a client woke the sleeping server")
+    "Times that a client woke the sleeping server")                                                          \
+  X(kConnectionsLocal, "connections_local", "remora_transport_connections{transport=local}", kGauge, kNone,  \
+    "Connected clients: over the local transport")                                                           \
+  X(kConnectionsTcp, "connections_tcp", "remora_transport_connections{transport=tcp}", kGauge, kNone,        \
+    "Connected clients: over TCP, without TLS")                                                              \
+  X(kConnectionsTls, "connections_tls", "remora_transport_connections{transport=tls}", kGauge, kNone,        \
+    "Connected clients: over TLS")                                                                           \
+  X(kConnectionsVerbs, "connections_verbs", "remora_transport_connections{transport=verbs}", kGauge, kNone,  \
+    "Connected clients: over RDMA")                                                                          \
+  X(kCommitTime, "commit_time", "remora_commit_seconds", kHistogram, kSeconds,                               \
+    "Time from the begin of a commit group until its answers are sent; writes that wait for the disk are "   \
+    "answered later")                                                                                        \
+  X(kSyncTime, "sync_time", "remora_sync_seconds", kHistogram, kSeconds,                                     \
+    "Time of a sync of the log (fsync)")                                                                     \
+  X(kRocksdbWriteTime, "rocksdb_write_time", "remora_rocksdb_write_seconds", kHistogram, kSeconds,           \
+    "Time of a write to RocksDB: of a commit group or, with a commit log, of many groups")                   \
+  X(kScanPageTime, "scan_page_time", "remora_scan_page_seconds", kHistogram, kSeconds,                       \
+    "Time to fill and send a page of a scan or watch")                                                       \
+  X(kCommitLogUnapplied, "commit_log_unapplied_bytes", "remora_commit_log_unapplied_bytes", kGauge, kBytes,  \
+    "Bytes of the commit log that RocksDB does not have yet")                                                \
+  X(kCommitLogUnpersisted, "commit_log_unpersisted_bytes", "remora_commit_log_unpersisted_bytes", kGauge,    \
+    kBytes,                                                                                                  \
+    "Bytes of the commit log that tables of RocksDB do not have yet; writers are slowed when they "          \
+    "exceed half of --commit_log")                                                                           \
+  X(kCommitLogLag, "commit_log_lag_ns", "remora_commit_log_lag_seconds", kGauge, kSeconds,                   \
+    "Time for which the oldest group of the commit log has waited for RocksDB, at most")                     \
+  X(kCommitLogSlowed, "commit_log_slowed", "remora_commit_log_slowed_total", kCounter, kNone,                \
+    "Times that a writer slept because the commit log was filling up")                                       \
+  X(kCommitLogSlowedTime, "commit_log_slowed_ns", "remora_commit_log_slowed_seconds_total", kCounter,        \
+    kSeconds, "Total time for which writers slept because the commit log was filling up")
 
 /// The places of the metrics in the superblock.
 enum class Counter : std::uint32_t {
-#define REMORA_METRIC_ENUMERATOR(place, name, prometheus_name, type, unit, help) place,
+// The second enumerator is the last place, behind which the next metric begins.
+#define REMORA_METRIC_ENUMERATOR(place, name, prometheus_name, type, unit, help) \
+  place, place##Last = place + MetricPlaces(MetricType::type) - 1,
   REMORA_METRICS(REMORA_METRIC_ENUMERATOR)
 #undef REMORA_METRIC_ENUMERATOR
 };
 
 inline constexpr MetricEntry kMetrics[] = {
 #define REMORA_METRIC_ENTRY(place, name, prometheus_name, type, unit, help) \
-  {name, prometheus_name, MetricType::type, MetricUnit::unit, help},
+  {name,                                                                    \
+   prometheus_name,                                                         \
+   MetricType::type,                                                        \
+   MetricUnit::unit,                                                        \
+   help,                                                                    \
+   static_cast<std::uint32_t>(Counter::place)},
     REMORA_METRICS(REMORA_METRIC_ENTRY)
 #undef REMORA_METRIC_ENTRY
 };
 
 inline constexpr std::size_t kMetricCount = std::size(kMetrics);
-/// Entries that the superblock has room for.
+/// Places that the metrics take.
+inline constexpr std::size_t kMetricPlaces =
+    kMetrics[kMetricCount - 1].place + MetricPlaces(kMetrics[kMetricCount - 1].type);
+/// Places that the superblock has room for.
 inline constexpr std::size_t kMetricCapacity = 256;
-static_assert(kMetricCount <= kMetricCapacity);
+static_assert(kMetricPlaces <= kMetricCapacity);
 
-/// Returns how many entries, from the first on, this program may show of a server that says it has
-/// `server_count` (R2). The server's number may be anything: a client does not trust it.
-constexpr std::size_t SharedMetricCount(std::uint64_t server_count) {
-  return static_cast<std::size_t>(std::min<std::uint64_t>(server_count, kMetricCount));
+/// Returns how many metrics, from the first on, this program may show of a server that says it has
+/// `server_places` (R2). The server's number may be anything: a client does not trust it.
+constexpr std::size_t SharedMetricCount(std::uint64_t server_places) {
+  std::size_t count = 0;
+  while (count < kMetricCount &&
+         kMetrics[count].place + MetricPlaces(kMetrics[count].type) <= server_places) {
+    ++count;
+  }
+  return count;
 }
 
 }  // namespace remora

@@ -181,18 +181,67 @@ TEST_F(MonitorTest, ShowsTheCountersAndNoKeyOrValue) {
   ASSERT_TRUE(store_->Put("a secret key", "a secret value").ok());
   EXPECT_THAT(Get("/metrics"), HasSubstr("\nremora_puts_total 1\n"));
   EXPECT_THAT(Get("/info.json"), HasSubstr("\"puts\":1,"));
-  for (const char* const path : {"/metrics", "/healthz", "/readyz", "/info.json"}) {
+  for (const char* const path : {"/metrics", "/healthz", "/readyz", "/info.json", "/segments.json"}) {
     EXPECT_THAT(Get(path), Not(HasSubstr("secret"))) << path;
   }
 }
 
+TEST_F(MonitorTest, TheMapOfSegmentsHasALetterForEach) {
+  EXPECT_THAT(Get("/segments.json"), HasSubstr("\"count\":0,"));
+  monitor_.Show(*store_);
+  const std::string text = Get("/segments.json");
+  const std::size_t count = store_->SegmentMap().size();
+  EXPECT_THAT(text, HasSubstr(absl::StrCat("{\"segment_bytes\":1048576,\"count\":", count, ",")));
+  const std::size_t begin = text.find("\"map\":\"") + 7;
+  const std::string map = text.substr(begin, text.find('"', begin) - begin);
+  EXPECT_EQ(map.size(), count);
+  EXPECT_EQ(map[0], 's');
+  EXPECT_THAT(text, HasSubstr(absl::StrCat("\"free\":", std::ranges::count(map, 'f'), ",")));
+  EXPECT_THAT(text, HasSubstr(absl::StrCat("\"index\":", std::ranges::count(map, 'i'), ",")));
+  EXPECT_EQ(map.find_first_not_of("sfih0123456789rlc"), std::string::npos) << map;
+}
+
 TEST(ExpositionTest, ShowsWhatTheServerHasAndNoMore) {
-  std::vector<std::uint64_t> values(kMetricCount + 1, 7);
+  std::vector<std::uint64_t> values(kMetricPlaces + 1, 7);
   const std::string most = PrometheusText({.version = "1"}, values);
-  for (const MetricEntry& entry : kMetrics) EXPECT_THAT(most, HasSubstr(entry.prometheus_name));
-  values.resize(kMetricCount - 1);
+  for (const MetricEntry& entry : kMetrics) {
+    const std::string name = entry.prometheus_name;
+    EXPECT_THAT(most, HasSubstr(absl::StrCat("\n# TYPE ", name.substr(0, name.find('{')), " ")));
+  }
+  values.resize(kMetricPlaces - 1);
   EXPECT_THAT(PrometheusText({.version = "1"}, values),
               Not(HasSubstr(kMetrics[kMetricCount - 1].prometheus_name)));
+}
+
+TEST(ExpositionTest, AHistogramIsCumulativeAndInSeconds) {
+  std::vector<std::uint64_t> values(kMetricPlaces, 0);
+  const auto place = static_cast<std::size_t>(Counter::kCommitTime);
+  values[place] = 2;                          // up to 1 us
+  values[place + 2] = 3;                      // up to 4 us
+  values[place + kHistogramBuckets - 1] = 1;  // above all bounds
+  values[place + kHistogramSum] = 20'000'000'000;
+  const std::string text = PrometheusText({.version = "1"}, values);
+  EXPECT_THAT(text, HasSubstr("\n# TYPE remora_commit_seconds histogram\n"
+                              "remora_commit_seconds_count 6\nremora_commit_seconds_sum 20\n"));
+  EXPECT_THAT(text, HasSubstr("\nremora_commit_seconds_bucket{le=\"1e-06\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("\nremora_commit_seconds_bucket{le=\"2e-06\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("\nremora_commit_seconds_bucket{le=\"4e-06\"} 5\n"));
+  EXPECT_THAT(text, HasSubstr("\nremora_commit_seconds_bucket{le=\"16.777216\"} 5\n"));
+  EXPECT_THAT(text, HasSubstr("\nremora_commit_seconds_bucket{le=\"+Inf\"} 6\n"));
+}
+
+TEST(ExpositionTest, MetricsThatDifferInALabelShareOneHeadAndItsHelp) {
+  std::vector<std::uint64_t> values(kMetricPlaces, 0);
+  values[static_cast<std::size_t>(Counter::kRefusedToken)] = 5;
+  values[static_cast<std::size_t>(Counter::kCommitLogSlowedTime)] = 1'500'000'000;
+  const std::string text = PrometheusText({.version = "1"}, values);
+  EXPECT_THAT(text, HasSubstr("\n# HELP remora_refusals_total Connections refused\n"
+                              "# TYPE remora_refusals_total counter\n"
+                              "remora_refusals_total{reason=\"version\"} 0\n"
+                              "remora_refusals_total{reason=\"full\"} 0\n"
+                              "remora_refusals_total{reason=\"token\"} 5\n"
+                              "remora_refusals_total{reason=\"token_full\"} 0\n# HELP "));
+  EXPECT_THAT(text, HasSubstr("\nremora_commit_log_slowed_seconds_total 1.5\n"));
 }
 
 }  // namespace

@@ -5,14 +5,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <random>
-#include <regex>
 #include <set>
 #include <string>
 
 #include "record_image.h"
 #include "store/format/memory/index_view.h"
 #include "store/format/memory/layout.h"
-#include "store/format/memory/metric_registry.h"
 #include "store/format/memory/record.h"
 
 namespace remora {
@@ -417,59 +415,6 @@ TEST(FormatTest, IsPinned) {
   EXPECT_EQ(EncodeControl(7, 0), 0x0007000000000000u);
   EXPECT_EQ(EncodeDirectoryEntry(0x12345), 0xfffedcba00012345u);
   EXPECT_EQ(EncodeSlot({0xabc, 0x123, 0x456789}), 0xabc1230000456789u);
-}
-
-// --- The registry of metrics ----------------------------------------------------------------------------
-
-TEST(MetricRegistryTest, EachEntryHasItsOwnNames) {
-  std::set<std::string> names;
-  std::set<std::string> prometheus_names;
-  for (const MetricEntry& entry : kMetrics) {
-    EXPECT_TRUE(names.insert(entry.name).second) << entry.name;
-    EXPECT_TRUE(prometheus_names.insert(entry.prometheus_name).second) << entry.prometheus_name;
-    EXPECT_GT(std::string(entry.help).size(), 5u) << entry.name;
-  }
-}
-
-TEST(MetricRegistryTest, NamesFollowTheConventionsOfPrometheus) {
-  const std::regex name("remora_[a-z][a-z_]*[a-z]");
-  for (const MetricEntry& entry : kMetrics) {
-    std::string rest = entry.prometheus_name;
-    EXPECT_TRUE(std::regex_match(rest, name)) << rest;
-    const auto ends_with = [&rest](const std::string& end) {
-      const bool it_does = rest.ends_with(end);
-      if (it_does) rest.resize(rest.size() - end.size());
-      return it_does;
-    };
-    EXPECT_EQ(ends_with("_total"), entry.type == MetricType::kCounter) << entry.prometheus_name;
-    EXPECT_EQ(ends_with("_bytes"), entry.unit == MetricUnit::kBytes) << entry.prometheus_name;
-    EXPECT_EQ(ends_with("_seconds"), entry.unit == MetricUnit::kSeconds) << entry.prometheus_name;
-  }
-}
-
-// Programs of other releases READ these places. A new metric
-// goes behind all others, and changes neither number here.
-TEST(MetricRegistryTest, EntriesNeverMove) {
-  constexpr std::size_t kPinned = 64;
-  ASSERT_GE(kMetricCount, kPinned);
-  std::string names;
-  for (std::size_t i = 0; i < kPinned; ++i) names += std::string(kMetrics[i].name) + "\n";
-  EXPECT_EQ(HashKey(names), 0x4578ffeee4dcc8f7u) << names;
-  EXPECT_STREQ(kMetrics[static_cast<std::size_t>(Counter::kKeys)].name, "keys");
-  EXPECT_STREQ(kMetrics[static_cast<std::size_t>(Counter::kWakeups)].name, "wakeups");
-}
-
-TEST(MetricRegistryTest, TheSignatureHoldsItsCapacityNotItsSize) {
-  EXPECT_EQ(LayoutSignature(), 0xb8d3ccce6a7fc9a6u)
-      << "a client and a server of different releases may not talk any more";
-}
-
-TEST(MetricRegistryTest, AProgramShowsTheEntriesThatItAndTheServerKnow) {
-  EXPECT_EQ(SharedMetricCount(0), 0u);
-  EXPECT_EQ(SharedMetricCount(kMetricCount - 1), kMetricCount - 1);
-  EXPECT_EQ(SharedMetricCount(kMetricCount), kMetricCount);
-  EXPECT_EQ(SharedMetricCount(kMetricCount + 1), kMetricCount);
-  EXPECT_EQ(SharedMetricCount(~std::uint64_t{0}), kMetricCount);
 }
 
 }  // namespace

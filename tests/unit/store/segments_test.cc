@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -169,6 +170,37 @@ TEST_F(SegmentsTest, BytesAreCountedWhereTheyAre) {
 }
 
 // --- Which to clean -------------------------------------------------------------------------------------
+
+TEST_F(SegmentsTest, TheMapSaysTheUseOfEachAndTheShareThatIsDead) {
+  const auto count = [this](Use use) {
+    const std::vector<MappedSegment> map = segments_.Map();
+    return static_cast<std::size_t>(
+        std::ranges::count_if(map, [use](const MappedSegment& segment) { return segment.use == use; }));
+  };
+  const std::size_t first = FirstSegment(region_.size());
+  EXPECT_EQ(segments_.Map().size(), kCount);
+  EXPECT_EQ(count(Use::kNone), first);
+  EXPECT_EQ(count(Use::kFree), kCount - first);
+  const SegmentNumber index = segments_.Take(Use::kIndex, 0).value();
+  EXPECT_EQ(segments_.Map()[index].use, Use::kIndex);
+  const SegmentNumber half = Log(kSegmentSize / 2);
+  EXPECT_EQ(segments_.Map()[half].use, Use::kLog);
+  EXPECT_EQ(segments_.Map()[half].dead_32nds, 16);
+  segments_.Drop(segments_[half].begin, kShare);
+  EXPECT_EQ(segments_.Map()[half].dead_32nds, 17);
+  DropAll(half);
+  EXPECT_EQ(segments_.Map()[half].dead_32nds, 31);
+  segments_.Retire(half, now_);
+  EXPECT_EQ(segments_.Map()[half].use, Use::kRetired);
+  EXPECT_EQ(segments_.Map()[half].dead_32nds, 0);
+  segments_.StartGracePeriod(now_);
+  segments_.Release(now_ + kRest);
+  const SegmentNumber run = segments_.TakeRun(3, 2 * kSegmentSize + 1).value();
+  EXPECT_EQ(count(Use::kRun), 3u);
+  segments_.RetireRun(run);
+  EXPECT_EQ(count(Use::kRetired), 3u);
+  EXPECT_EQ(count(Use::kFree), kCount - first - 4);
+}
 
 TEST_F(SegmentsTest, NothingIsWorthCleaningWhereNothingIsDead) {
   EXPECT_FALSE(segments_.Best(now_, kWorthIt).has_value());

@@ -258,7 +258,7 @@ TEST(StoreOpenTest, TheSuperblockDescribesTheStore) {
   EXPECT_EQ(superblock.incarnation, 4711u);
   EXPECT_EQ(superblock.memory_size, *RegionSize(kMinMemorySize));
   EXPECT_EQ(superblock.grace_ms, 100u);
-  EXPECT_EQ(superblock.metric_count, kMetricCount);
+  EXPECT_EQ(superblock.metric_count, kMetricPlaces);
   EXPECT_GT(superblock.level, 0u);
 }
 

@@ -13,8 +13,10 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "patient_writes.h"
@@ -45,6 +47,12 @@ TEST_F(SyncedTest, AWriteIsVisibleWhenTheDiskHasIt) {
   EXPECT_EQ(outcomes[0].version, version);
   EXPECT_EQ(store_->Locate("key")->slot, outcomes[0].slot);
   EXPECT_FALSE(store_->Sync()) << "nothing is left to do";
+  const auto stats = store_->Stats();
+  const auto count = [&stats](std::string_view name) {
+    return std::ranges::find(stats, name, &std::pair<std::string, std::uint64_t>::first)->second;
+  };
+  EXPECT_EQ(count("sync_time_count"), count("syncs"));
+  EXPECT_EQ(count("rocksdb_write_time_count"), count("commit_groups"));
 }
 
 /// Makes each fsync of the store's log fail, as one of /dev/null does. Writes succeed.
