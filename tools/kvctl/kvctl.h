@@ -5,6 +5,7 @@
 //   backup.cc      backup, backups, restore and check
 //   transfer.cc    export and import
 //   size.cc        size
+//   diagnosis.cc   doctor; its checks are in doctor/
 //   main.cc        which part does which command
 #pragma once
 
@@ -27,6 +28,7 @@ namespace remora::kvctl {
 
 inline constexpr int kExitNoSuchKey = 1;
 inline constexpr int kExitDamaged = 1;
+inline constexpr int kExitProblem = 1;
 inline constexpr int kExitCondition = 2;
 inline constexpr int kExitTorn = 3;
 
@@ -73,7 +75,12 @@ struct Arguments {
   std::uint64_t key_size = 16;
   std::uint64_t value_size = 0;
   std::uint64_t clients = 64;
+  // Flags of the command doctor.
+  std::string data_dir;
+  std::uint64_t memory = 0;  // 0: the server's default
 
+  /// Returns true if the command may have a server, and needs none.
+  bool may_be_without_server() const { return command == "doctor"; }
   /// Returns true if the command runs here, without a server.
   bool is_offline() const {
     return command == "create_token" || command == "backups" || command == "restore" || command == "check" ||
@@ -118,6 +125,8 @@ Outcome Watch(Client& client, const Arguments& arguments);
 Outcome CountOrDrop(Client& client, const Arguments& arguments);
 /// A line for the server's file of tokens, with a new secret.
 Outcome MakeToken(const Arguments& arguments);
+/// Checks of this machine, and of a server.
+Outcome Doctor(const Arguments& arguments);
 /// The memory for a number of records.
 Outcome Size(const Arguments& arguments);
 Outcome Backup(Client& client);

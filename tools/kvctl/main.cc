@@ -25,6 +25,7 @@ Outcome Run(Arguments arguments) {
     if (arguments.command == "backups") return Backups(arguments);
     return arguments.command == "restore" ? Restore(arguments, clock) : Check(arguments, clock);
   }
+  if (arguments.command == "doctor") return Doctor(arguments);
   if (arguments.command == "ping") return Ping(arguments, clock);
 
   auto client = Connect(arguments, clock);
