@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -94,6 +95,24 @@ void AddDoctor(Command doctor, Arguments* arguments) {
   doctor.AddFlag("--json", arguments->json, "As one JSON object");
 }
 
+void AddTop(Command top, Arguments* arguments) {
+  top.Add("--interval", arguments->interval_text, "How often; 10ms to 1h").ShowDefault().TypeName("DURATION");
+  top.Add("--count", arguments->limit, "End after so many; 0: never")
+      .Range(std::uint64_t{0}, kMaxVersion)
+      .ShowDefault();
+  top.AddFlag("--json", arguments->json, "As one JSON object a line");
+}
+
+/// Reads --interval. Returns its fault; empty: none.
+std::string ReadInterval(Arguments* arguments) {
+  constexpr std::chrono::milliseconds kLeast{10};
+  std::string why;
+  arguments->interval = ParseTtl(arguments->interval_text, &why);
+  if (!arguments->interval) return absl::StrFormat("--interval: %s", why);
+  if (*arguments->interval >= kLeast && *arguments->interval <= std::chrono::hours(1)) return "";
+  return absl::StrFormat("--interval: '%s' is not between 10ms and 1h", arguments->interval_text);
+}
+
 void AddSize(Command size, Arguments* arguments) {
   size.Add("--records", arguments->records, "How many records")
       .Range(std::uint64_t{1}, std::uint64_t{1} << 40)
@@ -113,7 +132,7 @@ void AddSize(Command size, Arguments* arguments) {
 
 bool TakesKey(std::string_view command) {
   for (const std::string_view other :
-       {"ping", "stats", "doctor", "scan", "watch", "count", "drop", "export", "import", "backup"}) {
+       {"ping", "stats", "top", "doctor", "scan", "watch", "count", "drop", "export", "import", "backup"}) {
     if (command == other) return false;
   }
   return true;
@@ -138,6 +157,9 @@ Outcome Prepare(Arguments* arguments) {
   }
   if (arguments->command == "drop" && !arguments->yes) {
     return {EX_USAGE, "drop deletes for good: say --yes if that is what you want"};
+  }
+  if (arguments->command == "top") {
+    if (std::string why = ReadInterval(arguments); !why.empty()) return {EX_USAGE, why};
   }
   if (arguments->idle_text) {
     std::string why;
@@ -240,6 +262,7 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   AddSize(line.AddCommand("size", "Print the memory that a server needs for so many records"), arguments);
   line.AddCommand("stats", "Print the server's metrics, a name and a value on each line")
       .AddFlag("--json", arguments->json, "As one JSON object");
+  AddTop(line.AddCommand("top", "Show operations a second, memory and backlog, again and again"), arguments);
   AddDoctor(line.AddCommand("doctor", "Check this machine, and the server if one is named; say what to do"),
             arguments);
   for (Command command : {get, exists, put, append, incr, remove, touch, persist, ttl}) {

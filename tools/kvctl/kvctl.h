@@ -6,6 +6,7 @@
 //   transfer.cc    export and import
 //   size.cc        size
 //   diagnosis.cc   doctor; its checks are in doctor/
+//   top.cc         top; its lines and pages are in top/
 //   main.cc        which part does which command
 #pragma once
 
@@ -78,6 +79,9 @@ struct Arguments {
   // Flags of the command doctor.
   std::string data_dir;
   std::uint64_t memory = 0;  // 0: the server's default
+  // Of the command top.
+  std::string interval_text = "1s";
+  std::optional<std::chrono::milliseconds> interval;
 
   /// Returns true if the command may have a server, and needs none.
   bool may_be_without_server() const { return command == "doctor"; }
@@ -110,7 +114,9 @@ int Parse(int argc, char** argv, Arguments* arguments);
 /// Refuses what can be refused before anything is connected.
 Outcome Prepare(Arguments* arguments);
 
-absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, const Clock& clock);
+/// `reconnects`: the client's calls do, too (ClientOptions::reconnect).
+absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, const Clock& clock,
+                                                bool reconnects = true);
 
 // Commands.
 Outcome Ping(const Arguments& arguments, const Clock& clock);
@@ -120,6 +126,8 @@ Outcome Exists(Client& client, const Arguments& arguments);
 Outcome Write(Client& client, const Arguments& arguments);
 Outcome Ttl(Client& client, const Arguments& arguments);
 Outcome Stats(Client& client, const Arguments& arguments);
+/// The rates of the server, again and again.
+Outcome Top(const Arguments& arguments, const Clock& clock);
 Outcome Scan(Client& client, const Arguments& arguments);
 Outcome Watch(Client& client, const Arguments& arguments);
 Outcome CountOrDrop(Client& client, const Arguments& arguments);
