@@ -68,12 +68,13 @@ run_floor() {
 # Of the device that job made: its port, the GID of its address and its MTU.
 run_doctor() {
   say "kvctl doctor sees the device"
-  "$bin/kvctl" doctor --memory=64M >"$scratch/doctor" || { cat "$scratch/doctor"; return 1; }
+  "$bin/kvctl" doctor --device --memory=64M >"$scratch/doctor" || { cat "$scratch/doctor"; return 1; }
   cat "$scratch/doctor"
   local line
   for line in 'memlock: this process may lock all' 'rdma_devices: 1, with 1 active ports' 'rdma\.rxe1\.max_mr_size:' \
     'rdma\.rxe1\.1\.port: ACTIVE, Ethernet, interface h1$' 'rdma\.rxe1\.1\.gid: index [0-9]*, RoCE v2$' \
-    'rdma\.rxe1\.1\.mtu: 4096 bytes in a packet, of 4096$'; do
+    'rdma\.rxe1\.1\.mtu: 4096 bytes in a packet, of 4096$' \
+    'rdma\.rxe1\.loopback_read: median' 'rdma\.rxe1\.loopback_write: median' 'rdma\.rxe1\.loopback_send: median'; do
     grep -q "^ok  *$line" "$scratch/doctor" || { echo "no line '$line'"; return 1; }
   done
 }

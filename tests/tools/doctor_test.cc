@@ -22,6 +22,7 @@
 #include "tools/kvctl/doctor/devices.h"
 #include "tools/kvctl/doctor/disk.h"
 #include "tools/kvctl/doctor/limits.h"
+#include "tools/kvctl/doctor/loopback.h"
 #include "tools/kvctl/doctor/machine.h"
 #include "tools/kvctl/doctor/memory.h"
 #include "tools/kvctl/doctor/reachability.h"
@@ -282,6 +283,24 @@ TEST(Doctor, RdmaPorts) {
   EXPECT_FALSE(IsAddressGid(""));
 }
 
+TEST(Doctor, Loopback) {
+  const auto judge = [](const std::optional<LoopbackFacts>& facts, const char* name) {
+    Checks checks;
+    JudgeLoopback(facts, "mlx5_0", &checks);
+    return Find(checks, name);
+  };
+  EXPECT_EQ(judge(std::nullopt, "rdma_loopback").verdict, Verdict::kProblem);
+  EXPECT_THAT(judge(LoopbackFacts(), "rdma_loopback").found, HasSubstr("there is no mlx5_0"));
+  LoopbackFacts facts;
+  facts.device = "mlx5_0";
+  facts.times = {{.kind = "read", .count = 1000, .median_us = 2.25, .p99_us = 3}, {.kind = "write"}};
+  EXPECT_THAT(judge(facts, "rdma.mlx5_0.loopback_read").found,
+              HasSubstr("median 2.25 us, p99 3.00 us, of 1000"));
+  facts.failure = "write: transport retry counter exceeded";
+  EXPECT_EQ(judge(facts, "rdma.mlx5_0.loopback").verdict, Verdict::kProblem);
+  EXPECT_EQ(judge(facts, "rdma.mlx5_0.loopback_read").verdict, Verdict::kOk) << "it is shown all the same";
+}
+
 Check JudgedServer(const std::optional<ServerFacts>& facts, const char* name) {
   Checks checks;
   JudgeServer(facts, "tcp://host:1", &checks);
@@ -330,6 +349,7 @@ TEST(Doctor, Output) {
   checks[1].value = 1;
   checks[1].limit = 2;
   EXPECT_TRUE(HasProblem(checks));
+  checks[0].value = UINT64_MAX;
   EXPECT_EQ(ToText(checks),
             "ok       good: a \xff\nproblem  bad: 1 of 2; do it\n2 checks, 0 warnings, 1 problems\n");
   const std::string text = ToJson(checks, "1.2.3");
@@ -337,6 +357,7 @@ TEST(Doctor, Output) {
   const json::Value all(json_loads(text.c_str(), 0, nullptr));
   ASSERT_NE(all, nullptr) << text;
   EXPECT_EQ(json_integer_value(json_object_get(all.get(), "problems")), 1);
+  EXPECT_EQ(json_object_get(json_array_get(json_object_get(all.get(), "checks"), 0), "value"), nullptr);
   const json_t* const bad = json_array_get(json_object_get(all.get(), "checks"), 1);
   EXPECT_STREQ(json_string_value(json_object_get(bad, "verdict")), "problem");
   EXPECT_EQ(json_integer_value(json_object_get(bad, "limit")), 2);

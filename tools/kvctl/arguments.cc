@@ -92,6 +92,12 @@ void AddDoctor(Command doctor, Arguments* arguments) {
   doctor.Add("--memory", arguments->memory, "The server's --memory; else its default for this machine")
       .Size()
       .Range(std::uint64_t{1}, std::uint64_t{kMaxMemorySize});
+  doctor
+      .Add("--device", arguments->device,
+           "RDMA is to be used: a lack of it is a problem. Try READs, WRITEs and SENDs of the device to "
+           "itself")
+      .TypeName("NAME")
+      .ValueIsOptional();
   doctor.AddFlag("--json", arguments->json, "As one JSON object");
 }
 

@@ -18,6 +18,7 @@ Outcome Doctor(const Arguments& arguments) {
       .patience = 3 * timeout,
       .data_dir = arguments.data_dir,
       .memory = arguments.memory,
+      .device = arguments.device,
   };
   const doctor::Checks checks = doctor::RunChecks(options);
   Outcome outcome =

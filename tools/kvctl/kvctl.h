@@ -79,6 +79,7 @@ struct Arguments {
   // Flags of the command doctor.
   std::string data_dir;
   std::uint64_t memory = 0;  // 0: the server's default
+  std::optional<std::string> device;
   // Of the command top.
   std::string interval_text = "1s";
   std::optional<std::chrono::milliseconds> interval;

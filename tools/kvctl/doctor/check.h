@@ -8,6 +8,7 @@
 //   machine.h        clock source, versions
 //   disk.h           the data directory
 //   devices.h        RDMA devices
+//   loopback.h       requests of an RDMA device to itself
 //   reachability.h   a server
 //   doctor.h         which groups there are, and the output
 #pragma once
@@ -25,7 +26,7 @@ struct Check {
   std::string name;  // for programs, too: it stays the same
   Verdict verdict = Verdict::kOk;
   std::string found;                   // a clause for a person
-  std::optional<std::uint64_t> value;  // the number in `found`: bytes, a count, or microseconds
+  std::optional<std::uint64_t> value;  // the number in `found`: bytes, a count, or us; from 2^63 on: no limit
   std::optional<std::uint64_t> limit;  // the number that `value` was compared with
   std::string remedy;                  // the action, with its command; empty if the verdict is kOk
 };

@@ -1,6 +1,7 @@
 #include "tools/kvctl/doctor/doctor.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 
@@ -12,6 +13,7 @@
 #include "tools/kvctl/doctor/devices.h"
 #include "tools/kvctl/doctor/disk.h"
 #include "tools/kvctl/doctor/limits.h"
+#include "tools/kvctl/doctor/loopback.h"
 #include "tools/kvctl/doctor/machine.h"
 #include "tools/kvctl/doctor/memory.h"
 #include "tools/kvctl/doctor/time_limit.h"
@@ -38,12 +40,16 @@ Checks RunChecks(const Options& options) {
   const MachineFacts machine = ReadMachine();
   const std::optional<RdmaFacts> devices = Within<RdmaFacts>(kPatience, [] { return ReadDevices(); });
   const Plan plan = {.memory = options.memory == 0 ? DefaultMemory(system) : options.memory,
-                     .needs_rdma = absl::StartsWith(options.address, "verbs:")};
+                     .needs_rdma = options.device || absl::StartsWith(options.address, "verbs:")};
   Checks checks;
   JudgeLimits(ReadLimits(), plan, !devices || !devices->in_kernel.empty(), &checks);
   JudgeMemory(system, ReadPages(machine.release), plan, &checks);
   JudgeMachine(machine, options.version, &checks);
   JudgeDevices(devices, plan, &checks);
+  if (options.device) {
+    const auto run = [device = *options.device] { return RunLoopback(device); };
+    JudgeLoopback(Within<LoopbackFacts>(kPatience, run), *options.device, &checks);
+  }
   if (!options.data_dir.empty()) {
     const auto read = [data_dir = options.data_dir] { return ReadDisk(data_dir); };
     JudgeDisk(Within<DiskFacts>(kPatience, read), plan, &checks);
@@ -71,7 +77,8 @@ std::string ToJson(const Checks& checks, const std::string& version) {
   for (const Check& check : checks) {
     json_t* const one = json_pack("{s:o, s:s, s:o}", "name", json::NewString(check.name), "verdict",
                                   VerdictName(check.verdict), "found", json::NewString(check.found));
-    if (check.value) json_object_set_new(one, "value", json::NewCount(*check.value));
+    if (check.value && *check.value <= INT64_MAX)
+      json_object_set_new(one, "value", json::NewCount(*check.value));
     if (check.limit) json_object_set_new(one, "limit", json::NewCount(*check.limit));
     if (!check.remedy.empty()) json_object_set_new(one, "remedy", json::NewString(check.remedy));
     json_array_append_new(list, one);

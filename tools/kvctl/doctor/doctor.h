@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "tools/kvctl/doctor/check.h"
@@ -17,6 +18,7 @@ struct Options {
   std::chrono::milliseconds patience{0};  // with it
   std::string data_dir;                   // empty: none
   std::uint64_t memory = 0;               // 0: the server's default
+  std::optional<std::string> device;      // RDMA is to be used; that one, or empty: any
 };
 
 /// Runs all checks. Changes nothing, and waits for nothing longer than some seconds, or `patience`.
