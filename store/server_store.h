@@ -26,6 +26,9 @@ namespace remora {
 /// A Store with the calls that only a server needs, and tests. A program that embeds a store needs none of
 /// them.
 ///
+/// The class has more than 25 methods, because it is the interface of the store for the server: one for each
+/// step of a request, and of maintenance.
+///
 /// Thread safety: as Store; Load one at a time.
 class ServerStore : public Store {
  public:

@@ -25,6 +25,18 @@ constexpr std::size_t kServer = 24;
 // The store's, with few tables open at a time, and a backup while it is made.
 constexpr std::size_t kLeastOfStore = 96;
 
+/// A plan that has only `others` and `each`.
+DescriptorPlan SharesOf(std::size_t open, std::span<const rdma::Address> addresses) {
+  DescriptorPlan plan;
+  plan.others = open + kServer;
+  for (const rdma::Address& address : addresses) {
+    const rdma::Descriptors taken = rdma::DescriptorsOf(address.kind);
+    plan.others += taken.listener;
+    plan.each = std::max(plan.each, taken.connection);
+  }
+  return plan;
+}
+
 }  // namespace
 
 absl::Status CheckReadyFd(int fd) {
@@ -60,18 +72,18 @@ std::size_t DescriptorPlan::StoreShare(std::uint32_t clients) const {
   return limit - others - std::min(clients, max_clients) * each;
 }
 
+std::size_t DescriptorsNeeded(std::size_t open, std::uint32_t clients, bool is_durable,
+                              std::span<const rdma::Address> addresses) {
+  const DescriptorPlan plan = SharesOf(open, addresses);
+  return plan.others + (is_durable ? kLeastOfStore : 0) + clients * plan.each;
+}
+
 absl::StatusOr<DescriptorPlan> PlanDescriptors(std::size_t limit, std::size_t open, std::uint32_t least,
                                                bool is_durable, std::span<const rdma::Address> addresses) {
-  DescriptorPlan plan;
+  DescriptorPlan plan = SharesOf(open, addresses);
   plan.limit = limit;
-  plan.others = open + kServer;
-  for (const rdma::Address& address : addresses) {
-    const rdma::Descriptors taken = rdma::DescriptorsOf(address.kind);
-    plan.others += taken.listener;
-    plan.each = std::max(plan.each, taken.connection);
-  }
-  const std::size_t reserved = plan.others + (is_durable ? kLeastOfStore : 0);
-  const std::size_t needed = reserved + least * plan.each;
+  const std::size_t reserved = DescriptorsNeeded(open, 0, is_durable, addresses);
+  const std::size_t needed = DescriptorsNeeded(open, least, is_durable, addresses);
   if (limit < needed) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "this process may have ", limit, " descriptors; with ", least, least == 1 ? " client" : " clients",

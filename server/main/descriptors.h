@@ -34,6 +34,10 @@ struct DescriptorPlan {
   std::size_t each = 0;  // client
 };
 
+/// Returns the descriptors that such a server takes with so many clients, at least.
+std::size_t DescriptorsNeeded(std::size_t open, std::uint32_t clients, bool is_durable,
+                              std::span<const rdma::Address> addresses);
+
 /// Plans descriptors for a server that listens at `addresses`, with a durable tier or without,
 /// where `open` are open already. ResourceExhausted: not even `least` clients fit (says the
 /// numbers, and what to do).

@@ -153,12 +153,11 @@ absl::StatusOr<MemoryPlan> Plan(Flags* flags) {
   REMORA_RETURN_IF_ERROR(CheckMemory(flags->memory, system));
   const bool is_durable = !flags->server.store.data_dir.empty();
   flags->server.store.write_buffer_bytes = WriteBufferFor(system);
-  if (const std::uint64_t beside = BesideMemory(system, is_durable);
-      flags->memory > system.available - std::min(beside, system.available)) {
-    flags->warnings.push_back(absl::StrCat("--memory is ", flags->memory,
-                                           " bytes, beside which the server takes up to ", beside, ", and ",
-                                           system.whose_available, " has ", system.available,
-                                           " available: when it fills, the system may kill this server"));
+  if (!FitsAvailable(flags->memory, system, is_durable)) {
+    flags->warnings.push_back(
+        absl::StrCat("--memory is ", flags->memory, " bytes, beside which the server takes up to ",
+                     BesideMemory(system, is_durable), ", and ", system.whose_available, " has ",
+                     system.available, " available: when it fills, the system may kill this server"));
   }
 
   const rdma::QueueLimits limits;

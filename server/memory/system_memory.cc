@@ -116,6 +116,11 @@ std::size_t DefaultMemory(const SystemMemory& system) {
   return std::clamp(std::min(rest, system.most / 2), kLeast, kMost) & ~((std::uint64_t{1} << 20) - 1);
 }
 
+bool FitsAvailable(std::size_t memory, const SystemMemory& system, bool is_durable) {
+  const std::uint64_t beside = BesideMemory(system, is_durable);
+  return memory <= system.available - std::min(beside, system.available);
+}
+
 absl::Status CheckMemory(std::size_t memory, const SystemMemory& system) {
   if (memory <= system.most) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("a memory of ", memory, " bytes is more than ",

@@ -33,6 +33,10 @@ std::size_t BesideMemory(const SystemMemory& system, bool is_durable);
 /// would not fit beside it; at least 20 MiB.
 std::size_t DefaultMemory(const SystemMemory& system);
 
+/// Returns whether so much fits now, beside the rest of the server. If not, the system may kill the server
+/// once its memory fills.
+bool FitsAvailable(std::size_t memory, const SystemMemory& system, bool is_durable);
+
 /// ResourceExhausted: there is never so much (says the numbers, and what to do).
 absl::Status CheckMemory(std::size_t memory, const SystemMemory& system);
 

@@ -65,6 +65,20 @@ run_floor() {
   [ "$(grep -c '/ ib_read_lat' "$scratch/floor")" = 10 ]
 }
 
+# Of the device that job made: its port, the GID of its address and its MTU.
+run_doctor() {
+  say "kvctl doctor sees the device"
+  "$bin/kvctl" doctor --device --memory=64M >"$scratch/doctor" || { cat "$scratch/doctor"; return 1; }
+  cat "$scratch/doctor"
+  local line
+  for line in 'memlock: this process may lock all' 'rdma_devices: 1, with 1 active ports' 'rdma\.rxe1\.max_mr_size:' \
+    'rdma\.rxe1\.1\.port: ACTIVE, Ethernet, interface h1$' 'rdma\.rxe1\.1\.gid: index [0-9]*, RoCE v2$' \
+    'rdma\.rxe1\.1\.mtu: 4096 bytes in a packet, of 4096$' \
+    'rdma\.rxe1\.loopback_read: median' 'rdma\.rxe1\.loopback_write: median' 'rdma\.rxe1\.loopback_send: median'; do
+    grep -q "^ok  *$line" "$scratch/doctor" || { echo "no line '$line'"; return 1; }
+  done
+}
+
 # Checks kvserver's message about write access, and its counters.
 run_memory_windows() {
   local windows=$1 counter=$2 words=$3
@@ -94,6 +108,7 @@ run_suite adversarial_test '*/verbs'
 run_mutants
 run_pages
 run_floor
+run_doctor
 run_memory_windows auto staging_buffers_bound 'bound to its connection, by memory windows'
 run_memory_windows off staging_buffers_unbound 'as --memory_windows is off'
 say "a short soak, over both transports at once"

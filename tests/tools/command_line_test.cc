@@ -124,6 +124,24 @@ TEST_F(CommandLineTest, WhatIsWrongIsSaid) {
   }
 }
 
+TEST_F(CommandLineTest, AnOptionalValueStandsBehindItsFlagAlone) {
+  std::optional<std::string> device;
+  std::string name;
+  line_.Add("--device", device, "Which one").TypeName("NAME").ValueIsOptional();
+  line_.Add("NAME", name);
+  EXPECT_EQ(Parse({"word"}), std::nullopt);
+  EXPECT_EQ(device, std::nullopt);
+  EXPECT_EQ(Parse({"--device", "word"}), std::nullopt);
+  EXPECT_EQ(device, "");
+  EXPECT_EQ(name, "word");
+  EXPECT_EQ(Parse({"--device=mlx5_0"}), std::nullopt);
+  EXPECT_EQ(device, "mlx5_0");
+  EXPECT_THAT(Refused({"--device", "--device=a"}), HasSubstr("--device"));
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(Parse({"--help"}), 0);
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("  --device[=NAME]           Which one"));
+}
+
 TEST_F(CommandLineTest, AnEmptyValueIsAValueAndTakesNoOther) {
   std::string prefix = "all";
   std::string folder;

@@ -138,6 +138,11 @@ Option Option::MayBeEmpty() {
   return *this;
 }
 
+Option Option::ValueIsOptional() {
+  option_->value_is_optional = option_->may_be_empty = true;
+  return *this;
+}
+
 Option Option::OnlyOnCommandLine() {
   option_->is_in_config = false;
   return *this;
@@ -359,6 +364,7 @@ std::string CommandLine::TakeFlag(const std::string& word, const std::string** n
   const bool has_value = end < word.size();
   if (!option->takes_value) return has_value ? name + ": takes no value" : Take(*option, "true", name);
   if (has_value) return Take(*option, word.substr(is_long ? end + 1 : end), name);
+  if (option->value_is_optional) return Take(*option, "", name);
   if (*next == nullptr || IsFlag(**next)) {
     return name + ": there is no value behind it; write " + option->name() +
            "=VALUE, also where that begins with a dash";

@@ -50,6 +50,8 @@ class Option {
   Option Separator(char separator);
   /// An empty value is one, too; else it is an error.
   Option MayBeEmpty();
+  /// The flag may stand alone, and then has an empty value; a value of it stands behind `=`.
+  Option ValueIsOptional();
   /// Is no key of a file; see CommandLine::ReadsConfigFile.
   Option OnlyOnCommandLine();
   Option Needs(Option other);

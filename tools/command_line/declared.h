@@ -24,7 +24,8 @@ struct DeclaredOption {
   bool repeats = false;
   bool is_required = false;
   bool may_be_empty = false;
-  bool is_in_config = true;  // unless it says what the program is to do now
+  bool value_is_optional = false;  // without one, it is empty
+  bool is_in_config = true;        // unless it says what the program is to do now
 
   NumberRule number;
   std::vector<std::string> choices;  // empty: any

@@ -58,6 +58,7 @@ std::string Notes(const DeclaredOption& option) {
 
 std::string Head(const DeclaredOption& option) {
   const std::string value = option.placeholder.empty() ? option.type : option.placeholder;
+  if (option.value_is_optional) return Joined(option.names, ",") + "[=" + value + "]";
   return Joined(option.names, ",") + (value.empty() ? "" : " ") + value;
 }
 

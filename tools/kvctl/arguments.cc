@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -18,6 +19,7 @@
 #include "rdma/address.h"
 #include "store/format/memory/layout.h"
 #include "store/format/types/duration_text.h"
+#include "store/store.h"
 #include "tools/command_line/command_line.h"
 #include "tools/command_line/place.h"
 #include "tools/kvctl/kvctl.h"
@@ -32,7 +34,8 @@ using command_line::Option;
 constexpr char kExitCodes[] =
     "Exit codes:\n"
     "   0  done\n"
-    "   1  there is no such key; nothing was done. check, restore: damaged; nothing was restored\n"
+    "   1  there is no such key; nothing was done. check, restore: damaged; nothing was restored.\n"
+    "      doctor: it found a problem\n"
     "   2  --if_absent: there is such a key; --if_version: it has another version; incr: its value is\n"
     "      no number; nothing was done\n"
     "   3  check: the log ends torn, as a machine leaves it that fails; a server starts, and drops\n"
@@ -83,6 +86,39 @@ std::string IsTokenName(const std::string& name) {
   return is_one ? "" : "a token's name has 1 to 32 letters, digits, dots, dashes and underscores";
 }
 
+void AddDoctor(Command doctor, Arguments* arguments) {
+  doctor.Add("--data_dir", arguments->data_dir, "Check the disk for this data directory, too")
+      .TypeName("DIR");
+  doctor.Add("--memory", arguments->memory, "The server's --memory; else its default for this machine")
+      .Size()
+      .Range(std::uint64_t{1}, std::uint64_t{kMaxMemorySize});
+  doctor
+      .Add("--device", arguments->device,
+           "RDMA is to be used: a lack of it is a problem. Try READs, WRITEs and SENDs of the device to "
+           "itself")
+      .TypeName("NAME")
+      .ValueIsOptional();
+  doctor.AddFlag("--json", arguments->json, "As one JSON object");
+}
+
+void AddTop(Command top, Arguments* arguments) {
+  top.Add("--interval", arguments->interval_text, "How often; 10ms to 1h").ShowDefault().TypeName("DURATION");
+  top.Add("--count", arguments->limit, "End after so many; 0: never")
+      .Range(std::uint64_t{0}, kMaxVersion)
+      .ShowDefault();
+  top.AddFlag("--json", arguments->json, "As one JSON object a line");
+}
+
+/// Reads --interval. Returns its fault; empty: none.
+std::string ReadInterval(Arguments* arguments) {
+  constexpr std::chrono::milliseconds kLeast{10};
+  std::string why;
+  arguments->interval = ParseTtl(arguments->interval_text, &why);
+  if (!arguments->interval) return absl::StrFormat("--interval: %s", why);
+  if (*arguments->interval >= kLeast && *arguments->interval <= std::chrono::hours(1)) return "";
+  return absl::StrFormat("--interval: '%s' is not between 10ms and 1h", arguments->interval_text);
+}
+
 void AddSize(Command size, Arguments* arguments) {
   size.Add("--records", arguments->records, "How many records")
       .Range(std::uint64_t{1}, std::uint64_t{1} << 40)
@@ -102,7 +138,7 @@ void AddSize(Command size, Arguments* arguments) {
 
 bool TakesKey(std::string_view command) {
   for (const std::string_view other :
-       {"ping", "stats", "scan", "watch", "count", "drop", "export", "import", "backup"}) {
+       {"ping", "stats", "top", "doctor", "scan", "watch", "count", "drop", "export", "import", "backup"}) {
     if (command == other) return false;
   }
   return true;
@@ -118,6 +154,7 @@ Outcome Prepare(Arguments* arguments) {
     return {EX_USAGE, "--from and --to are the same directory; name a new one with --to"};
   }
   if (arguments->is_offline()) return {};
+  if (arguments->server.empty() && arguments->may_be_without_server()) return {};
   if (arguments->server.empty()) {
     return {EX_USAGE, "say which server: --server=ADDRESS, or the environment variable REMORA_SERVER"};
   }
@@ -126,6 +163,9 @@ Outcome Prepare(Arguments* arguments) {
   }
   if (arguments->command == "drop" && !arguments->yes) {
     return {EX_USAGE, "drop deletes for good: confirm it with --yes"};
+  }
+  if (arguments->command == "top") {
+    if (std::string why = ReadInterval(arguments); !why.empty()) return {EX_USAGE, why};
   }
   if (arguments->idle_text) {
     std::string why;
@@ -228,6 +268,9 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   AddSize(line.AddCommand("size", "Print the memory that a server needs for a number of records"), arguments);
   line.AddCommand("stats", "Print the server's metrics, a name and a value on each line")
       .AddFlag("--json", arguments->json, "As one JSON object");
+  AddTop(line.AddCommand("top", "Show operations a second, memory and backlog, again and again"), arguments);
+  AddDoctor(line.AddCommand("doctor", "Check this machine, and the server if one is named; say what to do"),
+            arguments);
   for (Command command : {get, exists, put, append, incr, remove, touch, persist, ttl}) {
     command.Add("KEY", arguments->key, "1 to 4096 bytes").Required();
   }

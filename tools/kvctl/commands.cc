@@ -88,10 +88,12 @@ void AppendEscaped(std::string_view bytes, std::string* line) {
   }
 }
 
-absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, const Clock& clock) {
+absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, const Clock& clock,
+                                                bool reconnects) {
   const std::chrono::milliseconds timeout{arguments.timeout_ms};
   ClientOptions options{.connect_timeout = timeout, .timeout = timeout, .location_cache_bytes = 0};
   options.tls = arguments.tls;
+  options.reconnect = reconnects;
   if (!arguments.token_file.empty()) {
     absl::StatusOr<std::string> token = ReadTokenFile(arguments.token_file);
     if (absl::IsPermissionDenied(token.status()) || absl::IsResourceExhausted(token.status())) {

@@ -5,6 +5,8 @@
 //   backup.cc      backup, backups, restore and check
 //   transfer.cc    export and import
 //   size.cc        size
+//   diagnosis.cc   doctor; its checks are in doctor/
+//   top.cc         top; its lines and pages are in top/
 //   main.cc        which part does which command
 #pragma once
 
@@ -27,6 +29,7 @@ namespace remora::kvctl {
 
 inline constexpr int kExitNoSuchKey = 1;
 inline constexpr int kExitDamaged = 1;
+inline constexpr int kExitProblem = 1;
 inline constexpr int kExitCondition = 2;
 inline constexpr int kExitTorn = 3;
 
@@ -73,7 +76,16 @@ struct Arguments {
   std::uint64_t key_size = 16;
   std::uint64_t value_size = 0;
   std::uint64_t clients = 64;
+  // Flags of the command doctor.
+  std::string data_dir;
+  std::uint64_t memory = 0;  // 0: the server's default
+  std::optional<std::string> device;
+  // Of the command top.
+  std::string interval_text = "1s";
+  std::optional<std::chrono::milliseconds> interval;
 
+  /// Returns true if the command may have a server, and needs none.
+  bool may_be_without_server() const { return command == "doctor"; }
   /// Returns true if the command runs here, without a server.
   bool is_offline() const {
     return command == "create_token" || command == "backups" || command == "restore" || command == "check" ||
@@ -103,7 +115,9 @@ int Parse(int argc, char** argv, Arguments* arguments);
 /// Refuses what can be refused before anything is connected.
 Outcome Prepare(Arguments* arguments);
 
-absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, const Clock& clock);
+/// `reconnects`: the client's calls do, too (ClientOptions::reconnect).
+absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, const Clock& clock,
+                                                bool reconnects = true);
 
 // Commands.
 Outcome Ping(const Arguments& arguments, const Clock& clock);
@@ -113,11 +127,15 @@ Outcome Exists(Client& client, const Arguments& arguments);
 Outcome Write(Client& client, const Arguments& arguments);
 Outcome Ttl(Client& client, const Arguments& arguments);
 Outcome Stats(Client& client, const Arguments& arguments);
+/// The rates of the server, again and again.
+Outcome Top(const Arguments& arguments, const Clock& clock);
 Outcome Scan(Client& client, const Arguments& arguments);
 Outcome Watch(Client& client, const Arguments& arguments);
 Outcome CountOrDrop(Client& client, const Arguments& arguments);
 /// A line for the server's file of tokens, with a new secret.
 Outcome MakeToken(const Arguments& arguments);
+/// Checks of this machine, and of a server.
+Outcome Doctor(const Arguments& arguments);
 /// The memory for a number of records.
 Outcome Size(const Arguments& arguments);
 Outcome Backup(Client& client);

@@ -25,7 +25,9 @@ Outcome Run(Arguments arguments) {
     if (arguments.command == "backups") return Backups(arguments);
     return arguments.command == "restore" ? Restore(arguments, clock) : Check(arguments, clock);
   }
+  if (arguments.command == "doctor") return Doctor(arguments);
   if (arguments.command == "ping") return Ping(arguments, clock);
+  if (arguments.command == "top") return Top(arguments, clock);
 
   auto client = Connect(arguments, clock);
   if (!client.ok()) return FromStatus(client.status());

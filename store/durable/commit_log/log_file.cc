@@ -39,20 +39,6 @@ std::optional<Lsn> FirstOf(std::string_view name) {
   return first;
 }
 
-/// Returns whether an overwrite of an allocated block goes to that block. A file system that is not
-/// listed here may copy on write, be on another machine, or be a layer above such a file system.
-bool OverwritesInPlace(const struct statfs& system) {
-  constexpr std::uint64_t kXfsMagic = 0x58465342;  // not in linux/magic.h before 6.0
-  switch (static_cast<std::uint64_t>(system.f_type)) {
-    case EXT4_SUPER_MAGIC:
-    case kXfsMagic:
-    case TMPFS_MAGIC:
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool IsNoSpace(int error) { return error == ENOSPC || error == EDQUOT; }
 
 int PwriteAll(int fd, std::uint64_t offset, std::string_view bytes) {
@@ -82,11 +68,25 @@ absl::Status LogErrnoStatus(std::string_view operation, std::string_view path, i
                                                  ": ", std::strerror(error), "; ", advice)));
 }
 
+// A file system that is not listed here may copy on write, be on another machine, or be a layer above such a
+// file system.
+bool OverwritesInPlace(std::uint64_t file_system) {
+  constexpr std::uint64_t kXfsMagic = 0x58465342;  // not in linux/magic.h before 6.0
+  switch (file_system) {
+    case EXT4_SUPER_MAGIC:
+    case kXfsMagic:
+    case TMPFS_MAGIC:
+      return true;
+    default:
+      return false;
+  }
+}
+
 absl::StatusOr<LogWriterKind> ChooseLogWriter(const std::string& dir) {
   struct statfs system;
   if (statfs(dir.c_str(), &system) != 0) return LogErrnoStatus("ask for the file system of", dir, errno);
-  if (!OverwritesInPlace(system)) return LogWriterKind::kWrite;
-  // ext2 and ext3 have the same f_type as ext4, but no fallocate.
+  if (!OverwritesInPlace(static_cast<std::uint64_t>(system.f_type))) return LogWriterKind::kWrite;
+  // ext2 and ext3 have no fallocate.
   const std::string path = absl::StrCat(dir, "/probe");
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return LogErrnoStatus("make", path, errno);

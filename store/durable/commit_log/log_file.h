@@ -27,6 +27,10 @@ enum class LogWriterKind : std::uint8_t {
   kWrite = 2,   // by pwrite
 };
 
+/// Returns whether file systems of this type keep the promise of C9a. `file_system`: f_type of statfs(2).
+/// ext2 and ext3 have the type of ext4, and cannot allocate blocks ahead; ChooseLogWriter tells them apart.
+bool OverwritesInPlace(std::uint64_t file_system);
+
 /// Returns kMapped if the writer may map files in `dir` (C9b), else kWrite. Unavailable: a system
 /// call on `dir` failed.
 absl::StatusOr<LogWriterKind> ChooseLogWriter(const std::string& dir);

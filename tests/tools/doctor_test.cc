@@ -1,0 +1,375 @@
+// Verdicts of kvctl doctor at their bounds, on facts of machines that are not this one.
+#include "tools/kvctl/doctor/doctor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "rdma/address.h"
+#include "server/main/descriptors.h"
+#include "server/memory/system_memory.h"
+#include "tools/json/json.h"
+#include "tools/kvctl/doctor/check.h"
+#include "tools/kvctl/doctor/devices.h"
+#include "tools/kvctl/doctor/disk.h"
+#include "tools/kvctl/doctor/limits.h"
+#include "tools/kvctl/doctor/loopback.h"
+#include "tools/kvctl/doctor/machine.h"
+#include "tools/kvctl/doctor/memory.h"
+#include "tools/kvctl/doctor/reachability.h"
+#include "tools/kvctl/doctor/time_limit.h"
+
+namespace remora::doctor {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr std::uint64_t kMebi = std::uint64_t{1} << 20;
+constexpr Plan kLocal = {.memory = 256 * kMebi, .needs_rdma = false};
+constexpr Plan kOverRdma = {.memory = 256 * kMebi, .needs_rdma = true};
+
+/// The check of that name; each that is no `ok` must say what to do.
+Check Find(const Checks& checks, const std::string& name) {
+  for (const Check& check : checks) {
+    EXPECT_EQ(check.remedy.empty(), check.verdict == Verdict::kOk) << check.name;
+    EXPECT_FALSE(check.found.empty()) << check.name;
+  }
+  for (const Check& check : checks) {
+    if (check.name == name) return check;
+  }
+  ADD_FAILURE() << "there is no check " << name;
+  return {};
+}
+
+Verdict Memlock(const LimitFacts& facts, const Plan& plan, bool has_device) {
+  Checks checks;
+  JudgeLimits(facts, plan, has_device, &checks);
+  return Find(checks, "memlock").verdict;
+}
+
+TEST(Doctor, LockedMemory) {
+  EXPECT_EQ(Memlock({.memlock = 256 * kMebi}, kOverRdma, true), Verdict::kOk);
+  EXPECT_EQ(Memlock({.memlock = 256 * kMebi - 1}, kOverRdma, false), Verdict::kProblem);
+  EXPECT_EQ(Memlock({.memlock = 256 * kMebi - 1}, kLocal, true), Verdict::kProblem);
+  EXPECT_EQ(Memlock({.memlock = 256 * kMebi - 1}, kLocal, false), Verdict::kWarning);
+  EXPECT_EQ(Memlock({.memlock = 0, .may_lock_all = true}, kOverRdma, true), Verdict::kOk);
+  EXPECT_EQ(Memlock({.memlock = kNoLimit}, kOverRdma, true), Verdict::kOk);
+}
+
+TEST(Doctor, Descriptors) {
+  const auto judge = [](std::uint64_t descriptors) {
+    Checks checks;
+    JudgeLimits({.descriptors = descriptors}, kLocal, false, &checks);
+    return Find(checks, "descriptors");
+  };
+  EXPECT_EQ(judge(kNoLimit).verdict, Verdict::kOk);
+  const std::uint64_t needed = *judge(kNoLimit).limit;
+  EXPECT_GT(needed, 512u);
+  EXPECT_EQ(judge(needed).verdict, Verdict::kOk);
+  EXPECT_EQ(judge(needed - 1).verdict, Verdict::kWarning);
+  EXPECT_EQ(judge(needed - 1).value, needed - 1);
+  EXPECT_THAT(judge(needed - 1).remedy, HasSubstr("ulimit -n " + std::to_string(needed)));
+  // At the number with which kvserver admits one client.
+  std::vector<rdma::Address> addresses(2);
+  addresses[1].kind = rdma::TransportKind::kTcp;
+  const std::size_t least = DescriptorsNeeded(LimitFacts().open_descriptors, 1, true, addresses);
+  EXPECT_TRUE(PlanDescriptors(least, LimitFacts().open_descriptors, 1, true, addresses).ok());
+  EXPECT_EQ(judge(least).verdict, Verdict::kWarning);
+  EXPECT_EQ(judge(least - 1).verdict, Verdict::kProblem);
+  EXPECT_THAT(judge(least - 1).remedy, HasSubstr("refuses to start"));
+}
+
+TEST(Doctor, Cpus) {
+  for (const auto& [cpus, verdict] : std::map<unsigned, Verdict>{{1, Verdict::kWarning}, {2, Verdict::kOk}}) {
+    Checks checks;
+    JudgeLimits({.descriptors = kNoLimit, .cpus = cpus}, kLocal, false, &checks);
+    EXPECT_EQ(Find(checks, "cpus").verdict, verdict) << cpus;
+  }
+}
+
+TEST(Doctor, Memory) {
+  const auto judge = [](std::uint64_t most, std::uint64_t available, const char* name) {
+    Checks checks;
+    SystemMemory system;
+    system.most = most;
+    system.available = available;
+    JudgeMemory(system, {.shared = "advise"}, kLocal, &checks);
+    return Find(checks, name);
+  };
+  EXPECT_EQ(judge(256 * kMebi, UINT64_MAX, "memory").verdict, Verdict::kOk);
+  const Check more = judge(256 * kMebi - 1, UINT64_MAX, "memory");
+  EXPECT_EQ(more.verdict, Verdict::kProblem);
+  EXPECT_EQ(more.value, 256 * kMebi - 1);
+  EXPECT_EQ(more.limit, 256 * kMebi);
+  SystemMemory system;
+  system.most = 1024 * kMebi;
+  const std::uint64_t enough = 256 * kMebi + BesideMemory(system, /*is_durable=*/true);
+  EXPECT_EQ(judge(1024 * kMebi, enough, "memory_available").verdict, Verdict::kOk);
+  EXPECT_EQ(judge(1024 * kMebi, enough - 1, "memory_available").verdict, Verdict::kWarning);
+  EXPECT_EQ(judge(UINT64_MAX, UINT64_MAX, "memory").verdict, Verdict::kOk) << "the system tells nothing";
+}
+
+TEST(Doctor, HugePages) {
+  const auto judge = [](const PageFacts& pages, const char* name) {
+    Checks checks;
+    JudgeMemory({}, pages, kLocal, &checks);
+    return Find(checks, name);
+  };
+  EXPECT_EQ(judge({.shared = "never"}, "huge_pages").verdict, Verdict::kOk) << "each is asked for";
+  EXPECT_EQ(judge({.shared = "never", .can_collapse = false}, "huge_pages").verdict, Verdict::kWarning);
+  EXPECT_EQ(judge({.shared = "within_size", .can_collapse = false}, "huge_pages").verdict, Verdict::kOk);
+  EXPECT_EQ(judge({.shared = "deny"}, "huge_pages").verdict, Verdict::kWarning);
+  EXPECT_EQ(judge({.shared = ""}, "huge_pages").verdict, Verdict::kWarning);
+  EXPECT_EQ(judge({.shared = "advise"}, "reserved_pages").verdict, Verdict::kOk);
+  EXPECT_EQ(judge({.shared = "advise", .reserved_free = 2 * kMebi}, "reserved_pages").verdict,
+            Verdict::kWarning);
+  EXPECT_TRUE(CanCollapse("6.1.0-18-amd64"));
+  EXPECT_TRUE(CanCollapse("7.0"));
+  EXPECT_FALSE(CanCollapse("6.0.19"));
+  EXPECT_FALSE(CanCollapse("5.15.0"));
+  EXPECT_FALSE(CanCollapse(""));
+  EXPECT_EQ(ChosenWord("always [advise] never"), "advise");
+  EXPECT_EQ(ChosenWord("] odd ["), "] odd [");
+}
+
+TEST(Doctor, ClockSource) {
+  const auto judge = [](const std::string& source, const std::string& others) {
+    Checks checks;
+    MachineFacts facts;
+    facts.clock_source = source;
+    facts.clock_sources = others;
+    facts.release = facts.architecture = facts.rocksdb = "1";
+    JudgeMachine(facts, "1.2.3", &checks);
+    return checks.front();
+  };
+  EXPECT_EQ(judge("tsc", "").verdict, Verdict::kOk);
+  EXPECT_EQ(judge("kvm-clock", "tsc kvm-clock").verdict, Verdict::kOk);
+  EXPECT_EQ(judge("", "").verdict, Verdict::kOk);
+  EXPECT_EQ(judge("hpet", "hpet acpi_pm").verdict, Verdict::kWarning);
+  EXPECT_THAT(judge("hpet", "tsc hpet").remedy, HasSubstr("echo tsc >"));
+  EXPECT_THAT(judge("hpet", "hpet acpi_pm").remedy, Not(HasSubstr("echo tsc >")));
+}
+
+DiskFacts GoodDisk() {
+  return {.directory = "/data",
+          .failure = "",
+          .type = "ext4",
+          .maps_log = true,
+          .free = 512 * kMebi,
+          .rotational = false};
+}
+
+Check JudgedDisk(const std::optional<DiskFacts>& facts, const char* name) {
+  Checks checks;
+  JudgeDisk(facts, kLocal, &checks);
+  return Find(checks, name);
+}
+
+TEST(Doctor, Disk) {
+  for (const char* const name : {"data_dir", "disk_free", "file_system", "disk"}) {
+    EXPECT_EQ(JudgedDisk(GoodDisk(), name).verdict, Verdict::kOk) << name;
+  }
+  DiskFacts facts = GoodDisk();
+  facts.free = 512 * kMebi - 1;
+  EXPECT_EQ(JudgedDisk(facts, "disk_free").verdict, Verdict::kWarning);
+  EXPECT_EQ(JudgedDisk(facts, "disk_free").limit, 512 * kMebi);
+  facts.free = 256 * kMebi - 1;
+  EXPECT_EQ(JudgedDisk(facts, "disk_free").verdict, Verdict::kProblem);
+  EXPECT_EQ(JudgedDisk(facts, "disk_free").limit, 256 * kMebi);
+  facts.type = "btrfs";
+  facts.maps_log = false;
+  EXPECT_EQ(JudgedDisk(facts, "file_system").verdict, Verdict::kWarning);
+  facts.type = "tmpfs";
+  facts.maps_log = true;
+  EXPECT_EQ(JudgedDisk(facts, "file_system").verdict, Verdict::kWarning);
+  facts.rotational = true;
+  EXPECT_EQ(JudgedDisk(facts, "disk").verdict, Verdict::kWarning);
+  facts.rotational.reset();
+  EXPECT_EQ(JudgedDisk(facts, "disk").verdict, Verdict::kOk);
+  facts.may_write = false;
+  EXPECT_EQ(JudgedDisk(facts, "data_dir").verdict, Verdict::kWarning);
+  facts.is_read_only = true;
+  EXPECT_EQ(JudgedDisk(facts, "data_dir").verdict, Verdict::kProblem);
+  facts.failure = "Permission denied";
+  EXPECT_EQ(JudgedDisk(facts, "data_dir").verdict, Verdict::kProblem);
+  EXPECT_THAT(JudgedDisk(std::nullopt, "data_dir").found, HasSubstr("does not answer"));
+}
+
+TEST(Doctor, TheTypeOfAFileSystemIsThatOfItsDevice) {
+  const std::string mounts =
+      "21 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
+      "22 21 0:20 / /dev/shm rw master:3 propagate_from:1 - tmpfs none rw\n"
+      "no line\n"
+      "23 21 254:1 / /srv rw - xfs /dev/vdb rw\n";
+  EXPECT_EQ(FileSystemType(mounts, "254:0"), "ext4");
+  EXPECT_EQ(FileSystemType(mounts, "0:20"), "tmpfs");
+  EXPECT_EQ(FileSystemType(mounts, "254:1"), "xfs");
+  EXPECT_EQ(FileSystemType(mounts, "254:2"), "");
+  EXPECT_EQ(FileSystemType("", "254:2"), "");
+}
+
+RdmaFacts OneDevice() {
+  const PortFacts port = {.number = 1,
+                          .state = "ACTIVE",
+                          .is_active = true,
+                          .is_ethernet = true,
+                          .active_mtu = 1024,
+                          .max_mtu = 4096,
+                          .gid_index = 3,
+                          .gid_type = "RoCE v2",
+                          .netdev = "eth0"};
+  return {.in_kernel = {"mlx5_0"},
+          .devices = {{.name = "mlx5_0",
+                       .failure = "",
+                       .firmware = "1",
+                       .max_mr_size = 256 * kMebi,
+                       .memory_windows = true,
+                       .ports = {port}}}};
+}
+
+Check JudgedRdma(const std::optional<RdmaFacts>& facts, const Plan& plan, const char* name) {
+  Checks checks;
+  JudgeDevices(facts, plan, &checks);
+  return Find(checks, name);
+}
+
+TEST(Doctor, RdmaDevices) {
+  EXPECT_EQ(JudgedRdma(RdmaFacts(), kLocal, "rdma_devices").verdict, Verdict::kOk);
+  EXPECT_EQ(JudgedRdma(RdmaFacts(), kOverRdma, "rdma_devices").verdict, Verdict::kProblem);
+  EXPECT_EQ(JudgedRdma(std::nullopt, kOverRdma, "rdma_devices").verdict, Verdict::kProblem);
+  EXPECT_EQ(JudgedRdma(std::nullopt, kLocal, "rdma_devices").verdict, Verdict::kWarning);
+  RdmaFacts facts = OneDevice();
+  for (const char* const name : {"rdma_devices", "rdma.mlx5_0.max_mr_size", "rdma.mlx5_0.memory_windows",
+                                 "rdma.mlx5_0.1.port", "rdma.mlx5_0.1.gid", "rdma.mlx5_0.1.mtu"}) {
+    EXPECT_EQ(JudgedRdma(facts, kOverRdma, name).verdict, Verdict::kOk) << name;
+  }
+  facts.in_kernel.push_back("qedr0");
+  EXPECT_EQ(JudgedRdma(facts, kOverRdma, "rdma_devices").verdict, Verdict::kProblem);
+  EXPECT_THAT(JudgedRdma(facts, kLocal, "rdma_devices").found, HasSubstr("no driver for qedr0"));
+  facts = OneDevice();
+  facts.devices[0].max_mr_size -= 1;
+  EXPECT_EQ(JudgedRdma(facts, kOverRdma, "rdma.mlx5_0.max_mr_size").verdict, Verdict::kProblem);
+  facts.devices[0].memory_windows = false;
+  EXPECT_EQ(JudgedRdma(facts, kOverRdma, "rdma.mlx5_0.memory_windows").verdict, Verdict::kWarning);
+  facts.devices[0].failure = "Permission denied";
+  EXPECT_EQ(JudgedRdma(facts, kOverRdma, "rdma.mlx5_0.open").verdict, Verdict::kProblem);
+}
+
+TEST(Doctor, RdmaPorts) {
+  RdmaFacts facts = OneDevice();
+  PortFacts& port = facts.devices[0].ports[0];
+  port.active_mtu = 512;
+  EXPECT_EQ(JudgedRdma(facts, kOverRdma, "rdma.mlx5_0.1.mtu").verdict, Verdict::kWarning);
+  port.gid_index.reset();
+  EXPECT_EQ(JudgedRdma(facts, kOverRdma, "rdma.mlx5_0.1.gid").verdict, Verdict::kProblem);
+  EXPECT_THAT(JudgedRdma(facts, kOverRdma, "rdma.mlx5_0.1.gid").remedy, HasSubstr("dev eth0"));
+  port.is_active = false;
+  EXPECT_EQ(JudgedRdma(facts, kOverRdma, "rdma.mlx5_0.1.port").verdict, Verdict::kWarning);
+  EXPECT_EQ(JudgedRdma(facts, kOverRdma, "rdma_devices").verdict, Verdict::kProblem) << "no port is active";
+  EXPECT_TRUE(IsAddressGid("0000:0000:0000:0000:0000:ffff:0a62:0001"));
+  EXPECT_TRUE(IsAddressGid("2001:0db8:0000:0000:0000:0000:0000:0001"));
+  EXPECT_FALSE(IsAddressGid("fe80:0000:0000:0000:0000:0000:0000:0001"));
+  EXPECT_FALSE(IsAddressGid("0000:0000:0000:0000:0000:0000:0000:0000"));
+  EXPECT_FALSE(IsAddressGid(""));
+}
+
+TEST(Doctor, Loopback) {
+  const auto judge = [](const std::optional<LoopbackFacts>& facts, const char* name) {
+    Checks checks;
+    JudgeLoopback(facts, "mlx5_0", &checks);
+    return Find(checks, name);
+  };
+  EXPECT_EQ(judge(std::nullopt, "rdma_loopback").verdict, Verdict::kProblem);
+  EXPECT_THAT(judge(LoopbackFacts(), "rdma_loopback").found, HasSubstr("there is no mlx5_0"));
+  LoopbackFacts facts;
+  facts.device = "mlx5_0";
+  facts.times = {{.kind = "read", .count = 1000, .median_us = 2.25, .p99_us = 3}, {.kind = "write"}};
+  EXPECT_THAT(judge(facts, "rdma.mlx5_0.loopback_read").found,
+              HasSubstr("median 2.25 us, p99 3.00 us, of 1000"));
+  facts.failure = "write: transport retry counter exceeded";
+  EXPECT_EQ(judge(facts, "rdma.mlx5_0.loopback").verdict, Verdict::kProblem);
+  EXPECT_EQ(judge(facts, "rdma.mlx5_0.loopback_read").verdict, Verdict::kOk) << "it is shown all the same";
+}
+
+Check JudgedServer(const std::optional<ServerFacts>& facts, const char* name) {
+  Checks checks;
+  JudgeServer(facts, "tcp://host:1", &checks);
+  return Find(checks, name);
+}
+
+TEST(Doctor, Server) {
+  EXPECT_EQ(JudgedServer(std::nullopt, "server").verdict, Verdict::kProblem);
+  EXPECT_THAT(JudgedServer(std::nullopt, "server").found, HasSubstr("no answer in time"));
+  const ServerFacts refused = {.status = absl::PermissionDeniedError("no token")};
+  EXPECT_EQ(JudgedServer(refused, "server").verdict, Verdict::kProblem);
+  EXPECT_THAT(JudgedServer(refused, "server").remedy, HasSubstr("--token_file"));
+  ServerFacts facts = {.status = absl::OkStatus(), .connected = true, .connect_us = 900, .round_trip_us = 20};
+  for (const char* const name : {"server", "round_trip", "loading", "writes", "room"}) {
+    EXPECT_EQ(JudgedServer(facts, name).verdict, Verdict::kOk) << name;
+  }
+  facts.metrics = {{"loading", 1}, {"disk_failures", 1}, {"writes_put_off", 1}};
+  EXPECT_EQ(JudgedServer(facts, "loading").verdict, Verdict::kWarning);
+  EXPECT_EQ(JudgedServer(facts, "writes").verdict, Verdict::kWarning);
+  EXPECT_EQ(JudgedServer(facts, "room").verdict, Verdict::kWarning);
+  facts.metrics["disk_refuses"] = 1;
+  EXPECT_EQ(JudgedServer(facts, "writes").verdict, Verdict::kProblem);
+  facts.status = absl::DeadlineExceededError("no answer");
+  EXPECT_EQ(JudgedServer(facts, "round_trip").verdict, Verdict::kProblem);
+}
+
+TEST(Doctor, ACallThatTakesTooLongIsLeftAlone) {
+  EXPECT_EQ(Within<int>(std::chrono::minutes(10), [] { return 5; }), 5);
+  EXPECT_FALSE(is_call_left);
+  const auto never = [] {
+    std::this_thread::sleep_for(std::chrono::hours(1));
+    return 5;
+  };
+  EXPECT_EQ(Within<int>(std::chrono::milliseconds(1), never), std::nullopt);
+  EXPECT_TRUE(is_call_left);
+}
+
+TEST(Doctor, Output) {
+  Checks checks = {PassedCheck("good", "a \xff")};
+  EXPECT_FALSE(HasProblem(checks));
+  checks.push_back(PassedCheck("bad", "1 of 2"));
+  checks[1].verdict = Verdict::kWarning;
+  checks[1].remedy = "do it";
+  EXPECT_FALSE(HasProblem(checks));
+  checks[1].verdict = Verdict::kProblem;
+  checks[1].value = 1;
+  checks[1].limit = 2;
+  EXPECT_TRUE(HasProblem(checks));
+  checks[0].value = UINT64_MAX;
+  EXPECT_EQ(ToText(checks),
+            "ok       good: a \xff\nproblem  bad: 1 of 2; do it\n2 checks, 0 warnings, 1 problems\n");
+  const std::string text = ToJson(checks, "1.2.3");
+  EXPECT_EQ(text.back(), '\n');
+  const json::Value all(json_loads(text.c_str(), 0, nullptr));
+  ASSERT_NE(all, nullptr) << text;
+  EXPECT_EQ(json_integer_value(json_object_get(all.get(), "problems")), 1);
+  EXPECT_EQ(json_object_get(json_array_get(json_object_get(all.get(), "checks"), 0), "value"), nullptr);
+  const json_t* const bad = json_array_get(json_object_get(all.get(), "checks"), 1);
+  EXPECT_STREQ(json_string_value(json_object_get(bad, "verdict")), "problem");
+  EXPECT_EQ(json_integer_value(json_object_get(bad, "limit")), 2);
+  EXPECT_STREQ(json_string_value(json_object_get(bad, "remedy")), "do it");
+}
+
+TEST(Doctor, BytesHaveTheirUnit) {
+  EXPECT_EQ(BytesText(1023), "1023 bytes");
+  EXPECT_EQ(BytesText(1024), "1.0 KiB");
+  EXPECT_EQ(BytesText(kMebi * 3 / 2), "1.5 MiB");
+  EXPECT_EQ(BytesText(UINT64_MAX), "16777216.0 TiB");
+}
+
+}  // namespace
+}  // namespace remora::doctor

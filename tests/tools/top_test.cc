@@ -1,0 +1,142 @@
+// The texts of kvctl top.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tools/json/json.h"
+#include "tools/kvctl/top/lines.h"
+#include "tools/kvctl/top/sample.h"
+#include "tools/kvctl/top/screen.h"
+#include "tools/kvctl/top/terminal.h"
+
+namespace remora::top {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr std::uint64_t kKibi = 1024;
+
+Sample Before() {
+  Sample sample;
+  sample.seconds = 10;
+  sample.metrics = {{"puts", 100}, {"deletes", 7}, {"keys", 5}};
+  return sample;
+}
+
+Sample After() {
+  Sample sample;
+  sample.seconds = 12;
+  sample.unix_ms = 1795000000000;
+  sample.metrics = {{"puts", 3100},
+                    {"deletes", 0},
+                    {"keys", 2000},
+                    {"connections", 3},
+                    {"memory_bytes", 64 * kKibi},
+                    {"index_bytes", 16 * kKibi},
+                    {"log_bytes_used", 24 * kKibi},
+                    {"log_bytes_dead", 8 * kKibi},
+                    {"memory_bytes_free", 16 * kKibi},
+                    {"reads_reported", 100},
+                    {"fetches", 25},
+                    {"commit_time_p50_ns", 900},
+                    {"commit_time_p99_ns", 12'300},
+                    {"commit_time_max_ns", 4'000'000},
+                    {"sync_time_p99_ns", 0}};
+  return sample;
+}
+
+std::vector<std::string> Shown(ScreenSize size, const std::string& trouble = "") {
+  const Sample before = Before(), after = After();
+  const Interval interval(before, after);
+  return PageLines({.server = "local:///s", .trouble = trouble}, interval, interval, size);
+}
+
+TEST(Top, RatesAreOfASecond) {
+  const Sample before = Before(), after = After();
+  const Interval interval(before, after);
+  EXPECT_EQ(interval.Rate("puts"), 1500);
+  EXPECT_EQ(interval.Rate("deletes"), 0) << "a server that was started again counts from 0";
+  EXPECT_EQ(interval.Rate("none"), 0);
+  EXPECT_EQ(interval.Value("none"), 0u);
+  EXPECT_EQ(Interval(after, after).Rate("puts"), 0) << "no time went by";
+}
+
+TEST(Top, NumbersAreShort) {
+  EXPECT_EQ(ShortNumber(0), "0");
+  EXPECT_EQ(ShortNumber(0.5), "0.5");
+  EXPECT_EQ(ShortNumber(3), "3");
+  EXPECT_EQ(ShortNumber(999), "999");
+  EXPECT_EQ(ShortNumber(999.96), "1.0k");
+  EXPECT_EQ(ShortNumber(1234), "1.2k");
+  EXPECT_EQ(ShortNumber(34.5e6), "34.5M");
+  EXPECT_EQ(ShortNumber(1e18), "1000000.0T");
+  EXPECT_EQ(ShortBytes(512), "512B");
+  EXPECT_EQ(ShortBytes(1536), "1.5K");
+  EXPECT_EQ(ShortTime(900), "900ns");
+  EXPECT_EQ(ShortTime(1200), "1.2us");
+  EXPECT_EQ(ShortTime(34'500'000), "34.5ms");
+  EXPECT_EQ(ShortTime(1'500'000'000), "1.5s");
+}
+
+TEST(Top, ALineHasAValueUnderEachTitle) {
+  const Sample before = Before(), after = After();
+  const std::string header = Header(), line = Line(Interval(before, after));
+  EXPECT_EQ(header.size(), line.size());
+  EXPECT_LE(header.size(), 80u);
+  EXPECT_EQ(line.substr(0, 8), "   1.5k ");
+  EXPECT_EQ(header.substr(0, 8), "   puts ");
+  EXPECT_THAT(line, HasSubstr("      3    2.0k   16.0K"));
+}
+
+TEST(Top, JsonHasRatesOfCountersAndAllMetrics) {
+  const Sample before = Before(), after = After();
+  const std::string line = JsonLine(Interval(before, after));
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  const json::Value all(json_loads(line.c_str(), 0, nullptr));
+  ASSERT_NE(all, nullptr);
+  const json_t* const rates = json_object_get(all.get(), "rates");
+  EXPECT_EQ(json_real_value(json_object_get(rates, "puts")), 1500);
+  EXPECT_EQ(json_object_get(rates, "keys"), nullptr) << "a gauge";
+  EXPECT_EQ(json_integer_value(json_object_get(json_object_get(all.get(), "metrics"), "keys")), 2000);
+  EXPECT_EQ(json_real_value(json_object_get(all.get(), "seconds")), 2);
+  EXPECT_EQ(json_integer_value(json_object_get(all.get(), "unix_ms")), 1795000000000);
+}
+
+TEST(Top, APage) {
+  const std::vector<std::string> lines = Shown({});
+  EXPECT_THAT(lines, Contains("  puts               1.5k      1.5k      3.1k"));
+  EXPECT_THAT(lines, Contains(HasSubstr("ready")));
+  EXPECT_THAT(lines,
+              Contains("memory 64.0K: index 16.0K (i), live 16.0K (#), dead 8.0K (-), free 16.0K (.)"));
+  EXPECT_THAT(lines, Contains(testing::MatchesRegex("\\[i{19,20}#{19,20}-{9,10}:{9,10}\\.{19,20}\\]")));
+  EXPECT_THAT(lines, Contains(HasSubstr("hits 75.0 % of reads reported")));
+  EXPECT_THAT(lines, Contains("commit_time          p50    900ns  p99   12.3us  max    4.0ms"));
+  EXPECT_THAT(lines, Not(Contains(HasSubstr("sync_time")))) << "nothing was counted there";
+}
+
+TEST(Top, APageFitsIntoTheTerminal) {
+  for (const ScreenSize size : {ScreenSize{24, 80}, ScreenSize{3, 10}, ScreenSize{1, 1}, ScreenSize{0, 0}}) {
+    const std::vector<std::string> lines = Shown(size);
+    EXPECT_LE(lines.size(), static_cast<std::size_t>(std::max(size.rows, 1)));
+    for (const std::string& line : lines)
+      EXPECT_LE(line.size(), static_cast<std::size_t>(std::max(size.columns, 1)));
+  }
+}
+
+TEST(Top, APageSaysWhenTheNumbersAreOld) {
+  EXPECT_EQ(Shown({}, "connect: refused")[1], "NO ANSWER: connect: refused");
+}
+
+TEST(Top, ADrawnPageLeavesNothingOfTheLast) {
+  EXPECT_EQ(Terminal::Drawn({"a", "b"}), "\x1b[Ha\x1b[K\r\nb\x1b[K\x1b[J");
+}
+
+}  // namespace
+}  // namespace remora::top

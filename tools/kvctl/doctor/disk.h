@@ -1,0 +1,33 @@
+// The data directory.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tools/kvctl/doctor/check.h"
+
+namespace remora::doctor {
+
+struct DiskFacts {
+  std::string directory;  // that was looked at: the data directory, or the nearest above it that exists
+  std::string failure;    // why it cannot be looked at; empty: the rest holds
+  std::string type;       // of the file system, as ext4
+  bool maps_log = false;  // a commit log there would map its files
+  bool is_read_only = false;
+  bool may_write = true;             // this user
+  std::uint64_t free = 0;            // bytes, for users
+  std::optional<bool> rotational{};  // nothing: the system does not tell, as for a network's file system
+};
+
+/// May wait as long as the file system does. Changes nothing.
+DiskFacts ReadDisk(const std::string& data_dir);
+
+/// Adds data_dir, disk_free, file_system and disk. `facts`: nothing if the file system did not answer.
+void JudgeDisk(const std::optional<DiskFacts>& facts, const Plan& plan, Checks* checks);
+
+/// The type and the device of the mount point that holds the device number MAJOR:MINOR, by the lines of
+/// /proc/self/mountinfo; empty: none does. The last one counts.
+std::string FileSystemType(const std::string& mountinfo, const std::string& device);
+
+}  // namespace remora::doctor

@@ -1,0 +1,26 @@
+// An interval as a page of a terminal.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/kvctl/top/sample.h"
+
+namespace remora::top {
+
+struct ScreenSize {
+  int rows = 24;
+  int columns = 80;
+};
+
+struct Page {
+  std::string server;   // its address, in printable letters
+  std::string trouble;  // why the numbers are old; empty: they are not
+};
+
+/// Returns the lines of the page, without newlines: no more than fit, none longer than fits. `last`: the last
+/// interval. `all`: since the begin.
+std::vector<std::string> PageLines(const Page& page, const Interval& last, const Interval& all,
+                                   ScreenSize size);
+
+}  // namespace remora::top
