@@ -1,15 +1,19 @@
 #include "store/durable/files.h"
 
-#include <fcntl.h>
 #include <rocksdb/env.h>
 #include <rocksdb/file_system.h>
 #include <rocksdb/io_status.h>
 #include <rocksdb/status.h>
-#include <unistd.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
+#include <bit>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <limits>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -28,6 +32,25 @@ using rocksdb::FSWritableFile;
 using rocksdb::IODebugContext;
 using rocksdb::IOOptions;
 using rocksdb::IOStatus;
+
+// The spare file, in the directory of the logs.
+constexpr char kSpareName[] = "/spare-log";
+// A group of small writes takes less.
+constexpr std::size_t kLeastRoom = std::size_t{64} << 10;
+constexpr std::size_t kAnyRoom = std::numeric_limits<std::size_t>::max();
+
+/// Returns a bound for the bytes that a batch takes in a log. RocksDB puts 7 bytes before each part, and a
+/// part ends with a block of 32 KiB.
+std::size_t RecordBytes(std::size_t batch) { return batch + batch / 2048 + 64; }
+
+/// Fails if a file must not have as many bytes.
+IOStatus CheckFileLimit(std::size_t bytes) {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || bytes <= limit.rlim_cur) return IOStatus::OK();
+  return IOStatus::IOError("a record of a log", std::strerror(EFBIG));
+}
+
+bool IsPassing(const IOStatus& status) { return WillPass(status) || IsDiskFull(status); }
 
 /// Changes an error to a full disk, as F1 says.
 IOStatus Marked(IOStatus status) {
@@ -60,13 +83,23 @@ class MarkedWrites final : public rocksdb::FSWritableFileOwnerWrapper {
 
 class DurableFiles::System final : public rocksdb::FileSystemWrapper {
  public:
-  System() : FileSystemWrapper(Default()) { SetAside(); }
+  System() : FileSystemWrapper(Default()) {}
   ~System() override {
-    while (TakeSpare()) continue;
+    if (spare_.file == nullptr) return;
+    spare_.file.reset();
+    target()->DeleteFile(spare_name_, IOOptions(), nullptr).PermitUncheckedError();
   }
 
   IOStatus SyncLogs();
-  bool has_dead_log() const { return has_dead_log_.load(std::memory_order_relaxed); }
+  IOStatus PrepareWrite(std::size_t bytes) {
+    const std::size_t record = RecordBytes(bytes);
+    return record <= room_.load(std::memory_order_relaxed) ? IOStatus::OK() : MakeRoom(record);
+  }
+  void NoteWritten() { written_ = appended_to_.load(std::memory_order_relaxed); }
+  bool has_dead_log() const {
+    const std::uint64_t newest = logs_made_.load(std::memory_order_relaxed);
+    return failed_.load(std::memory_order_relaxed) == newest && written_ != newest;
+  }
 
   const char* Name() const override { return "remora"; }
   IOStatus NewSequentialFile(const std::string& name, const FileOptions& options,
@@ -96,48 +129,83 @@ class DurableFiles::System final : public rocksdb::FileSystemWrapper {
   class Log;
   class NamedLog;
 
-  /// Makes a log file, with a reserved descriptor if there is no other (F2).
-  IOStatus MakeLog(const std::string& name, const FileOptions& options,
-                   std::unique_ptr<FSWritableFile>* file);
-  /// Reserves descriptors again, as far as there are free ones.
-  void SetAside();
-  /// Closes a reserved descriptor. Returns false if there is none.
-  bool TakeSpare();
+  /// A file, and how many bytes at its begin have space.
+  struct RoomyFile {
+    std::unique_ptr<FSWritableFile> file;
+    std::size_t room = 0;
 
-  // Relaxed: only the writing thread reads it.
-  std::atomic<bool> has_dead_log_{false};
+    /// Reserves space for `bytes`, or some more.
+    IOStatus Reserve(std::size_t bytes) {
+      if (room >= bytes) return IOStatus::OK();
+      const std::size_t wanted = std::max(kLeastRoom, std::bit_ceil(bytes));
+      IOStatus status = Marked(file->Allocate(0, wanted, IOOptions(), nullptr));
+      if (status.ok()) room = wanted;
+      return status;
+    }
+  };
+
+  /// Does the work of PrepareWrite.
+  IOStatus MakeRoom(std::size_t record);
+  /// Makes room in the newest log, if it has no record, and in the spare file. REQUIRES: mutex_ is held.
+  IOStatus MakeRoomLocked(std::size_t record);
+  /// Gives the spare file the name of a log, or makes a file if there is no spare. REQUIRES: mutex_ is held.
+  IOStatus MakeLogFile(const std::string& name, RoomyFile* file);
+
+  // Relaxed: numbers of a log that begins meanwhile, in another thread, are as good as those before it. That
+  // log has the room of the spare file.
+  std::atomic<std::size_t> room_{0};  // for a record, in the newest log and in the spare file
+  std::atomic<std::uint64_t> logs_made_{0};
+  // Numbers of logs, as logs_made_ was then.
+  std::atomic<std::uint64_t> appended_to_{0};  // by the last write that succeeded
+  std::atomic<std::uint64_t> failed_{0};       // by the last write that failed
+  std::uint64_t written_ = 0;                  // the last one with a whole record; for the writing thread
+
   std::mutex mutex_;
   // Guarded by mutex_.
-  std::list<std::shared_ptr<Log>> logs_;
+  std::list<std::shared_ptr<Log>> logs_;              // the last one is the newest
   std::unique_ptr<rocksdb::FSDirectory> log_folder_;  // null: no log was made yet
   bool names_are_synced_ = true;
-  std::vector<int> spares_;
+  std::string spare_name_;
+  FileOptions log_options_;
+  RoomyFile spare_;  // its file is null: there is no spare
 };
 
 /// The file of a log (F3).
 class DurableFiles::System::Log {
  public:
-  Log(System& files, const std::string& name, const FileOptions& options)
-      : status_(files.MakeLog(name, options, &file_)) {}
+  Log(std::string name, std::uint64_t number) : name_(std::move(name)), number_(number) {}
 
-  /// Returns OK, or the reason why the file could not be made. In the latter case file() is null.
+  const std::string& name() const { return name_; }
+  std::uint64_t number() const { return number_; }
+  /// Returns the error of the last Make.
   const IOStatus& status() const { return status_; }
-  FSWritableFile* file() { return file_.get(); }
+  /// Returns null if the file is not made.
+  FSWritableFile* file() { return file_.file.get(); }
 
+  /// Makes the file if it is missing. REQUIRES: files.mutex_ is held.
+  IOStatus Make(System& files) {
+    const std::lock_guard lock(mutex_);
+    if (file_.file != nullptr || is_closed_) return IOStatus::OK();
+    status_ = files.MakeLogFile(name_, &file_);
+    return status_;
+  }
+  IOStatus Reserve(std::size_t bytes) { return file() == nullptr ? IOStatus::OK() : file_.Reserve(bytes); }
   IOStatus Sync() {
     const std::lock_guard lock(mutex_);
-    return is_closed_ || file_ == nullptr ? IOStatus::OK() : file_->Sync(IOOptions(), nullptr);
+    return is_closed_ || file() == nullptr ? IOStatus::OK() : file()->Sync(IOOptions(), nullptr);
   }
   IOStatus Close(const IOOptions& options, IODebugContext* debug) {
     const std::lock_guard lock(mutex_);
-    if (std::exchange(is_closed_, true) || file_ == nullptr) return IOStatus::OK();
-    return file_->Close(options, debug);
+    if (std::exchange(is_closed_, true) || file() == nullptr) return IOStatus::OK();
+    return file()->Close(options, debug);
   }
 
  private:
-  std::unique_ptr<FSWritableFile> file_;
-  const IOStatus status_;
-  std::mutex mutex_;  // Sync and Close exclude each other
+  const std::string name_;
+  const std::uint64_t number_;
+  RoomyFile file_;  // the writing thread uses it without the lock; RocksDB closes it in any thread
+  IOStatus status_;
+  std::mutex mutex_;  // Make, Sync and Close exclude each other
   bool is_closed_ = false;
 };
 
@@ -150,15 +218,13 @@ class DurableFiles::System::NamedLog final : public FSWritableFile {
     log_->Close(IOOptions(), nullptr).PermitUncheckedError();
     const std::lock_guard lock(files_.mutex_);
     files_.logs_.remove(log_);
-    files_.SetAside();
   }
 
   using FSWritableFile::Append;
   IOStatus Append(const rocksdb::Slice& data, const IOOptions& options, IODebugContext* debug) override {
-    IOStatus status = log_->status();
-    if (status.ok()) status = Marked(log_->file()->Append(data, options, debug));
-    if (status.ok()) is_new_ = false;
-    if (is_new_) files_.has_dead_log_.store(true, std::memory_order_relaxed);
+    FSWritableFile* const file = log_->file();
+    IOStatus status = file == nullptr ? log_->status() : Marked(file->Append(data, options, debug));
+    (status.ok() ? files_.appended_to_ : files_.failed_).store(log_->number(), std::memory_order_relaxed);
     return status;
   }
   IOStatus Close(const IOOptions& options, IODebugContext* debug) override {
@@ -180,7 +246,6 @@ class DurableFiles::System::NamedLog final : public FSWritableFile {
  private:
   System& files_;
   const std::shared_ptr<Log> log_;
-  bool is_new_ = true;  // no write has succeeded yet
 };
 
 IOStatus DurableFiles::System::SyncLogs() {
@@ -212,51 +277,67 @@ IOStatus DurableFiles::System::NewWritableFile(const std::string& name, const Fi
   const std::lock_guard lock(mutex_);
   if (log_folder_ == nullptr) {
     // It stays open, since a later sync may find no free descriptor.
-    IOStatus status =
-        Marked(target()->NewDirectory(name.substr(0, name.rfind('/')), IOOptions(), &log_folder_, debug));
+    const std::string folder = name.substr(0, name.rfind('/'));
+    IOStatus status = Marked(target()->NewDirectory(folder, IOOptions(), &log_folder_, debug));
     if (!status.ok()) return status;
+    spare_name_ = folder + kSpareName;
+    // A killed process may have left one.
+    target()->DeleteFile(spare_name_, IOOptions(), debug).PermitUncheckedError();
   }
-  auto log = std::make_shared<Log>(*this, name, options);
+  log_options_ = options;
+  const std::uint64_t number = logs_made_.load(std::memory_order_relaxed) + 1;
+  auto log = std::make_shared<Log>(name, number);
+  log->Make(*this).PermitUncheckedError();  // F3
   *result = std::make_unique<NamedLog>(*this, log, options);
   logs_.push_back(std::move(log));
-  names_are_synced_ = false;
-  has_dead_log_.store(false, std::memory_order_relaxed);
+  logs_made_.store(number, std::memory_order_relaxed);
+  room_.store(0, std::memory_order_relaxed);
   return IOStatus::OK();
 }
 
-IOStatus DurableFiles::System::MakeLog(const std::string& name, const FileOptions& options,
-                                       std::unique_ptr<FSWritableFile>* file) {
-  IOStatus status;
-  do {
-    status = Marked(target()->NewWritableFile(name, options, file, nullptr));
-  } while (WillPass(status) && TakeSpare());
-  if (status.ok()) SetAside();
-  return status;
-}
-
-void DurableFiles::System::SetAside() {
-  // Enough for a shortage: writes stop when a table cannot be made. Until then RocksDB begins one or two
-  // logs, and one more at each try to recover that has a memtable to flush.
-  constexpr std::size_t kSpares = 3;
-  while (spares_.size() < kSpares) {
-    const int fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return;
-    spares_.push_back(fd);
+IOStatus DurableFiles::System::MakeLogFile(const std::string& name, RoomyFile* file) {
+  if (spare_.file == nullptr) {
+    IOStatus status = Marked(target()->NewWritableFile(name, log_options_, &file->file, nullptr));
+    if (!status.ok()) return status;
+  } else {
+    IOStatus status = Marked(target()->RenameFile(spare_name_, name, IOOptions(), nullptr));
+    if (!status.ok()) return status;
+    *file = std::exchange(spare_, RoomyFile());
   }
+  names_are_synced_ = false;
+  return IOStatus::OK();
 }
 
-bool DurableFiles::System::TakeSpare() {
-  if (spares_.empty()) return false;
-  ::close(spares_.back());
-  spares_.pop_back();
-  return true;
+IOStatus DurableFiles::System::MakeRoom(std::size_t record) {
+  const std::lock_guard lock(mutex_);
+  if (logs_.empty()) return IOStatus::OK();  // RocksDB begins one when it is opened
+  IOStatus status = MakeRoomLocked(record);
+  if (!status.ok() && IsPassing(status)) return status;
+  // After any other error there is no other way than to let RocksDB try.
+  room_.store(status.ok() ? spare_.room : kAnyRoom, std::memory_order_relaxed);
+  return IOStatus::OK();
+}
+
+IOStatus DurableFiles::System::MakeRoomLocked(std::size_t record) {
+  IOStatus status = CheckFileLimit(record);
+  Log& newest = *logs_.back();
+  const bool is_empty = newest.number() != written_;
+  if (status.ok() && is_empty) status = newest.Make(*this);
+  // The log has the room of the spare file at least, whatever record is the first.
+  const std::size_t room = std::max(record, spare_.room);
+  if (status.ok() && is_empty) status = newest.Reserve(room);
+  if (status.ok() && spare_.file == nullptr) {
+    status = Marked(target()->NewWritableFile(spare_name_, log_options_, &spare_.file, nullptr));
+  }
+  return status.ok() ? spare_.Reserve(room) : status;
 }
 
 DurableFiles::DurableFiles() : system_(std::make_shared<System>()), env_(rocksdb::NewCompositeEnv(system_)) {}
 DurableFiles::~DurableFiles() = default;
 
 rocksdb::Status DurableFiles::SyncLogs() { return system_->SyncLogs(); }
-
+rocksdb::Status DurableFiles::PrepareWrite(std::size_t bytes) { return system_->PrepareWrite(bytes); }
+void DurableFiles::NoteWritten() { system_->NoteWritten(); }
 bool DurableFiles::has_dead_log() const { return system_->has_dead_log(); }
 
 }  // namespace remora

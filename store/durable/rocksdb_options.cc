@@ -83,8 +83,8 @@ int MaxOpenTables(std::size_t descriptors) {
     rlimit limit = {};
     descriptors = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur / 2 : 0;
   }
-  // Other descriptors: logs, the manifest, directories, files being written, reserved descriptors
-  // (files.h), change feeds and backups.
+  // Other descriptors: logs and the spare one (files.h), the manifest, directories, files being written,
+  // change feeds and backups.
   constexpr std::size_t kOthers = 64;
   constexpr std::size_t kLeast = 20;  // the least that RocksDB accepts
   // So many tables of 64 MiB are 4 TB. With descriptors for all of them, RocksDB opens every table at the

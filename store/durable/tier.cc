@@ -118,7 +118,9 @@ absl::Status DurableTier::Impl::Write(Log log) {
   const SyncedMark mark{synced_.load(std::memory_order_relaxed)};
   const bool marks = log == Log::kWritten && mark.sequence != marked_;
   if (marks) REMORA_CHECK(batch_.Put(meta(), SyncedMark::kKey, BytesOf(mark)).ok());  // it only copies
-  const rocksdb::Status status = db_->Write(options, &batch_);
+  rocksdb::Status status =
+      log == Log::kWritten ? files_.PrepareWrite(batch_.GetDataSize()) : rocksdb::Status::OK();
+  if (status.ok()) status = db_->Write(options, &batch_);
   if (batch_.GetDataSize() <= kKeptBatch) {
     batch_.Clear();
   } else {
@@ -128,7 +130,7 @@ absl::Status DurableTier::Impl::Write(Log log) {
     // The log file may end in half a record now, so RocksDB rejects all further writes to it. After a
     // full disk or a shortage, RocksDB moves by itself to a new log file, once there is space for a
     // whole write buffer. After any other error, it rejects writes until it is opened again. RocksDB
-    // never replaces a log file without a record (F3 of files.h).
+    // never replaces a log file without a record (F2 of files.h).
     next_limit_ = version_limit_;
     const absl::Status why = Translate(status);
     const bool goes_on = IsDiskFull(status) || WillPass(status);
@@ -142,6 +144,7 @@ absl::Status DurableTier::Impl::Write(Log log) {
   version_limit_ = next_limit_;
   if (marks) marked_ = mark.sequence;
   if (log == Log::kWritten) {
+    files_.NoteWritten();
     // Release: a thread that reads this number and then syncs finds the write in the log.
     logged_.store(db_->GetLatestSequenceNumber(), std::memory_order_release);
   } else {
@@ -205,6 +208,7 @@ absl::Status DurableTier::Begin(std::uint64_t incarnation) {
   REMORA_ASSIGN_OR_RETURN(impl_->openings_, has_commit_log() ? impl_->log_->AddOpening(incarnation)
                                                              : AddOpening(*impl_->db_, *impl_->meta(),
                                                                           impl_->place(), incarnation));
+  if (!has_commit_log()) impl_->files_.NoteWritten();
   impl_->logged_.store(impl_->db_->GetLatestSequenceNumber(), std::memory_order_relaxed);
   return absl::OkStatus();
 }

@@ -329,6 +329,7 @@ int ftruncate(int fd, off_t size) noexcept {
 
 int fallocate(int fd, int mode, off_t offset, off_t size) {
   REMORA_NEXT(fallocate);
+  if (const int error = Disk::Get().Of(Fault::kReserveErrno); error != 0) return Fail(error);
   if (const int error = Disk::Get().Of(Fault::kWriteErrno, fd); error != 0) return Fail(error);
   NoteInPlace(fd, "fallocate", (mode & ~FALLOC_FL_KEEP_SIZE) != 0);
   return next(fd, mode, offset, size);

@@ -40,9 +40,10 @@ enum class Fault : std::uint8_t {
   kWriteErrno = 1,
   kSyncErrno = 2,  // of a file; nothing of it is kept then
   kReadErrno = 3,
-  kSyncLies = 4,     // not 0: fsync succeeds, and keeps nothing
-  kSyncDelayMs = 5,  // how long each fsync of a file takes at least
-  kOnly = 6,         // of writes, syncs and reads, those of files whose names end with this letter
+  kSyncLies = 4,      // not 0: fsync succeeds, and keeps nothing
+  kSyncDelayMs = 5,   // how long each fsync of a file takes at least
+  kOnly = 6,          // of writes, syncs and reads, those of files whose names end with this letter
+  kReserveErrno = 7,  // of fallocate, whatever kOnly says
 };
 inline constexpr std::size_t kFaultBytes = 64;
 

@@ -15,7 +15,7 @@ import harness  # noqa: E402
 from harness import kvctl  # noqa: E402
 
 # As disk.h has them.
-CHANGE, WRITE, SYNC, READ, ONLY = 0, 1, 2, 3, 6
+CHANGE, WRITE, SYNC, READ, ONLY, RESERVE = 0, 1, 2, 3, 6, 7
 
 
 class FaultsTest(harness.TestCase):
@@ -111,6 +111,36 @@ class FaultsTest(harness.TestCase):
         self.start()
         self.get("before")
         self.get("again")
+
+    def full_as_a_log_begins(self):
+        """A server whose log begins, by the flush of a backup, and that gets no space for the first record."""
+        server = self.start(f"--backup_dir={self.folder / 'backups'}")
+        self.put("before")
+        self.assertEqual(kvctl(self.address, "backup").returncode, 0)
+        self.set(WRITE, errno.ENOSPC)
+        return server
+
+    def test_a_disk_that_is_full_as_a_log_begins_refuses_writes_until_there_is_space(self):
+        server = self.full_as_a_log_begins()
+        self.put_refused("no space left")
+        self.set(WRITE, 0)
+        self.put("after")
+        self.assertEqual(self.disk_refuses(), 0)
+        server.kill()
+        self.start()
+        self.get("before")
+        self.get("after")
+
+    def test_it_refuses_them_until_a_restart_if_the_file_system_reserves_no_space(self):
+        self.set(RESERVE, errno.EOPNOTSUPP)
+        server = self.full_as_a_log_begins()
+        self.put_refused("takes no more writes until it is opened again")
+        self.set(WRITE, 0)
+        self.put_refused("takes no more writes until it is opened again", "later")
+        server.kill()
+        self.start()
+        self.get("before")
+        self.put("after")
 
     def test_a_backup_onto_a_full_disk_ends_alike_with_a_server_and_without(self):
         backups = self.data.parent / "backups"

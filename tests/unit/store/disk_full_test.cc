@@ -8,6 +8,8 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -124,6 +126,53 @@ TEST_F(DiskFullTest, WhatWasWrittenBeforeItWasFullIsSyncedAllTheSame) {
   EXPECT_TRUE((*store)->Sync());
   EXPECT_TRUE((*store)->Get("before", &read).ok());
   EXPECT_THAT(std::string((*store)->disk_status().message()), Not(HasSubstr("opened again")));
+}
+
+// RocksDB begins a log once its memtable is full. The store never gives it a first record for that log which
+// the disk may refuse (F2 of store/durable/files.h).
+class DiskFullAsALogBeginsTest : public DiskFullTest, public testing::WithParamInterface<std::size_t> {};
+INSTANTIATE_TEST_SUITE_P(All, DiskFullAsALogBeginsTest,
+                         // The second is more than RocksDB gives to the file system at once.
+                         testing::Values(std::size_t{4000}, std::size_t{1500} << 10));
+
+TEST_P(DiskFullAsALogBeginsTest, WritesGoOnAfterwards) {
+  StoreOptions options = LoggedIn(temp_ / "store");
+  options.write_buffer_bytes = std::size_t{16} << 20;
+  auto store = ServerStore::Open(options);
+  ASSERT_TRUE(store.ok()) << store.status();
+  const auto value_of = [](int put) { return std::to_string(put) + std::string(GetParam(), 'v'); };
+  int puts = 0;
+  const auto put = [&] {
+    const absl::Status status = (*store)->Put("key" + std::to_string(puts), value_of(puts));
+    if (status.ok()) ++puts;
+    return status;
+  };
+  ASSERT_TRUE(put().ok()) << "RocksDB allocates the space of the first log";
+  Fill(0);
+  absl::Status status;
+  while (status.ok() && puts < 30'000) status = put();
+  ASSERT_THAT(std::string(status.message()), HasSubstr("no space left"));
+  EXPECT_THAT(std::string(status.message()), Not(HasSubstr("opened again")));
+  EXPECT_GT(FilesIn(options.data_dir, ".log").size(), 1u) << "another log has begun";
+  EXPECT_FALSE(put().ok());
+  std::string read;
+  EXPECT_TRUE(absl::IsNotFound((*store)->Get("key" + std::to_string(puts), &read)));
+  EXPECT_EQ((*store)->Count(RangeOptions{}).value(), static_cast<std::uint64_t>(puts)) << "as scans see it";
+
+  std::filesystem::remove(temp_ / "ballast");
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (status = put(), !status.ok() && std::chrono::steady_clock::now() < give_up) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ASSERT_TRUE(status.ok()) << status;
+  store->reset();
+  store = ServerStore::Open(options);
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ((*store)->Count(RangeOptions{}).value(), static_cast<std::uint64_t>(puts));
+  for (int i = 0; i < puts; ++i) {
+    ASSERT_TRUE((*store)->Get("key" + std::to_string(i), &read).ok()) << i;
+    ASSERT_TRUE(read == value_of(i)) << i;
+  }
 }
 
 TEST_F(DiskFullTest, OpeningOnAFullDiskSaysSo) {
