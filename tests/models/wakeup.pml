@@ -30,6 +30,7 @@
  * CHECK -DCLIENTS=2 -DREQUESTS=1
  * CHECK -DCLIENTS=1 -DREQUESTS=2 -DPARKS=3
  * CHECK -DCLIENTS=2 -DREQUESTS=1 -DPARKS=1 -DBRIEF=0
+ * CHECK -DCLIENTS=2 -DREQUESTS=1 -DPARKS=2 -DPARKED_AT_FIRST=1 -DBRIEF=0
  * FAULT MARKS_BEHIND_LOOK in 1 violates finished==
  * FAULT LOADS_BEFORE_STORE in 1 violates finished==
  * FAULT SAME_MARK in 1 violates finished==
@@ -40,7 +41,7 @@
  * FAULT STAYS_PARKED in 3 violates finished==
  * FAULT SAME_PARK_MARK in 3 violates finished==
  * FAULT NEVER_RINGS in 3 violates finished==
- * FAULT UNPARKS_FIRST in 4 violates finished==
+ * FAULT UNPARKS_FIRST in 5 violates finished==
  */
 #ifndef BROKEN
 #define BROKEN NOTHING
@@ -67,6 +68,9 @@
 #ifndef PARKS
 #define PARKS 0 /* the most */
 #endif
+#ifndef PARKED_AT_FIRST
+#define PARKED_AT_FIRST 0 /* 1: all connections are */
+#endif
 #ifndef BRIEF
 #define BRIEF 1 /* clients sleep briefly first */
 #endif
@@ -76,8 +80,8 @@ byte answers[CLIENTS], answers_taken[CLIENTS];
 byte server_mark, client_mark[CLIENTS];
 byte to_server[CLIENTS], to_client[CLIENTS];
 byte sent_for[CLIENTS]; /* bytes sent to a client since it fell asleep */
-byte parked[CLIENTS];
-byte parks; /* so far */
+byte parked[CLIENTS] = PARKED_AT_FIRST;
+byte parks = PARKED_AT_FIRST * CLIENTS; /* so far */
 byte finished;
 
 #if BROKEN == SAME_MARK
