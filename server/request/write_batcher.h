@@ -15,6 +15,7 @@
 #include "server/request/large_writes.h"
 #include "server/request/pending_request.h"
 #include "server/request/reply_sender.h"
+#include "store/base/timing_sample.h"
 #include "store/server_store.h"
 #include "store/write/write.h"
 
@@ -86,6 +87,8 @@ class WriteBatcher final : public SessionObserver {
   std::vector<absl::Status> rejected_;  // of the requests_ that are no writes, in their order
   std::vector<std::string> batches_;    // private copies; the first so many are in use:
   std::size_t batches_used_ = 0;
+
+  TimingSample timed_;  // groups
 
   // Writes that wait for the disk, by their tickets.
   absl::flat_hash_map<std::uint64_t, Unsynced> unsynced_;

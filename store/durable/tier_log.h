@@ -264,7 +264,7 @@ class TierLog {
 
   std::function<void(const LogProgress&)> take_progress_ ABSL_GUARDED_BY(apply_mutex_);  // may be empty
   /// All groups that were appended before this moment are applied.
-  TimePoint applied_at_ ABSL_GUARDED_BY(apply_mutex_);
+  TimePoint applied_at_ ABSL_GUARDED_BY(apply_mutex_) = std::chrono::steady_clock::now();
 
   LatestLogMoment moment_;
 

@@ -175,7 +175,7 @@ std::size_t WritePipeline::CommitGroup(std::span<Write> writes, TimePoint now, s
   SealAll();
   if (core_.tier != nullptr) {
     logged_before_ = core_.tier->logged_to();
-    const absl::Status durable = MakeDurable();
+    const absl::Status durable = MakeDurable(now);
     core_.disk.NoteWrite(durable);
     if (!durable.ok()) {
       Abandon(durable);
@@ -239,7 +239,7 @@ void WritePipeline::SealAll() {
   REMORA_CHECK(core_.next_version < kMaxVersion);
 }
 
-absl::Status WritePipeline::MakeDurable() {
+absl::Status WritePipeline::MakeDurable(TimePoint now) {
   REMORA_RETURN_IF_ERROR(core_.disk.sync_failure());
   for (const StagedWrite& staged : stage_.staged()) {
     if (staged.is_delete()) {
@@ -256,7 +256,7 @@ absl::Status WritePipeline::MakeDurable() {
   const bool raises = core_.next_version > core_.tier->version_limit();
   if (raises) core_.tier->SetVersionLimit(core_.next_version + kVersionBlock);
   // With a commit log, the applier writes to RocksDB (WatchLog).
-  const bool is_timed = !core_.tier->has_commit_log();
+  const bool is_timed = !core_.tier->has_commit_log() && timed_.Takes(now);
   const TimePoint begin = is_timed ? core_.clock.Now() : TimePoint();
   const absl::Status written =
       core_.tier->Write(logged || raises ? DurableTier::Log::kWritten : DurableTier::Log::kSkipped);

@@ -20,6 +20,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "store/base/timing_sample.h"
 #include "store/engine/core.h"
 #include "store/engine/writer_lock.h"
 #include "store/options.h"
@@ -84,7 +85,8 @@ class WritePipeline {
   /// Makes space for a write that was Aborted for lack of it.
   SpaceResult MakeSpaceFor(const Write& write, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
   void SealAll() REMORA_WRITER;
-  absl::Status MakeDurable() REMORA_WRITER;
+  /// `now`: when the group came.
+  absl::Status MakeDurable(TimePoint now) REMORA_WRITER;
   void PublishOrEnqueue(TimePoint now) REMORA_WRITER;
   void Publish(const StagedWrite& staged, TimePoint now) REMORA_WRITER;
   void Abandon(const absl::Status& why) REMORA_WRITER;
@@ -100,6 +102,7 @@ class WritePipeline {
   WriteFastPath fast_path_;
   WriteStage stage_;
   bool group_is_on_disk_ REMORA_WRITERS = false;
+  TimingSample timed_ REMORA_WRITERS;               // of the writes to RocksDB
   std::uint64_t logged_before_ REMORA_WRITERS = 0;  // the tier's sequence before the group
   std::vector<Write*> refused_ REMORA_WRITERS;      // rejected writes of the group that must wait (S6)
   // Entries that pending writes will add, by main bucket. Reused, to allocate no memory.

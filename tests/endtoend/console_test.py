@@ -120,15 +120,15 @@ class SegmentsTest(ConsoleTestCase):
 
     def test_records_large_values_and_dead_ones(self):
         self.memory_server(f"--http={self.http}")
-        for i in range(40):
-            self.assertEqual(kvctl(self.address, "put", f"key{i}", stdin=b"v" * 100_000).returncode, 0)
+        for i in range(13):
+            self.assertEqual(kvctl(self.address, "put", f"key{i}", stdin=b"v" * 250_000).returncode, 0)
         self.assertEqual(kvctl(self.address, "put", "large", stdin=b"v" * (3 << 20)).returncode, 0)
         segments = self.check_segments()
         self.assertEqual(segments["counts"]["log_head"], 1)
         self.assertGreaterEqual(segments["counts"]["log"], 3)
         self.assertEqual(segments["counts"]["large"], 4)
         self.assertIn("9", segments["map"])
-        for i in range(15):
+        for i in range(5):
             self.assertEqual(kvctl(self.address, "delete", f"key{i}").returncode, 0)
         harness.wait_until(
             lambda: set(self.json("/segments.json")["map"]) & set("012345678"), "the map shows that records are dead"

@@ -88,6 +88,13 @@ python3 -c "
 import urllib.request
 print(urllib.request.urlopen('http://127.0.0.1:$port/metrics').read().decode())" >"$scratch/metrics" || fail "no metrics"
 grep -q '^remora_' "$scratch/metrics" || fail "the metrics are none of Remora"
+python3 -c "
+import urllib.request
+print(urllib.request.urlopen('http://127.0.0.1:$port/').read().decode())" >"$scratch/page" || fail "no console page"
+grep -qx '<title>Remora</title>' "$scratch/page" || fail "the page is none of Remora"
+for file in alerts.yml grafana-dashboard.json; do
+  [ -s "$root/usr/share/remora/$file" ] || fail "$file is missing"
+done
 stop
 
 say "upgrade"
