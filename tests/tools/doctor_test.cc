@@ -328,6 +328,7 @@ TEST(Doctor, Server) {
 }
 
 TEST(Doctor, ACallThatTakesTooLongIsLeftAlone) {
+  is_call_left = false;  // of an earlier repetition
   EXPECT_EQ(Within<int>(std::chrono::minutes(10), [] { return 5; }), 5);
   EXPECT_FALSE(is_call_left);
   const auto never = [] {

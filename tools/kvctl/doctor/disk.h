@@ -26,8 +26,8 @@ DiskFacts ReadDisk(const std::string& data_dir);
 /// Adds data_dir, disk_free, file_system and disk. `facts`: nothing if the file system did not answer.
 void JudgeDisk(const std::optional<DiskFacts>& facts, const Plan& plan, Checks* checks);
 
-/// The type and the device of the mount point that holds the device number MAJOR:MINOR, by the lines of
-/// /proc/self/mountinfo; empty: none does. The last one counts.
+/// Returns the type of the file system on the device MAJOR:MINOR, by the lines of /proc/self/mountinfo.
+/// Empty: it is not mounted.
 std::string FileSystemType(const std::string& mountinfo, const std::string& device);
 
 }  // namespace remora::doctor
