@@ -16,7 +16,7 @@ struct Mutant {
     return is_active;
   }
 
-  /// Creates the file that REMORA_MUTANT_REACHED names. Keeps errno.
+  /// Creates the folder that REMORA_MUTANT_REACHED names. Keeps errno.
   static void NoteReached();
 };
 
