@@ -22,6 +22,7 @@ constexpr char kVerbsScheme[] = "verbs://";
 constexpr char kTcpScheme[] = "tcp://";
 constexpr char kTlsScheme[] = "tls://";
 constexpr char kLocalScheme[] = "local://";
+constexpr std::string_view kLocal = "local:";
 // sun_path with its terminating zero (unix(7)).
 constexpr std::size_t kMaxPath = sizeof(sockaddr_un::sun_path) - 1;
 
@@ -89,6 +90,12 @@ absl::StatusOr<Address> ParseAddress(std::string_view address) {
     return parsed;
   }
   if (text.starts_with(kLocalScheme)) return ParseLocal(text, behind(kLocalScheme));
+  if (text.starts_with(kLocal)) {
+    std::string_view path = behind(kLocal);
+    path.remove_prefix(std::min(path.find_first_not_of('/'), path.size()));
+    return Fault(text, absl::StrCat("a local address has three slashes: ", kLocalScheme, "/",
+                                    path.empty() ? "PATH" : absl::Utf8SafeCHexEscape(AbslView(path))));
+  }
   return Fault(text, text.find("://") == std::string::npos ? "there is no scheme" : "unknown scheme");
 }
 

@@ -461,7 +461,7 @@ static PyMethodDef client_methods[] = {
     {"items", ClientItems, METH_NOARGS, "All pairs of key and value, in any order."},
     {"count", WITH_KEYWORDS(ClientCount), METH_VARARGS | METH_KEYWORDS, "How many keys there are."},
     {"delete_range", WITH_KEYWORDS(ClientDeleteRange), METH_VARARGS | METH_KEYWORDS,
-     "Deletes what is there; how many keys that were."},
+     "Deletes a range, open where begin or end is None; how many keys that were. All keys: drop_all()."},
     {"drop_all", ClientDropAll, METH_NOARGS, "Deletes all there is; how many keys that were."},
     {"delete", WITH_KEYWORDS(ClientDelete), METH_VARARGS | METH_KEYWORDS, "Removes; NotFound."},
     {"touch", WITH_KEYWORDS(ClientTouch), METH_VARARGS | METH_KEYWORDS,

@@ -385,8 +385,8 @@ class ScanTest(harness.TestCase):
 
     def test_count_and_drop(self):
         self.assertEqual((len(self.store), self.store.count(), self.store.count(prefix="b")), (4, 4, 2))
-        with self.assertRaises(remora.InvalidArgument):
-            self.store.delete_range()
+        with self.assertRaisesRegex(remora.InvalidArgument, r"None is open; to delete all keys, .*drop_all"):
+            self.store.delete_range(begin=None, end="")
         self.assertEqual(self.store.delete_range(prefix="b/"), 2)
         self.assertEqual(self.store.drop_all(), 2)
         self.assertEqual(list(self.store), [])

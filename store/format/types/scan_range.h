@@ -190,7 +190,8 @@ inline const char* ResolveRange(const RangeOptions& options, ScanRange* range) {
 /// Resolves the range of a deletion. It rejects a range without a bound, which may be a mistake.
 inline const char* ResolveDelete(const RangeOptions& options, ScanRange* range) {
   if (options.prefix.empty() && options.begin.empty() && options.end.empty()) {
-    return "a range without a bound is all there is: DropAll deletes that";
+    return "a range to delete needs a prefix, a begin or an end; a bound that is left out, empty or None is "
+           "open; to delete all keys, call DropAll (drop_all)";
   }
   return ResolveRange(options, range);
 }

@@ -86,6 +86,10 @@ TEST(Address, WhatIsWrongIsSaid) {
       {"verbs://kv1:7470/0", "the port is not a number from 1 to 65535"},
       {"local://run/socket", "the path is not absolute"},
       {"local:///", "the path names a directory, not a socket"},
+      {"local:/run/socket", "a local address has three slashes: local:///run/socket"},
+      {"local:socket", "a local address has three slashes: local:///socket"},
+      {"local:", "a local address has three slashes: local:///PATH"},
+      {"local:/\n", "a local address has three slashes: local:///\\n"},
   };
   for (const auto& [text, fault] : kFaults) {
     const std::string message(ParseAddress(text).status().message());

@@ -346,7 +346,7 @@ TEST_P(CommitToTierTest, NothingOfAGroupThatIsNotDurableIsVisible) {
   const std::uint64_t used = store_->Read(Counter::kLogBytesUsed);
   const std::uint64_t version = store_->Read(Counter::kLastVersion);
   constexpr absl::StatusCode kUnavailable = absl::StatusCode::kUnavailable;
-  const std::string large(100'000, 'v');
+  const std::string large(30'000, 'v');  // the log has room for it
   {
     FileSizeLimit limit(4096);
     EXPECT_THAT(Commit({PutOf("a", large), DeleteOf("b"), PutOf("c", "3"), DeleteOf("missing")}),
@@ -368,6 +368,21 @@ TEST_P(CommitToTierTest, NothingOfAGroupThatIsNotDurableIsVisible) {
   store_->Commit(writes);
   EXPECT_TRUE(writes[0].status.ok()) << writes[0].status;
   EXPECT_GT(writes[0].version, version + 3) << "versions of the failed group may be on disk";
+}
+
+// F2 of store/durable/files.h: RocksDB has not seen it.
+TEST_P(CommitToTierTest, AGroupWithoutRoomInTheLogIsRefusedAlone) {
+  {
+    FileSizeLimit limit(4096);
+    EXPECT_THAT(Commit({PutOf("a", std::string(100'000, 'v'))}), ElementsAre(absl::StatusCode::kUnavailable));
+    EXPECT_EQ(Get("a"), "NOT_FOUND");
+    EXPECT_THAT(Commit({PutOf("b", "2")}), ElementsAre(kOk));
+  }
+  EXPECT_THAT(Commit({PutOf("c", std::string(100'000, 'v'))}), ElementsAre(kOk));
+  Restart();
+  EXPECT_EQ(Get("a"), "NOT_FOUND");
+  EXPECT_EQ(Get("b"), "2");
+  EXPECT_EQ(Get("c"), std::string(100'000, 'v'));
 }
 
 TEST_P(CommitToTierTest, WhatTheTierSaidIsSaidOn) {

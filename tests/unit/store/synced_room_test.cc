@@ -1,12 +1,17 @@
 // Space in the index for writes that become visible at once, beside pending writes of their group.
+#include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <random>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "patient_writes.h"
+#include "store/delete_range.h"
 #include "synced_fixture.h"
 
 namespace remora {
@@ -114,6 +119,42 @@ TEST_F(SyncedRoomTest, NoRecordOfABatchIsCleanedThatOneOfItsWritesHolds) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     EXPECT_TRUE(GetPatiently(*store_, clock_, "batch " + std::to_string(i)) == values[i]) << i;
   }
+}
+
+// The index has no room for the pending keys: other keys came meanwhile, and all memory is used or rests.
+TEST_F(SyncedRoomTest, ADeletionWaitsForTheRoomOfPendingWrites) {
+  constexpr std::size_t kGroup = 100;
+  const auto submit = [&](char kind, int first, std::string_view value, Durability level) {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < kGroup; ++i) {
+      names.push_back(kind + std::to_string(static_cast<std::size_t>(first) + i));
+    }
+    std::vector<Write> writes;
+    for (const std::string& name : names) writes.push_back(PutOf(name, value, level));
+    return Submit(writes).back();
+  };
+  for (int i = 0; i < 55'000; i += kGroup) ASSERT_EQ(submit('p', i, "", Durability::kSynced), "pending");
+  const std::string value(70, 'v');
+  int puts = 0;
+  while (submit('k', puts, value, Durability::kLogged) == "OK") puts += kGroup;
+  ASSERT_TRUE(absl::IsAborted(store_->BeginDeleteRange({}).status())) << "other numbers fill this memory";
+
+  std::atomic<bool> is_done = false;
+  std::thread resting([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    while (!is_done) {
+      clock_.Advance(std::chrono::milliseconds(100));
+      store_->Work();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  const absl::StatusOr<std::uint64_t> deleted = store_->DeleteRange({.prefix = "p1234"});
+  is_done = true;
+  resting.join();
+  ASSERT_TRUE(deleted.ok()) << deleted.status();
+  EXPECT_EQ(*deleted, 11u) << "p1234, and p12340 to p12349";
+  EXPECT_EQ(Get("p12345"), "NOT_FOUND");
+  EXPECT_EQ(Get("p12355"), "");
 }
 
 }  // namespace
