@@ -255,11 +255,8 @@ absl::Status WritePipeline::MakeDurable() {
   });
   const bool raises = core_.next_version > core_.tier->version_limit();
   if (raises) core_.tier->SetVersionLimit(core_.next_version + kVersionBlock);
-  const absl::Status written =
-      core_.tier->Write(logged || raises ? DurableTier::Log::kWritten : DurableTier::Log::kSkipped);
-  if (core_.tier->may_show_failed())
-    core_.disk.NoteSync(written);  // treated as a failed fsync: the disk may have the group or not
-  REMORA_RETURN_IF_ERROR(written);
+  REMORA_RETURN_IF_ERROR(
+      core_.tier->Write(logged || raises ? DurableTier::Log::kWritten : DurableTier::Log::kSkipped));
   // A version that a client has seen never comes again, even if the machine fails and loses the write. So a
   // new block of versions is on disk before readers see one of them. S3 in sync_queue.h explains the other
   // case.
