@@ -22,18 +22,6 @@ namespace remora {
 namespace {
 
 constexpr std::string_view kAppliedPlace = "durable tier";
-// Names of tables before they are ingested. RocksDB's own names are numbers.
-constexpr std::string_view kEntriesTable = "applied-entries.sst";
-constexpr std::string_view kMetaTable = "applied-meta.sst";
-
-std::string TablePath(const LogApplierOptions& options, std::string_view name) {
-  return absl::StrCat(options.dir, "/", AbslView(name));
-}
-
-/// Removes the tables that were not ingested.
-void DropTables(const LogApplierOptions& options) {
-  for (const std::string_view name : {kEntriesTable, kMetaTable}) unlink(TablePath(options, name).c_str());
-}
 
 rocksdb::Slice SliceOf(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
 
@@ -66,9 +54,7 @@ absl::StatusOr<Lsn> LogApplier::ReadAppliedTo(rocksdb::DB* db, rocksdb::ColumnFa
 }
 
 LogApplier::LogApplier(LogApplierOptions options, Lsn applied_to)
-    : options_(std::move(options)), added_to_(applied_to), applied_to_(applied_to) {
-  if (!options_.dir.empty()) DropTables(options_);
-}
+    : options_(std::move(options)), added_to_(applied_to), applied_to_(applied_to) {}
 
 void LogApplier::Add(const LogGroup& group) {
   if (group.end() <= applied_to_) return;
@@ -90,30 +76,28 @@ void LogApplier::AddEntry(const LogEntry& entry) {
   meta_.insert_or_assign(outcome.key, outcome.entry());
 }
 
-absl::Status LogApplier::ApplyUnlogged(std::span<const LogEntry> entries,
-                                       absl::FunctionRef<absl::Status()> before_step) {
+absl::Status LogApplier::ApplyUnlogged(std::span<const LogEntry> entries) {
   REMORA_CHECK(added_to_ == applied_to_ && entries_.empty() && meta_.empty());
   for (const LogEntry& entry : entries) AddEntry(entry);
-  const absl::Status status = Write(ApplyWay::kIngest, before_step);
+  const absl::Status status = Write();
   Forget();
   return status;
 }
 
 absl::Status LogApplier::Apply() {
   if (added_to_ == applied_to_) return absl::OkStatus();
-  REMORA_RETURN_IF_ERROR(Write(options_.way, [] { return absl::OkStatus(); }));
+  REMORA_RETURN_IF_ERROR(Write());
   Forget();
   return absl::OkStatus();
 }
 
-absl::Status LogApplier::Write(ApplyWay way, absl::FunctionRef<absl::Status()> before_step) {
+absl::Status LogApplier::Write() {
   const LogEntry applied_to = {
       .kind = LogEntryKind::kMeta, .key = kAppliedToKey, .value = BytesOfLsn(added_to_)};
   meta_.insert_or_assign(applied_to.key, applied_to);
   const std::vector<const LogEntry*> entries = SortedByKey(entries_);
   const std::vector<const LogEntry*> meta = SortedByKey(meta_);
-  REMORA_RETURN_IF_ERROR(way == ApplyWay::kInsert ? Insert(entries, meta)
-                                                  : Ingest(entries, meta, before_step));
+  REMORA_RETURN_IF_ERROR(options_.way == ApplyWay::kInsert ? Insert(entries, meta) : Ingest(entries, meta));
   applied_to_ = added_to_;
   applied_version_ = added_version_;
   return absl::OkStatus();
@@ -145,7 +129,7 @@ absl::StatusOr<std::optional<std::string>> LogApplier::MakeTable(
     std::string_view name, rocksdb::ColumnFamilyHandle* family,
     const std::vector<const LogEntry*>& sorted) const {
   if (sorted.empty()) return std::nullopt;
-  const std::string path = TablePath(options_, name);
+  const std::string path = absl::StrCat(options_.dir, "/", AbslView(name));
   rocksdb::SstFileWriter writer(rocksdb::EnvOptions(), options_.db->GetOptions(family), family);
   rocksdb::Status status = writer.Open(path);
   std::string value;
@@ -169,25 +153,23 @@ absl::StatusOr<std::optional<std::string>> LogApplier::MakeTable(
 }
 
 absl::Status LogApplier::Ingest(const std::vector<const LogEntry*>& entries,
-                                const std::vector<const LogEntry*>& meta,
-                                absl::FunctionRef<absl::Status()> before_step) {
+                                const std::vector<const LogEntry*>& meta) {
   std::vector<rocksdb::IngestExternalFileArg> tables;
   absl::Status status;
-  for (const auto& [name, family, sorted] : {std::tuple(kEntriesTable, options_.entries, &entries),
-                                             std::tuple(kMetaTable, options_.meta, &meta)}) {
-    if (!status.ok()) break;
+  for (const auto& [name, family, sorted] : {std::tuple("applied-entries.sst", options_.entries, &entries),
+                                             std::tuple("applied-meta.sst", options_.meta, &meta)}) {
     const absl::StatusOr<std::optional<std::string>> made = MakeTable(name, family, *sorted);
-    status = made.status();
+    status.Update(made.status());
     if (!made.ok() || !*made) continue;
     rocksdb::IngestExternalFileArg& table = tables.emplace_back();
     table.column_family = family;
     table.external_files = {**made};
     table.options.move_files = true;
-    table.options.write_global_seqno = false;  // a finished table does not change
+    table.options.snapshot_consistency = false;
   }
-  if (status.ok()) status = before_step();
   if (status.ok()) status = ToStatus(options_.db->IngestExternalFiles(tables), kAppliedPlace);
-  if (!status.ok()) DropTables(options_);  // half a table takes space, too; ingested tables have moved
+  // Removes the files if the ingestion failed; otherwise it has moved them.
+  for (const auto& table : tables) unlink(table.external_files.front().c_str());
   return status;
 }
 

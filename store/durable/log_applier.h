@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "store/durable/commit_log/group_codec.h"
@@ -45,7 +44,7 @@ struct LogApplierOptions {
   rocksdb::ColumnFamilyHandle* entries = nullptr;  // the keys (store/durable/format.h)
   rocksdb::ColumnFamilyHandle* meta = nullptr;     // entries of kind kMeta, and applied_to
   ApplyWay way = ApplyWay::kIngest;
-  /// Directory for tables before they are ingested, on the file system of the database.
+  /// Directory for the tables of kIngest, on the file system of the database.
   std::string dir;
 };
 
@@ -61,8 +60,7 @@ class LogApplier {
   /// - Unavailable: RocksDB cannot read it.
   static absl::StatusOr<Lsn> ReadAppliedTo(rocksdb::DB* db, rocksdb::ColumnFamilyHandle* meta);
 
-  /// Makes an applier without groups. Removes tables that a killed process has left. REQUIRES: `applied_to`
-  /// is the result of ReadAppliedTo.
+  /// Makes an applier without groups. REQUIRES: `applied_to` is the result of ReadAppliedTo.
   LogApplier(LogApplierOptions options, Lsn applied_to);
   LogApplier(const LogApplier&) = delete;
   LogApplier& operator=(const LogApplier&) = delete;
@@ -71,12 +69,10 @@ class LogApplier {
   /// groups that were added.
   void Add(const LogGroup& group);
 
-  /// Writes entries that are in no group of the log, in one step, behind all applied groups. The disk has
-  /// them when it returns. It makes tables of them, calls `before_step` once these are on the disk, and then
-  /// ingests them. On an error nothing becomes visible, and the applier does not keep the entries. Errors
-  /// are those of Apply, and those of `before_step`. REQUIRES: all added groups are applied and persisted.
-  absl::Status ApplyUnlogged(std::span<const LogEntry> entries,
-                             absl::FunctionRef<absl::Status()> before_step);
+  /// Writes entries that are in no group of the log, in one step, behind all applied groups. The caller
+  /// calls Persist before it reports the writes as done. Errors are those of Apply, but the applier
+  /// does not keep the entries. REQUIRES: all added groups are applied.
+  absl::Status ApplyUnlogged(std::span<const LogEntry> entries);
 
   /// Writes the added groups (C3b), and drops them. On an error nothing becomes visible, the groups stay
   /// added, and the caller may try again.
@@ -101,11 +97,10 @@ class LogApplier {
 
   /// Adds an entry to the maps. REQUIRES: its bytes stay valid until Forget.
   void AddEntry(const LogEntry& entry);
-  absl::Status Write(ApplyWay way, absl::FunctionRef<absl::Status()> before_step);
+  absl::Status Write();
   void Forget();
   absl::Status Insert(const std::vector<const LogEntry*>& entries, const std::vector<const LogEntry*>& meta);
-  absl::Status Ingest(const std::vector<const LogEntry*>& entries, const std::vector<const LogEntry*>& meta,
-                      absl::FunctionRef<absl::Status()> before_step);
+  absl::Status Ingest(const std::vector<const LogEntry*>& entries, const std::vector<const LogEntry*>& meta);
   /// Makes a table, and returns its path. Returns nullopt if there is no entry.
   absl::StatusOr<std::optional<std::string>> MakeTable(std::string_view name,
                                                        rocksdb::ColumnFamilyHandle* family,

@@ -172,6 +172,7 @@ std::string DurableTier::commit_log_description() const {
 bool DurableTier::Holds(std::uint64_t version) const {
   return impl_->log_ == nullptr || impl_->log_->Holds(version);
 }
+bool DurableTier::may_show_failed() const { return has_commit_log() && impl_->log_->may_show_failed(); }
 bool DurableTier::log_was_torn() const { return impl_->log_was_torn_; }
 
 std::uint64_t DurableTier::version_limit() const { return impl_->version_limit_; }

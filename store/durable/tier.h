@@ -124,6 +124,8 @@ class DurableTier {
   /// Returns whether Get shows the write of this version, or a later one of its key (C6). Returns
   /// false if it does not, because the disk fails. It may wait for the disk. Any thread.
   bool Holds(std::uint64_t version) const;
+  /// Returns whether Get may show a write that failed. If so, all later writes fail.
+  bool may_show_failed() const;
 
   /// Begins the sequence (store/format/types/change.h) of this incarnation. REQUIRES: it is called
   /// once, before any other write. Errors are those of Write, and DataLoss.

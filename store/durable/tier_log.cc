@@ -93,7 +93,7 @@ TierLog::TierLog(const TierLogOptions& options, Lsn applied_to)
                 .entries = options.entries,
                 .meta = options.meta,
                 .way = ApplyWay::kInsert,
-                .dir = options.db->GetName()},
+                .dir = {}},
                applied_to),
       applied_to_(applied_to.value),
       persisted_to_(applied_to.value) {}
@@ -237,7 +237,9 @@ absl::Status TierLog::Write() {
   const std::uint64_t size = LogGroupSize(entries_);
   REMORA_CHECK(size != 0);  // the write pipeline has checked all bounds
   absl::Status status;
-  if (size > log_->max_group_bytes()) {
+  if (may_show_failed()) {
+    status = MarkedAsDiskFailure(absl::UnavailableError("a large write failed; open the store again"));
+  } else if (size > log_->max_group_bytes()) {
     status = WriteUnlogged();
   } else {
     const absl::StatusOr<Lsn> lsn = Append(entries_);
@@ -273,19 +275,21 @@ absl::StatusOr<Lsn> TierLog::Append(std::span<const LogEntry> entries) {
 }
 
 absl::Status TierLog::WriteUnlogged() {
-  REMORA_RETURN_IF_ERROR(PersistAll());
-  // The mark is on the disk before the write: after a crash RocksDB may have the write, even if Write has not
-  // returned. But a write for which the disk has no space leaves no mark.
-  const auto mark = [this] {
-    const LogEntry gap = {.kind = LogEntryKind::kMeta, .key = kGapKey, .value = "-"};
-    absl::Status status = log_->Append({&gap, 1}).status();
-    return status.ok() ? Sync() : status;
-  };
-  const LogMutexLock lock(&apply_mutex_);  // until then no other thread applies the mark
-  REMORA_RETURN_IF_ERROR(applier_.ApplyUnlogged(entries_, mark));
-  NoteMoment();
-  NoteDeletes(appended());
-  applied_version_.store(std::max(applied_version_.load(), applier_.applied_version()));
+  // The mark precedes the write: after a crash RocksDB may have the write, even if Write has not returned.
+  const LogEntry gap = {.kind = LogEntryKind::kMeta, .key = kGapKey, .value = "-"};
+  REMORA_RETURN_IF_ERROR(Append({&gap, 1}).status());
+  {
+    const LogMutexLock lock(&apply_mutex_);
+    REMORA_RETURN_IF_ERROR(ApplyTo(appended()));
+    REMORA_RETURN_IF_ERROR(applier_.ApplyUnlogged(entries_));
+    may_show_failed_.store(true, std::memory_order_relaxed);
+    NoteMoment();
+    NoteDeletes(appended());
+    applied_version_.store(std::max(applied_version_.load(), applier_.applied_version()));
+  }
+  const LogMutexLock lock(&persist_mutex_);
+  REMORA_RETURN_IF_ERROR(Persist());
+  may_show_failed_.store(false, std::memory_order_relaxed);
   return absl::OkStatus();
 }
 
@@ -393,12 +397,9 @@ absl::Status TierLog::Persist() {
   }
   const bool has_failed = flush_failed_.exchange(true, std::memory_order_relaxed);
   REMORA_RETURN_IF_ERROR(Sync());  // C4; by T2 it also holds for all that is applied from here on
-  // RocksDB recovers from a full disk or a shortage by itself, and flushes then. No other flush may run
-  // beside that one, since builds of RocksDB with assertions abort at a flush that finds nothing left.
-  if (has_failed && !flush_failure_.ok() && !options_.db->Resume().ok()) return flush_failure_;
+  if (has_failed) options_.db->Resume().PermitUncheckedError();  // if it fails, so does the flush
   const Lsn target = applied_to();
-  flush_failure_ = Flush();
-  REMORA_RETURN_IF_ERROR(flush_failure_);
+  REMORA_RETURN_IF_ERROR(Flush());
   {
     const LogMutexLock lock(&apply_mutex_);
     flush_is_open_ = false;

@@ -20,9 +20,8 @@
 //        is rejected only if the disk fails.
 //   C11  A directory of an earlier store loses nothing: OpenIn flushes RocksDB's log to tables first.
 //   T1   A group that is larger than a file of the log goes directly to RocksDB, after all logged groups
-//        are persisted. RocksDB ingests tables of it in one step, and the group is on the disk when Write
-//        returns. If the tables cannot be made, nothing has changed, and the next write may succeed. Before
-//        the step, the log gets a mark in the group's place, which is synced (C8c).
+//        are applied. It is on the disk when Write returns. Before it is written, the log gets a mark in
+//        its place (C8c).
 //   T2   A flush takes what is in the memtables when RocksDB begins it. After a failed flush, RocksDB may
 //        try again by itself. So from before a flush until one succeeds, the log is synced before each
 //        step of the applier.
@@ -148,8 +147,7 @@ class TierLog {
 
   /// Appends the group (C1), and begins a new one.
   ///
-  /// - Unavailable: the group is not in the log, and not visible in RocksDB. If it was larger than a file, a
-  ///   restart may show it.
+  /// - Unavailable: the group is not in the log. If it was larger than a file, RocksDB may have it.
   absl::Status Write();
 
   /// See CommitLog::Sync.
@@ -177,6 +175,10 @@ class TierLog {
   bool Holds(std::uint64_t version);
   /// Returns whether the key was deleted, and RocksDB may still have it (C6).
   bool IsDeleted(std::string_view key) const;
+
+  /// Returns whether RocksDB may show a write that failed: a group of T1 whose flush failed. If so, all
+  /// later writes fail, too.
+  bool may_show_failed() const { return may_show_failed_.load(std::memory_order_relaxed); }
 
   std::string description() const { return log_->description(); }
   /// See DurableTier::log_was_torn.
@@ -253,8 +255,7 @@ class TierLog {
   Lsn woken_at_;
   double owed_ns_ = 0;
 
-  LogMutex persist_mutex_;                                      // locked before apply_mutex_
-  absl::Status flush_failure_ ABSL_GUARDED_BY(persist_mutex_);  // the outcome of the last flush
+  LogMutex persist_mutex_;  // locked before apply_mutex_
   LogMutex apply_mutex_;
   LogApplier applier_ ABSL_GUARDED_BY(apply_mutex_);
   std::unique_ptr<CommitLogReader> reader_ ABSL_GUARDED_BY(apply_mutex_);
@@ -274,6 +275,8 @@ class TierLog {
   std::atomic<std::uint64_t> applied_version_ = 0;
   std::atomic<std::int64_t> slowed_ns_ = 0;
   std::atomic<std::uint64_t> slowed_ = 0;
+
+  std::atomic<bool> may_show_failed_ = false;  // the writer stores it
 
   std::atomic<bool> has_deletes_ = false;
   mutable LogMutex deletes_mutex_;

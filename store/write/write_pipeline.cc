@@ -261,6 +261,8 @@ absl::Status WritePipeline::MakeDurable(TimePoint now) {
   const absl::Status written =
       core_.tier->Write(logged || raises ? DurableTier::Log::kWritten : DurableTier::Log::kSkipped);
   if (is_timed) core_.metrics.Record(Counter::kRocksdbWriteTime, core_.clock.Now() - begin);
+  if (core_.tier->may_show_failed())
+    core_.disk.NoteSync(written);  // treated as a failed fsync: the disk may have the group or not
   REMORA_RETURN_IF_ERROR(written);
   // A version that a client has seen never comes again, even if the machine fails and loses the write. So a
   // new block of versions is on disk before readers see one of them. S3 in sync_queue.h explains the other

@@ -29,7 +29,7 @@ constexpr std::uint64_t kPage = 4096;
 /// A change of names that the disk may not have.
 struct Change {
   std::string kind;
-  std::string path;  // of a rename or link, the file's name before
+  std::string path;  // of a rename, what was renamed
   std::string to;
   std::string saved;
 
@@ -77,11 +77,6 @@ absl::Status Apply(const std::string& line, Journal& journal) {
       file.key() = change.to;
       journal.synced.insert(std::move(file));
     }
-  } else if (change.kind == "link") {
-    words >> change.to;
-    if (const auto file = journal.synced.find(change.path); file != journal.synced.end()) {
-      journal.synced[change.to] = file->second;
-    }
   } else if (change.kind == "unlink") {
     words >> change.saved;
     journal.synced.erase(change.path);
@@ -108,10 +103,6 @@ absl::StatusOr<Journal> ReadJournal(const std::string& path) {
 void Undo(const Change& change) {
   if (change.kind == "create" || change.kind == "mkdir") {
     fs::remove_all(change.path);
-    return;
-  }
-  if (change.kind == "link") {
-    fs::remove(change.to);
     return;
   }
   const std::string& gone = change.kind == "rename" ? change.to : change.path;

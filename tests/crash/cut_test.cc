@@ -125,16 +125,6 @@ TEST_F(CutTest, ARenamedFileMayHaveItsOldName) {
   EXPECT_EQ(Outcomes(prepare, "new"), (std::set<std::string>{"new", "(none)"}));
 }
 
-TEST_F(CutTest, AFileMayLackItsSecondName) {
-  const auto prepare = [&] {
-    Append("file", "AB", true);
-    SyncFolder();
-    ASSERT_EQ(link(Path("file").c_str(), Path("second").c_str()), 0);
-  };
-  EXPECT_EQ(Outcomes(prepare, "second"), (std::set<std::string>{"AB", "(none)"}));
-  EXPECT_EQ(Outcomes(prepare, "file"), (std::set<std::string>{"AB"}));
-}
-
 TEST_F(CutTest, AFileThatGoesToAnotherFolderIsInOneOfThem) {
   const auto prepare = [&] {
     ASSERT_EQ(mkdir(Path("folder").c_str(), 0700), 0);

@@ -370,11 +370,7 @@ int rename(const char* from, const char* to) noexcept {
 int link(const char* from, const char* to) noexcept {
   REMORA_NEXT(link);
   Disk& disk = Disk::Get();
-  const std::string path = Absolute(to);
-  if (!disk.Watches(path)) return next(from, to);
-  if (const int error = disk.Of(Fault::kChangeErrno); error != 0) return Fail(error);
-  const std::lock_guard lock(disk.mutex());
-  disk.Note("link " + Absolute(from) + " " + path);
+  if (disk.Watches(Absolute(to))) disk.Note("unmodelled link " + Absolute(to));
   return next(from, to);
 }
 

@@ -16,7 +16,6 @@
 //   create PATH            a file is about to be made
 //   mkdir PATH             a folder
 //   rename FROM TO SAVED   FROM is about to take the name TO; what had that name is kept as SAVED, or -
-//   link FROM TO           FROM is about to have a second name, TO, and is written no more
 //   unlink PATH SAVED      PATH is about to be removed; it is kept as SAVED
 //   synced PATH SIZE       the disk has the file's first SIZE bytes
 //   synced_folder PATH     the disk has all of the above that came before, as far as it is about names in
