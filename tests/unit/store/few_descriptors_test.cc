@@ -124,7 +124,7 @@ TEST_F(FewDescriptorsTest, WritesGoOnThoughNoLogCouldBegin) {
   const absl::Status refused = PutUntilRefused();
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable) << refused;
   EXPECT_THAT(std::string(refused.message()), HasSubstr("short of descriptors"));
-  EXPECT_THAT(std::string(refused.message()), Not(HasSubstr("opened again")));
+  ASSERT_THAT(std::string(refused.message()), Not(HasSubstr("opened again")));
   ExpectAllPuts();
   Feed();
   ASSERT_NO_FATAL_FAILURE(PutOnceTaken());
