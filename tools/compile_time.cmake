@@ -1,6 +1,7 @@
 # Options that shorten the compilation of the product: precompiled headers, and unity builds.
 option(REMORA_PRECOMPILE_HEADERS "Precompile common headers; OFF: a source that lacks an include does not compile" ON)
-option(REMORA_UNITY_BUILD "Compile five sources as one: shortens a build from nothing, lengthens a rebuild after an edit" OFF)
+option(REMORA_UNITY_BUILD "Compile several sources as one: shortens a build from nothing, lengthens a rebuild after an edit" OFF)
+set(REMORA_UNITY_BATCH_SIZE 5 CACHE STRING "Sources that REMORA_UNITY_BUILD compiles as one")
 
 # Without precompiled headers, a source takes 1.6 times as long to compile. Each source pays for loading all of them, so the
 # list has only headers that many sources include.
@@ -31,7 +32,7 @@ function(speed_up_compiling)
         target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fPIC>)  # of programs, too: as in libraries
       endif()
       if(REMORA_UNITY_BUILD)
-        set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
+        set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${REMORA_UNITY_BATCH_SIZE})
       endif()
     endforeach()
   endforeach()
