@@ -10,7 +10,7 @@
 namespace remora {
 namespace {
 
-// Of an entry of shown_.
+// The parts of an entry of shown_.
 constexpr int kShownUseBits = 3;
 constexpr std::int32_t kMostShownList = (1 << (8 - kShownUseBits)) - 1;
 

@@ -80,7 +80,7 @@ struct Arguments {
   std::string data_dir;
   std::uint64_t memory = 0;  // 0: the server's default
   std::optional<std::string> device;
-  // Of the command top.
+  // Flags of the command top.
   std::string interval_text = "1s";
   std::optional<std::chrono::milliseconds> interval;
 

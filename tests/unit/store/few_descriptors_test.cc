@@ -80,6 +80,21 @@ class FewDescriptorsTest : public testing::Test {
     std::string value;
     for (int i = 0; i < puts_; ++i) ASSERT_TRUE(store_->Get("key" + std::to_string(i), &value).ok()) << i;
   }
+  /// Puts until the store rejects a write, and gives the descriptors back: writes go on, and none is missing.
+  void ExpectWritesGoOnOnceFed() {
+    const absl::Status refused = PutUntilRefused();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable) << refused;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("short of descriptors"));
+    ASSERT_THAT(std::string(refused.message()), Not(HasSubstr("opened again")));
+    ExpectAllPuts();
+    Feed();
+    ASSERT_NO_FATAL_FAILURE(PutOnceTaken());
+    store_.reset();
+    ASSERT_NO_FATAL_FAILURE(Open());
+    ExpectAllPuts();
+    std::string value;
+    EXPECT_TRUE(store_->Get("after", &value).ok());
+  }
 
   TempDir temp_;
   std::unique_ptr<ServerStore> store_;
@@ -93,18 +108,7 @@ class FewDescriptorsTest : public testing::Test {
 TEST_F(FewDescriptorsTest, WritesGoOnOnceThereAreSomeAgain) {
   ASSERT_NO_FATAL_FAILURE(Open());
   Starve();
-  const absl::Status refused = PutUntilRefused();
-  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable) << refused;
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("short of descriptors"));
-  EXPECT_THAT(std::string(refused.message()), Not(HasSubstr("opened again")));
-  ExpectAllPuts();
-  Feed();
-  ASSERT_NO_FATAL_FAILURE(PutOnceTaken());
-  store_.reset();
-  ASSERT_NO_FATAL_FAILURE(Open());
-  ExpectAllPuts();
-  std::string value;
-  EXPECT_TRUE(store_->Get("after", &value).ok());
+  ExpectWritesGoOnOnceFed();
 }
 
 TEST_F(FewDescriptorsTest, AStoreThatHasNoneEnds) {
@@ -121,18 +125,7 @@ TEST_F(FewDescriptorsTest, AStoreThatHasNoneEnds) {
 TEST_F(FewDescriptorsTest, WritesGoOnThoughNoLogCouldBegin) {
   ASSERT_NO_FATAL_FAILURE(Open());
   StarveForGood();
-  const absl::Status refused = PutUntilRefused();
-  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable) << refused;
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("short of descriptors"));
-  ASSERT_THAT(std::string(refused.message()), Not(HasSubstr("opened again")));
-  ExpectAllPuts();
-  Feed();
-  ASSERT_NO_FATAL_FAILURE(PutOnceTaken());
-  store_.reset();
-  ASSERT_NO_FATAL_FAILURE(Open());
-  ExpectAllPuts();
-  std::string value;
-  EXPECT_TRUE(store_->Get("after", &value).ok());
+  ExpectWritesGoOnOnceFed();
 }
 
 TEST_F(FewDescriptorsTest, AStoreThatCouldNotBeginALogEnds) {

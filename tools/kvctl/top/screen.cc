@@ -79,7 +79,7 @@ void AddMemory(const Interval& last, int columns, std::vector<std::string>* line
   std::string misses = absl::StrFormat("cold reads %s/s, evictions %s/s, cleaned %s/s",
                                        ShortNumber(last.Rate("fetches")), ShortNumber(last.Rate("evictions")),
                                        ShortBytes(static_cast<std::uint64_t>(last.Rate("bytes_moved"))));
-  // Of reads that clients report, which are a part of all.
+  // Clients report only a part of their reads.
   if (const double reads = last.Rate("reads_reported"); reads > 0) {
     absl::StrAppendFormat(&misses, ", hits %.1f %% of reads reported",
                           100 * (1 - std::min(last.Rate("fetches") / reads, 1.0)));
