@@ -21,7 +21,6 @@
 #include "rdma/tcp/wire.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
-#include "store/base/tsan.h"
 
 namespace remora::rdma {
 
@@ -85,19 +84,6 @@ constexpr std::size_t kTlsInput = kTlsRecord + 5 + 256;
 constexpr std::size_t kTlsMaxOutput = std::size_t{64} << 10;
 // A buffer that is larger than this is given back when it is empty.
 constexpr std::size_t kTlsKeptOutput = std::size_t{17} << 10;
-
-#ifdef REMORA_TSAN
-constexpr std::size_t kTlsCopy = 512;  // CopyShared copies no longer ones word by word
-#else
-constexpr std::size_t kTlsCopy = kTlsRecord;
-#endif
-
-// By O3 of transport.h, the server may write the bytes meanwhile.
-void CopyToRecord(std::byte* to, const std::byte* from, std::size_t size) {
-  for (std::size_t done = 0; done < size; done += kTlsCopy) {
-    CopyShared(to + done, from + done, std::min(kTlsCopy, size - done));
-  }
-}
 
 bool IsIpAddress(const std::string& host) {
   in6_addr any;
@@ -270,7 +256,8 @@ ssize_t TlsStream::Send(int socket, std::span<const iovec> from) {
     for (std::size_t left = entry.iov_len; left > 0;) {
       if (output_.size() >= kTlsMaxOutput) break;
       const std::size_t size = std::min(left, record.size() - filled);
-      CopyToRecord(record.data() + filled, bytes, size);
+      // By O3 of transport.h, the server may write the bytes meanwhile.
+      CopyShared(record.data() + filled, bytes, size);
       bytes += size;
       left -= size;
       filled += size;

@@ -219,5 +219,22 @@ TEST(CopyShared, AllAlignmentsAndSizes) {
   }
 }
 
+// With ThreadSanitizer, this fails if the copy is one that it sees.
+TEST(CopyShared, CopiesWhatIsBeingWritten) {
+  std::vector<std::byte> shared(4096);
+  std::atomic<int> rounds = 0;
+  std::thread writer([&] {
+    for (int round = 1; round <= 1000; ++round) {
+      std::memset(shared.data(), round & 0xff, shared.size());
+      rounds.store(round, std::memory_order_relaxed);
+    }
+  });
+  std::vector<std::byte> copy(shared.size());
+  while (rounds.load(std::memory_order_relaxed) < 1000) {
+    for (const std::size_t size : {24, 512, 4093}) CopyShared(copy.data(), shared.data() + 3, size);
+  }
+  writer.join();
+}
+
 }  // namespace
 }  // namespace remora::rdma
