@@ -4,6 +4,7 @@
 #include <rocksdb/convenience.h>
 #include <rocksdb/env.h>
 #include <rocksdb/filter_policy.h>
+#include <rocksdb/listener.h>
 #include <rocksdb/memtablerep.h>
 #include <rocksdb/options.h>
 #include <rocksdb/table.h>
@@ -47,6 +48,15 @@ class NoLog : public rocksdb::Logger {
  public:
   using rocksdb::Logger::Logv;
   void Logv(const char*, va_list) override {}
+};
+
+class OnDemand final : public rocksdb::EventListener {
+ public:
+  void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status error,
+                            bool* auto_recovery) override {
+    error.PermitUncheckedError();
+    *auto_recovery = false;
+  }
 };
 
 }  // namespace
@@ -124,6 +134,8 @@ rocksdb::DBOptions DatabaseOptions(bool fresh, const LogRetention& log_retention
   options.stats_persist_period_sec = 0;
   return options;
 }
+
+std::shared_ptr<rocksdb::EventListener> ResumesOnDemand() { return std::make_shared<OnDemand>(); }
 
 rocksdb::ReadOptions ReadOnce() {
   rocksdb::ReadOptions options;

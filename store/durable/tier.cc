@@ -56,6 +56,7 @@ absl::Status DurableTier::Impl::Open(const DurableTierOptions& options) {
   rocksdb::DBOptions database = DatabaseOptions(dir_->fresh(), options.log_retention);
   database.env = files_.env();
   database.max_open_files = MaxOpenTables(options.descriptors);
+  if (log_bytes > 0) database.listeners.push_back(ResumesOnDemand());
   const RecoveryOptions recovery{.meta = kMetaFamilyIndex,
                                  .is_of_this_boot = dir_->is_of_this_boot(),
                                  .boot_file = dir_->boot_file(),
@@ -171,6 +172,9 @@ std::string DurableTier::commit_log_description() const {
 }
 bool DurableTier::Holds(std::uint64_t version) const {
   return impl_->log_ == nullptr || impl_->log_->Holds(version);
+}
+absl::Status DurableTier::apply_status() const {
+  return has_commit_log() ? impl_->log_->apply_status() : absl::OkStatus();
 }
 bool DurableTier::may_show_failed() const { return has_commit_log() && impl_->log_->may_show_failed(); }
 bool DurableTier::log_was_torn() const { return impl_->log_was_torn_; }

@@ -124,6 +124,9 @@ class DurableTier {
   /// Returns whether Get shows the write of this version, or a later one of its key (C6). Returns
   /// false if it does not, because the disk fails. It may wait for the disk. Any thread.
   bool Holds(std::uint64_t version) const;
+  /// Returns OK, or why the last attempt to move records from the commit log to RocksDB has failed. Holds
+  /// returns false for these records until an attempt succeeds.
+  absl::Status apply_status() const;
   /// Returns whether Get may show a write that failed. If so, all later writes fail.
   bool may_show_failed() const;
 

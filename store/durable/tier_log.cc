@@ -1,9 +1,7 @@
 #include "store/durable/tier_log.h"
 
-#include <fcntl.h>
 #include <rocksdb/db.h>
 #include <rocksdb/write_batch.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -45,6 +43,9 @@ constexpr double kSlowestNsPerByte = 100;
 constexpr double kWorthSleepingNs = 100'000;
 constexpr double kLongestSleepNs = 10'000'000;
 
+// Bytes that tables take beside their records, approximately.
+constexpr std::uint64_t kTablesRoom = std::uint64_t{1} << 20;
+
 // Number of entries whose memory the next group may use again.
 constexpr std::size_t kKeptEntries = 4096;
 
@@ -67,19 +68,6 @@ absl::Status ForgetOtherLog(const TierLogOptions& options) {
 std::uint64_t LogFileSizeFor(std::uint64_t max_bytes) {
   const std::uint64_t share = max_bytes / kFilesOfLog / kLogFileUnit * kLogFileUnit;
   return share >= kMaxValueSize ? kMostLogFile : std::max(share, kMinLogFileSize);
-}
-
-absl::Status SyncLogFiles(const std::string& dir) {
-  REMORA_ASSIGN_OR_RETURN(const std::vector<LogFileInfo> files, ListLogFiles(dir));
-  for (const LogFileInfo& file : files) {
-    const std::string path = absl::StrCat(dir, "/", LogFileName(file.first));
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return LogErrnoStatus("open", path, errno);
-    const int error = fdatasync(fd) == 0 ? 0 : errno;
-    close(fd);
-    if (error != 0) return LogErrnoStatus("sync", path, error);
-  }
-  return absl::OkStatus();
 }
 
 // --- Opening (C5) ---------------------------------------------------------------------------------------
@@ -275,6 +263,9 @@ absl::StatusOr<Lsn> TierLog::Append(std::span<const LogEntry> entries) {
 }
 
 absl::Status TierLog::WriteUnlogged() {
+  // RocksDB would keep and show the write after a flush that failed. So the space for the tables comes first.
+  const std::uint64_t tables = appended() - persisted_to() + LogGroupSize(entries_);
+  REMORA_RETURN_IF_ERROR(CheckDiskRoom(options_.dir, tables + tables / 8 + kTablesRoom));
   // The mark precedes the write: after a crash RocksDB may have the write, even if Write has not returned.
   const LogEntry gap = {.kind = LogEntryKind::kMeta, .key = kGapKey, .value = "-"};
   REMORA_RETURN_IF_ERROR(Append({&gap, 1}).status());
@@ -335,6 +326,9 @@ bool TierLog::IsDeleted(std::string_view key) const {
 bool TierLog::Holds(std::uint64_t version) {
   // Acquire: from here on, this thread's reads of RocksDB see the applied groups.
   if (version <= applied_version_.load(std::memory_order_acquire)) return true;
+  // An evictor asks for many records. RocksDB refuses each attempt after a failed flush.
+  const bool is_tried_by_thread = options_.applying == LogApplying::kInThread;
+  if (is_tried_by_thread && apply_failed_.load(std::memory_order_relaxed)) return false;
   ApplyAll().IgnoreError();  // after an error, applied_version_ says how far it came
   return version <= applied_version_.load(std::memory_order_acquire);
 }
@@ -352,15 +346,21 @@ absl::Status TierLog::ApplyAll() {
 
 absl::Status TierLog::ApplyTo(Lsn until) {
   const TimePoint begin = std::chrono::steady_clock::now();
+  const absl::Status status = ApplyGroupsTo(until);
+  apply_status_ = status;
+  apply_failed_.store(!status.ok(), std::memory_order_relaxed);
+  if (status.ok()) applied_at_ = begin;  // `until` is of a moment before
+  return status;
+}
+
+absl::Status TierLog::ApplyGroupsTo(Lsn until) {
   if (flush_is_open_) REMORA_RETURN_IF_ERROR(Sync());  // T2
   for (;;) {
+    if (applier_.bytes() >= apply_bytes_) REMORA_RETURN_IF_ERROR(ApplyAdded());
     REMORA_ASSIGN_OR_RETURN(const bool more, reader_->Next(until));
-    if (more) applier_.Add(reader_->group());
-    if (!more || applier_.bytes() >= apply_bytes_) REMORA_RETURN_IF_ERROR(ApplyAdded());
-    if (!more) break;
+    if (!more) return ApplyAdded();
+    applier_.Add(reader_->group());
   }
-  applied_at_ = begin;  // `until` is of a moment before
-  return absl::OkStatus();
 }
 
 absl::Status TierLog::ApplyAdded() {
@@ -395,9 +395,9 @@ absl::Status TierLog::Persist() {
     const LogMutexLock lock(&apply_mutex_);
     flush_is_open_ = true;
   }
-  const bool has_failed = flush_failed_.exchange(true, std::memory_order_relaxed);
+  flush_failed_.store(true, std::memory_order_relaxed);
   REMORA_RETURN_IF_ERROR(Sync());  // C4; by T2 it also holds for all that is applied from here on
-  if (has_failed) options_.db->Resume().PermitUncheckedError();  // if it fails, so does the flush
+  options_.db->Resume().PermitUncheckedError();  // if it fails after an earlier error, so does the flush
   const Lsn target = applied_to();
   REMORA_RETURN_IF_ERROR(Flush());
   {

@@ -21,7 +21,7 @@
 //   C11  A directory of an earlier store loses nothing: OpenIn flushes RocksDB's log to tables first.
 //   T1   A group that is larger than a file of the log goes directly to RocksDB, after all logged groups
 //        are applied. It is on the disk when Write returns. Before it is written, the log gets a mark in
-//        its place (C8c).
+//        its place (C8c). It is refused if the disk has no room for the tables that the flush writes.
 //   T2   A flush takes what is in the memtables when RocksDB begins it. After a failed flush, RocksDB may
 //        try again by itself. So from before a flush until one succeeds, the log is synced before each
 //        step of the applier.
@@ -171,10 +171,17 @@ class TierLog {
   /// 16 MiB on it applies them itself.
   absl::StatusOr<View> OpenView(const ScanRange& range);
   /// Returns whether RocksDB has the write of this version, and all earlier ones (C6). It applies the log if
-  /// need be. Returns false if that fails.
+  /// need be. Returns false if that fails, or if the last attempt has failed and the thread tries again.
   bool Holds(std::uint64_t version);
   /// Returns whether the key was deleted, and RocksDB may still have it (C6).
   bool IsDeleted(std::string_view key) const;
+
+  /// Returns OK, or the error of the last attempt to apply the log.
+  absl::Status apply_status() const {
+    if (!apply_failed_.load(std::memory_order_relaxed)) return absl::OkStatus();
+    const LogMutexLock lock(&apply_mutex_);
+    return apply_status_;
+  }
 
   /// Returns whether RocksDB may show a write that failed: a group of T1 whose flush failed. If so, all
   /// later writes fail, too.
@@ -204,6 +211,8 @@ class TierLog {
 
   absl::Status Replay(const LogGroup& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
   absl::Status ApplyTo(Lsn until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
+  /// Does the work of ApplyTo.
+  absl::Status ApplyGroupsTo(Lsn until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
   absl::Status ApplyAdded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
   /// Tells take_progress_. `begin`: of a write to RocksDB that has just ended; nullopt: none has.
   void TellProgress(std::optional<TimePoint> begin) ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
@@ -256,13 +265,14 @@ class TierLog {
   double owed_ns_ = 0;
 
   LogMutex persist_mutex_;  // locked before apply_mutex_
-  LogMutex apply_mutex_;
+  mutable LogMutex apply_mutex_;
   LogApplier applier_ ABSL_GUARDED_BY(apply_mutex_);
   std::unique_ptr<CommitLogReader> reader_ ABSL_GUARDED_BY(apply_mutex_);
   bool flush_is_open_ ABSL_GUARDED_BY(apply_mutex_) = false;     // T2: it runs, or it has failed
   bool files_are_synced_ ABSL_GUARDED_BY(apply_mutex_) = false;  // while Open replays them
 
   std::function<void(const LogProgress&)> take_progress_ ABSL_GUARDED_BY(apply_mutex_);  // may be empty
+  absl::Status apply_status_ ABSL_GUARDED_BY(apply_mutex_);  // of the last attempt
   /// All groups that were appended before this moment are applied.
   TimePoint applied_at_ ABSL_GUARDED_BY(apply_mutex_) = std::chrono::steady_clock::now();
 
@@ -272,6 +282,7 @@ class TierLog {
   std::atomic<std::uint64_t> applied_to_;
   std::atomic<std::uint64_t> persisted_to_;
   std::atomic<bool> flush_failed_ = false;  // stored under persist_mutex_; also true while a flush runs
+  std::atomic<bool> apply_failed_ = false;  // stored under apply_mutex_, with apply_status_
   std::atomic<std::uint64_t> applied_version_ = 0;
   std::atomic<std::int64_t> slowed_ns_ = 0;
   std::atomic<std::uint64_t> slowed_ = 0;
@@ -294,10 +305,5 @@ class TierLog {
 /// Returns the size of each file of a log with this bound: a sixteenth of it, but at least kMinLogFileSize.
 /// From 1 GiB on, it is 65 MiB, so that each value fits into a file, and T1 is for large batches alone.
 std::uint64_t LogFileSizeFor(std::uint64_t max_bytes);
-
-/// Syncs all files of the log in `dir`.
-///
-/// - NotFound, PermissionDenied, Unavailable: `dir` or a file cannot be read or synced.
-absl::Status SyncLogFiles(const std::string& dir);
 
 }  // namespace remora

@@ -50,6 +50,10 @@ bool Cleaner::Rehouse(const Place& place, TimePoint now) {
   REMORA_CHECK(entry.has_value() && entry->place == place);  // a live record is the one that the index names
   if (!evicting_) return Move(*entry, key, key_hash, now);
   if (evictor_.Stays(place, key_hash) && Move(*entry, key, key_hash, now)) return true;
+  if (!evictor_.MayLeave(place)) {
+    victim_.reset();  // a move would free nothing, without end; segments with dead bytes come first again
+    return false;
+  }
   return evictor_.Evict(key_hash, *entry, now) || Move(*entry, key, key_hash, now);
 }
 

@@ -33,14 +33,17 @@ bool Evictor::Stays(const Place& place, std::uint64_t key_hash) {
   return stays;
 }
 
+bool Evictor::MayLeave(const Place& place) const {
+  return mode_ != Mode::kMarkCold || tier_ == nullptr || tier_->Holds(log_.Header(place).version_live >> 1);
+}
+
 bool Evictor::Evict(std::uint64_t key_hash, const Index::Entry& entry, TimePoint now) {
   if (mode_ == Mode::kDrop) {
     log_.Kill(entry.place);  // I5
     index_.Erase(key_hash, entry);
   } else {
     if (index_.FindCold(key_hash) || !index_.Reserve(key_hash, 1)) return false;
-    // C6 of store/durable/tier_log.h: RocksDB must have the record before memory forgets it.
-    if (tier_ != nullptr && !tier_->Holds(log_.Header(entry.place).version_live >> 1)) return false;
+    if (!MayLeave(entry.place)) return false;
     // Kill comes first: a reader with this place in its cache must not find the record live after a later
     // write of the key.
     log_.Kill(entry.place);

@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "store/base/check.h"
+#include "store/base/shortage.h"
+#include "store/base/status_macros.h"
 #include "store/base/tsan.h"
 
 namespace remora {
@@ -139,7 +141,16 @@ bool SpaceManager::EvictLarge(TimePoint now) {
   return false;
 }
 
+absl::Status SpaceManager::DiskError() const {
+  const absl::Status disk = core_.tier == nullptr ? absl::OkStatus() : core_.tier->apply_status();
+  if (disk.ok()) return disk;
+  return WithMarksOf(disk, absl::Status(disk.code(), absl::StrCat("the memory is full, and records cannot "
+                                                                  "leave it: ",
+                                                                  disk.message())));
+}
+
 absl::Status SpaceManager::FullError() const {
+  REMORA_RETURN_IF_ERROR(DiskError());
   return absl::ResourceExhaustedError(
       absl::StrCat("the memory is full: of ", core_.shape.memory_size, " bytes, records take ",
                    core_.log.bytes_used(), ", ", core_.log.bytes_dead(), " of them dead, and the index of ",
@@ -154,6 +165,7 @@ absl::Status SpaceManager::NoRunError(std::size_t length) const {
         "the value needs ", length, " MiB in one piece, and a memory of ", core_.shape.memory_size,
         " bytes has ", most, " at most; open with more memory (--memory)"));
   }
+  REMORA_RETURN_IF_ERROR(DiskError());
   return absl::ResourceExhaustedError(absl::StrCat(
       "no room for a value that needs ", length, " MiB in one piece: of ", core_.shape.memory_size,
       " bytes, ", core_.segments.free_count() * kSegmentSize, " are free, and records take ",

@@ -87,6 +87,8 @@ class SpaceManager {
   static constexpr std::size_t kFreeShare = 64;
   static constexpr std::size_t kMinFree = 3;
 
+  /// Returns OK, or why no record may leave memory now: the disk fails.
+  absl::Status DiskError() const REMORA_WRITER;
   /// Evicts a large record that was not used lately. False: no large record can be evicted, or eviction is
   /// off.
   bool EvictLarge(TimePoint now) REMORA_WRITER;

@@ -52,6 +52,11 @@ int PwriteAll(int fd, std::uint64_t offset, std::string_view bytes) {
   return 0;
 }
 
+// Errors of a file system that has no nameless files, or reserves no space.
+bool IsNotSupported(int error) {
+  return error == EOPNOTSUPP || error == EISDIR || error == ENOENT || error == EINVAL;
+}
+
 }  // namespace
 
 bool WillPass(int error) { return IsNoSpace(error) || IsShortage(error) || error == EINTR; }
@@ -194,6 +199,28 @@ int CommitLogFile::Clear(std::uint64_t offset) const {
     offset += part.size();
   }
   return 0;
+}
+
+absl::Status SyncLogFiles(const std::string& dir) {
+  REMORA_ASSIGN_OR_RETURN(const std::vector<LogFileInfo> files, ListLogFiles(dir));
+  for (const LogFileInfo& file : files) {
+    const std::string path = absl::StrCat(dir, "/", LogFileName(file.first));
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return LogErrnoStatus("open", path, errno);
+    const int error = fdatasync(fd) == 0 ? 0 : errno;
+    close(fd);
+    if (error != 0) return LogErrnoStatus("sync", path, error);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckDiskRoom(const std::string& dir, std::uint64_t bytes) {
+  const int fd = open(dir.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  if (fd < 0) return IsNotSupported(errno) ? absl::OkStatus() : LogErrnoStatus("make a file in", dir, errno);
+  const int error = fallocate(fd, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+  close(fd);
+  if (error == 0 || IsNotSupported(error)) return absl::OkStatus();
+  return LogErrnoStatus("reserve space for a large group in", dir, error);
 }
 
 }  // namespace remora

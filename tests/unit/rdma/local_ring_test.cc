@@ -231,7 +231,7 @@ TEST(CopyShared, CopiesWhatIsBeingWritten) {
   });
   std::vector<std::byte> copy(shared.size());
   while (rounds.load(std::memory_order_relaxed) < 1000) {
-    for (const std::size_t size : {24, 512, 4093}) CopyShared(copy.data(), shared.data() + 3, size);
+    for (const std::size_t size : {24u, 512u, 4093u}) CopyShared(copy.data(), shared.data() + 3, size);
   }
   writer.join();
 }

@@ -21,6 +21,7 @@
 #include "store/watch.h"
 #include "test_files.h"
 #include "tests/support/manual_clock.h"
+#include "tests/support/random_bytes.h"
 
 namespace remora {
 namespace {
@@ -171,6 +172,58 @@ TEST_P(DiskFullAsALogBeginsTest, WritesGoOnAfterwards) {
   store->reset();
   store = ServerStore::Open(options);
   ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ((*store)->Count(RangeOptions{}).value(), static_cast<std::uint64_t>(puts));
+  for (int i = 0; i < puts; ++i) {
+    ASSERT_TRUE((*store)->Get("key" + std::to_string(i), &read).ok()) << i;
+    ASSERT_TRUE(read == value_of(i)) << i;
+  }
+}
+
+// With a commit log, the flushes of RocksDB find no space, too. All goes on by itself as soon as there is a
+// little space, much less than the write buffers of RocksDB may take.
+TEST_F(DiskFullTest, WritesToACommitLogGoOnAfterwards) {
+  StoreOptions options = LoggedIn(temp_ / "store");
+  options.commit_log_bytes = std::uint64_t{16} << 20;
+  auto store = ServerStore::Open(options);
+  ASSERT_TRUE(store.ok()) << store.status();
+  const TempDir elsewhere;
+  int puts = 0;
+  // RocksDB cannot compress these.
+  const auto value_of = [](int put) { return RandomBytes(4000, static_cast<std::uint64_t>(put)); };
+  const auto put = [&] {
+    const absl::Status status = (*store)->Put("key" + std::to_string(puts), value_of(puts));
+    if (status.ok()) ++puts;
+    return status;
+  };
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_TRUE(put().ok());
+    Fill(0);
+    absl::Status status;
+    const int before = puts;
+    while (status.ok() && puts < before + 10'000) status = put();
+    ASSERT_THAT(std::string(status.message()), HasSubstr("no space left"));
+    ASSERT_THAT(std::string(status.message()), Not(HasSubstr("opened again")));
+    std::string read;
+    EXPECT_TRUE(absl::IsNotFound((*store)->Get("key" + std::to_string(puts), &read)));
+    EXPECT_EQ((*store)->Count(RangeOptions{}).value(), static_cast<std::uint64_t>(puts)) << "as scans see it";
+    // A backup flushes.
+    status = (*store)->Backup(elsewhere / ("backup" + std::to_string(round))).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("no space left"));
+
+    std::filesystem::remove(temp_ / "ballast");
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    // More than the log holds.
+    while (puts < before + 5000 && std::chrono::steady_clock::now() < give_up) {
+      status = put();
+      if (!status.ok()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  store->reset();
+  store = ServerStore::Open(options);
+  ASSERT_TRUE(store.ok()) << store.status();
+  std::string read;
   EXPECT_EQ((*store)->Count(RangeOptions{}).value(), static_cast<std::uint64_t>(puts));
   for (int i = 0; i < puts; ++i) {
     ASSERT_TRUE((*store)->Get("key" + std::to_string(i), &read).ok()) << i;

@@ -35,13 +35,19 @@ class SmallDisk {
     return "";
   }
 
-  /// Fills the file system with a file "ballast", except for `left` bytes.
+  /// Fills the file system with a file "ballast", except for `left` bytes. A thread of the store may take or
+  /// give back space meanwhile.
   void TakeSpace(std::size_t left) const {
-    const auto space = std::filesystem::space(path_);
-    ASSERT_GT(space.available, left);
     const int ballast = open((path_ / "ballast").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     ASSERT_GE(ballast, 0);
-    EXPECT_EQ(posix_fallocate(ballast, 0, static_cast<off_t>(space.available - left)), 0);
+    std::uintmax_t filled = 0;
+    for (int tries = 0; tries < 1000; ++tries) {
+      const std::uintmax_t available = std::filesystem::space(path_).available;
+      if (available <= left) break;
+      const auto wanted = filled + available - left;
+      if (posix_fallocate(ballast, 0, static_cast<off_t>(wanted)) == 0) filled = wanted;
+    }
+    EXPECT_GT(filled, 0u);
     close(ballast);
   }
 
