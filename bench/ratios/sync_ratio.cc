@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
@@ -16,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "store/base/check.h"
@@ -26,6 +29,7 @@ namespace remora {
 namespace {
 
 using Steady = std::chrono::steady_clock;
+using Put = std::function<void(const std::string& key)>;
 
 double Seconds(Steady::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -33,8 +37,8 @@ std::string KeyOf(std::size_t thread, std::size_t i) {
   return "key " + std::to_string(thread) + " " + std::to_string(i % 1000);
 }
 
-// Writes per second of `threads` writers that go on for `seconds`; `write` gets a key.
-double Rate(std::size_t threads, double seconds, const std::function<void(const std::string&)>& write) {
+// Puts per second of `threads` writers that go on for `seconds`.
+double Rate(std::size_t threads, double seconds, const Put& put) {
   std::atomic<std::uint64_t> done = 0;
   std::atomic<bool> stop = false;
   std::vector<std::thread> writers;
@@ -42,7 +46,7 @@ double Rate(std::size_t threads, double seconds, const std::function<void(const 
   for (std::size_t t = 0; t < threads; ++t) {
     writers.emplace_back([&, t] {
       for (std::size_t i = 0; !stop.load(std::memory_order_relaxed); ++i) {
-        write(KeyOf(t, i));
+        put(KeyOf(t, i));
         done.fetch_add(1, std::memory_order_relaxed);
       }
     });
@@ -75,102 +79,139 @@ class RawFile {
   const int fd_;
 };
 
-int Main(int argc, char** argv) {
+struct Settings {
   std::string dir = "sync_ratio.data";
   double seconds = 1;
   std::size_t rounds = 5;
   std::size_t writers = 64;
   std::size_t size = 100;
+};
+
+/// Returns the exit status if there is nothing to measure.
+std::optional<int> ReadSettings(int argc, char** argv, Settings* settings) {
   command_line::CommandLine line(
       "sync_ratio: synced writes of a store, beside RocksDB's own and the bare disk's.");
-  line.Add("--dir", dir, "a folder to be made, and removed").ShowDefault();
-  line.Add("--seconds", seconds, "of each measurement").ShowDefault().Positive();
-  line.Add("--rounds", rounds, "of all measurements").ShowDefault().Positive();
-  line.Add("--writers", writers, "threads").ShowDefault().Positive();
-  line.Add("--value_size", size, "bytes").ShowDefault();
-  if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
-  REMORA_CHECK(std::filesystem::create_directory(dir));
-  const std::string value(size, 'v');
-  {
+  line.Add("--dir", settings->dir, "a folder to be made, and removed").ShowDefault();
+  line.Add("--seconds", settings->seconds, "of each measurement").ShowDefault().Positive();
+  line.Add("--rounds", settings->rounds, "of all measurements").ShowDefault().Positive();
+  line.Add("--writers", settings->writers, "threads").ShowDefault().Positive();
+  line.Add("--value_size", settings->size, "bytes").ShowDefault();
+  return line.Parse(argc, argv);
+}
+
+/// A store, a RocksDB and a file, all on one disk. Each put is of the same value.
+class Targets {
+ public:
+  explicit Targets(const Settings& settings) : value_(settings.size, 'v'), file_(settings.dir + "/file") {
     StoreOptions options;
     options.memory_size = std::size_t{256} << 20;
     options.durability = Durability::kSynced;
-    options.data_dir = dir + "/store";
+    options.data_dir = settings.dir + "/store";
     auto store = ServerStore::Open(options);
     REMORA_CHECK(store.ok());
+    store_ = *std::move(store);
     rocksdb::Options raw;
     raw.create_if_missing = true;
     rocksdb::DB* opened = nullptr;
-    REMORA_CHECK(rocksdb::DB::Open(raw, dir + "/rocksdb", &opened).ok());
-    const std::unique_ptr<rocksdb::DB> db(opened);
-    const RawFile file(dir + "/file");
-    rocksdb::WriteOptions synced;
-    synced.sync = true;
-
-    const auto put = [&](Durability level) {
-      return [&, level](const std::string& key) {
-        REMORA_CHECK((*store)->Put(key, value, {.durability = level}).ok());
-      };
-    };
-    const auto raw_put = [&](const rocksdb::WriteOptions& how) {
-      return [&, how](const std::string& key) { REMORA_CHECK(db->Put(how, key, value).ok()); };
-    };
-    // Each operation with a sync of its own: nobody else's write comes along.
-    std::mutex one_at_a_time;
-    const auto alone = [&](const std::string& key) {
-      const std::lock_guard lock(one_at_a_time);
-      REMORA_CHECK(db->Put(synced, key, value).ok());
-    };
-    double group = 0;
-    struct Measured {
-      std::string name;
-      std::function<double()> rate;
-      std::vector<double> rates{};
-    };
-    std::vector<Measured> all = {
-        {"store, synced, all writers",
-         [&] {
-           const std::uint64_t syncs = (*store)->Read(Counter::kSyncs);
-           const std::uint64_t before = (*store)->Read(Counter::kSyncedWrites);
-           const double rate = Rate(writers, seconds, put(Durability::kSynced));
-           group = static_cast<double>((*store)->Read(Counter::kSyncedWrites) - before) /
-                   static_cast<double>((*store)->Read(Counter::kSyncs) - syncs);
-           return rate;
-         }},
-        {"RocksDB, sync, all writers (its group commit)",
-         [&] { return Rate(writers, seconds, raw_put(synced)); }},
-        {"RocksDB, one sync per operation", [&] { return Rate(writers, seconds, alone); }},
-        {"store, synced, one writer", [&] { return Rate(1, seconds, put(Durability::kSynced)); }},
-        {"RocksDB, sync, one writer", [&] { return Rate(1, seconds, raw_put(synced)); }},
-        {"file, write and fdatasync",
-         [&] {
-           return Rate(1, seconds, [&](const std::string&) {
-             file.Write(value);
-             file.Sync();
-           });
-         }},
-        {"store, logged, one writer", [&] { return Rate(1, seconds, put(Durability::kLogged)); }},
-        {"RocksDB, without sync, one writer", [&] { return Rate(1, seconds, raw_put({})); }},
-        {"file, write", [&] { return Rate(1, seconds, [&](const std::string&) { file.Write(value); }); }},
-        {"store, memory, one writer", [&] { return Rate(1, seconds, put(Durability::kMemory)); }},
-    };
-    for (std::size_t round = 0; round < rounds; ++round) {
-      for (Measured& one : all) one.rates.push_back(one.rate());
-    }
-    for (const Measured& one : all) {
-      const double rate = Median(one.rates);
-      std::printf("%-48s %10.0f /s %10.1f us each\n", one.name.c_str(), rate, 1e6 / rate);
-    }
-    const auto ratio = [&](std::size_t a, std::size_t b) {
-      std::vector<double> ratios;
-      for (std::size_t i = 0; i < rounds; ++i) ratios.push_back(all[a].rates[i] / all[b].rates[i]);
-      return Median(ratios);
-    };
-    std::printf("store, all writers / one sync per operation: %.1f\n", ratio(0, 2));
-    std::printf("store, all writers / RocksDB's group commit: %.2f\n", ratio(0, 1));
-    std::printf("store, all writers: writes for each sync, in the last round: %.1f\n", group);
+    REMORA_CHECK(rocksdb::DB::Open(raw, settings.dir + "/rocksdb", &opened).ok());
+    rocksdb_.reset(opened);
   }
-  std::filesystem::remove_all(dir);
+
+  Put PutInStore(Durability level) {
+    return [this, level](const std::string& key) {
+      REMORA_CHECK(store_->Put(key, value_, {.durability = level}).ok());
+    };
+  }
+  Put PutInRocksDb(bool is_synced) {
+    rocksdb::WriteOptions how;
+    how.sync = is_synced;
+    return [this, how](const std::string& key) { REMORA_CHECK(rocksdb_->Put(how, key, value_).ok()); };
+  }
+  /// Each put has a sync of its own: no other thread's put comes along.
+  Put PutInRocksDbAlone() {
+    return [this, put = PutInRocksDb(true)](const std::string& key) {
+      const std::lock_guard lock(one_at_a_time_);
+      put(key);
+    };
+  }
+  Put WriteToFile(bool is_synced) {
+    return [this, is_synced](const std::string&) {
+      file_.Write(value_);
+      if (is_synced) file_.Sync();
+    };
+  }
+  std::uint64_t Read(Counter counter) const { return store_->Read(counter); }
+
+ private:
+  const std::string value_;
+  const RawFile file_;
+  std::unique_ptr<ServerStore> store_;
+  std::unique_ptr<rocksdb::DB> rocksdb_;
+  std::mutex one_at_a_time_;
+};
+
+struct Measurement {
+  std::string name;
+  std::size_t writers;
+  Put put;
+  std::vector<double> rates{};
+};
+
+// Places in the list of measurements.
+enum : std::size_t { kStoreGroups, kRocksDbGroups, kRocksDbAlone };
+
+std::vector<Measurement> MeasurementsOf(Targets& targets, std::size_t writers) {
+  return {
+      {"store, synced, all writers", writers, targets.PutInStore(Durability::kSynced)},
+      {"RocksDB, sync, all writers (its group commit)", writers, targets.PutInRocksDb(true)},
+      {"RocksDB, one sync per operation", writers, targets.PutInRocksDbAlone()},
+      {"store, synced, one writer", 1, targets.PutInStore(Durability::kSynced)},
+      {"RocksDB, sync, one writer", 1, targets.PutInRocksDb(true)},
+      {"file, write and fdatasync", 1, targets.WriteToFile(true)},
+      {"store, logged, one writer", 1, targets.PutInStore(Durability::kLogged)},
+      {"RocksDB, without sync, one writer", 1, targets.PutInRocksDb(false)},
+      {"file, write", 1, targets.WriteToFile(false)},
+      {"store, memory, one writer", 1, targets.PutInStore(Durability::kMemory)},
+  };
+}
+
+double MedianRatio(const Measurement& a, const Measurement& b) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < a.rates.size(); ++i) ratios.push_back(a.rates[i] / b.rates[i]);
+  return Median(std::move(ratios));
+}
+
+void Measure(const Settings& settings) {
+  Targets targets(settings);
+  std::vector<Measurement> all = MeasurementsOf(targets, settings.writers);
+  double group = 0;
+  for (std::size_t round = 0; round < settings.rounds; ++round) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const std::uint64_t syncs = targets.Read(Counter::kSyncs);
+      const std::uint64_t writes = targets.Read(Counter::kSyncedWrites);
+      all[i].rates.push_back(Rate(all[i].writers, settings.seconds, all[i].put));
+      if (i != kStoreGroups) continue;
+      group = static_cast<double>(targets.Read(Counter::kSyncedWrites) - writes) /
+              static_cast<double>(targets.Read(Counter::kSyncs) - syncs);
+    }
+  }
+  for (const Measurement& one : all) {
+    const double rate = Median(one.rates);
+    std::printf("%-48s %10.0f /s %10.1f us each\n", one.name.c_str(), rate, 1e6 / rate);
+  }
+  std::printf("store, all writers / one sync per operation: %.1f\n",
+              MedianRatio(all[kStoreGroups], all[kRocksDbAlone]));
+  std::printf("store, all writers / RocksDB's group commit: %.2f\n",
+              MedianRatio(all[kStoreGroups], all[kRocksDbGroups]));
+  std::printf("store, all writers: writes for each sync, in the last round: %.1f\n", group);
+}
+
+int Main(int argc, char** argv) {
+  Settings settings;
+  if (const std::optional<int> status = ReadSettings(argc, argv, &settings)) return *status;
+  REMORA_CHECK(std::filesystem::create_directory(settings.dir));
+  Measure(settings);
+  std::filesystem::remove_all(settings.dir);
   return 0;
 }
 

@@ -383,6 +383,44 @@ TEST_F(AsyncLost, BehindWhatWasCancelledNothingIsSentThatCameBefore) {
 class AsyncOftenCut : public AsyncLost, public testing::WithParamInterface<std::uint64_t> {
  protected:
   AsyncOftenCut() : AsyncLost(GetParam()) { network_.set_piece_size(64); }
+
+  AsyncClient::Begun Increment(AsyncClient& client) {
+    ++begun_;
+    return client.Increment("sum", 1, [this](const AsyncResult& result) {
+      EXPECT_TRUE(result.status.ok()) << result.status;
+      EXPECT_EQ(result.number, ++told_);
+    });
+  }
+  AsyncClient::Begun Append(AsyncClient& client) {
+    ++size_;
+    return client.Append("text", "x", [this](const AsyncResult& result) {
+      EXPECT_TRUE(result.status.ok()) << result.status;
+      EXPECT_EQ(result.number, static_cast<std::int64_t>(++told_size_));
+    });
+  }
+  AsyncClient::Begun Put(AsyncClient& client) {
+    return client.Put("last", std::to_string(++puts_), [this](const AsyncResult& result) {
+      EXPECT_TRUE(result.status.ok()) << result.status;
+      EXPECT_GT(result.version, last_version_);
+      last_version_ = result.version;
+    });
+  }
+  AsyncClient::Begun Get(AsyncClient& client) {
+    return client.Get("sum", [this, at_least = told_](const AsyncResult& result) {
+      if (absl::IsNotFound(result.status)) {
+        EXPECT_EQ(at_least, 0);
+        return;
+      }
+      ASSERT_TRUE(result.status.ok()) << result.status;
+      const std::int64_t seen = std::stoll(std::string(result.value));
+      EXPECT_GE(seen, at_least);
+      EXPECT_LE(seen, begun_);
+    });
+  }
+
+  std::int64_t begun_ = 0, told_ = 0;
+  std::size_t size_ = 0, told_size_ = 0;
+  std::uint64_t puts_ = 0, last_version_ = 0;
 };
 
 INSTANTIATE_TEST_SUITE_P(Seeds, AsyncOftenCut, testing::Range(std::uint64_t{1}, std::uint64_t{9}));
@@ -391,9 +429,6 @@ TEST_P(AsyncOftenCut, EachWriteIsDoneOnceAndEachReadIsRight) {
   Serve(Options());
   std::mt19937_64 random(GetParam());
   const std::unique_ptr<AsyncClient> client = NewClient();
-  std::int64_t begun = 0, told = 0;
-  std::size_t size = 0, told_size = 0;
-  std::uint64_t puts = 0, last_version = 0;
   for (int i = 0; i < 3000; ++i) {
     if (!network_.is_cut_due()) {
       const auto cut = random() % 2 == 0 ? SimNetwork::Cut::kBoth : SimNetwork::Cut::kClient;
@@ -404,61 +439,28 @@ TEST_P(AsyncOftenCut, EachWriteIsDoneOnceAndEachReadIsRight) {
     }
     switch (random() % 5) {
       case 0:
-        ++begun;
-        ASSERT_TRUE(client
-                        ->Increment("sum", 1,
-                                    [&told](const AsyncResult& result) {
-                                      EXPECT_TRUE(result.status.ok()) << result.status;
-                                      EXPECT_EQ(result.number, ++told);
-                                    })
-                        .ok());
+        ASSERT_TRUE(Increment(*client).ok());
         break;
       case 1:
-        ++size;
-        ASSERT_TRUE(client
-                        ->Append("text", "x",
-                                 [&told_size](const AsyncResult& result) {
-                                   EXPECT_TRUE(result.status.ok()) << result.status;
-                                   EXPECT_EQ(result.number, static_cast<std::int64_t>(++told_size));
-                                 })
-                        .ok());
+        ASSERT_TRUE(Append(*client).ok());
         break;
       case 2:
       case 3:
-        ASSERT_TRUE(client
-                        ->Put("last", std::to_string(++puts),
-                              [&last_version](const AsyncResult& result) {
-                                EXPECT_TRUE(result.status.ok()) << result.status;
-                                EXPECT_GT(result.version, last_version);
-                                last_version = result.version;
-                              })
-                        .ok());
+        ASSERT_TRUE(Put(*client).ok());
         break;
       default:
-        ASSERT_TRUE(client
-                        ->Get("sum",
-                              [&begun, at_least = told](const AsyncResult& result) {
-                                if (absl::IsNotFound(result.status)) {
-                                  EXPECT_EQ(at_least, 0);
-                                  return;
-                                }
-                                ASSERT_TRUE(result.status.ok()) << result.status;
-                                const std::int64_t seen = std::stoll(std::string(result.value));
-                                EXPECT_GE(seen, at_least);
-                                EXPECT_LE(seen, begun);
-                              })
-                        .ok());
+        ASSERT_TRUE(Get(*client).ok());
     }
     if (random() % 8 == 0) client->Poll();
     if (HasFailure()) return;
   }
   network_.CutAt(0, SimNetwork::Cut::kBoth);
   WaitAll(*client);
-  EXPECT_EQ(told, begun);
-  EXPECT_EQ(told_size, size);
-  EXPECT_EQ(Seen("sum"), std::to_string(begun));
-  EXPECT_EQ(Seen("last"), std::to_string(puts));
-  EXPECT_EQ(server_->store().Read(Counter::kPuts), puts + size + static_cast<std::uint64_t>(begun));
+  EXPECT_EQ(told_, begun_);
+  EXPECT_EQ(told_size_, size_);
+  EXPECT_EQ(Seen("sum"), std::to_string(begun_));
+  EXPECT_EQ(Seen("last"), std::to_string(puts_));
+  EXPECT_EQ(server_->store().Read(Counter::kPuts), puts_ + size_ + static_cast<std::uint64_t>(begun_));
   EXPECT_GT(client->counters().reconnects, 20u);
   EXPECT_GT(client->counters().outcomes, 20u);
 }

@@ -24,6 +24,67 @@ class Reconnect : public Behaviour {
     ASSERT_TRUE(restarted.ok()) << restarted;
   }
   std::uint64_t reconnects() { return kv_->client()->counters().reconnects; }
+
+  // Each call is the first one after a restart of the server.
+
+  void WriteOneKey() {
+    RestartBelow();
+    EXPECT_EQ(kv_->Increment("sum", 1).value_or(0), 2);
+    RestartBelow();
+    EXPECT_EQ(kv_->Append("key", "s").value_or(0), 6u);
+    RestartBelow();
+    EXPECT_CODE(kOk, Put("key", "value"));
+    RestartBelow();
+    EXPECT_CODE(kOk, kv_->Touch("key", std::chrono::hours(1)));
+    RestartBelow();
+    EXPECT_CODE(kOk, Delete("sum"));
+    RestartBelow();
+    WriteBatch batch;
+    batch.Put("a", "1");
+    EXPECT_CODE(kOk, kv_->Apply(batch));
+  }
+  void CallWithSeveralMessages() {
+    RestartBelow();
+    const std::string large(std::size_t{1} << 20, 'l');
+    EXPECT_CODE(kOk, Put("large", large));
+    RestartBelow();
+    EXPECT_TRUE(Get("large") == large);
+    RestartBelow();
+    const std::array<std::string_view, 3> keys = {"key", "none", "a"};
+    std::array<GetResult, 3> results;
+    EXPECT_CODE(kOk, kv_->MultiGet(keys, results));
+    EXPECT_EQ(results[0].value, "value");
+    EXPECT_CODE(kNotFound, results[1].status);
+    EXPECT_EQ(results[2].value, "1");
+    RestartBelow();
+    const std::array<PutRequest, 2> puts = {{{"many 1", "v", {}}, {"many 2", "v", {}}}};
+    std::array<PutResult, 2> outcomes;
+    EXPECT_CODE(kOk, kv_->client()->MultiPut(puts, outcomes));
+    EXPECT_CODE(kOk, outcomes[1].status);
+    EXPECT_CODE(kOk, Delete("many 1"));
+    EXPECT_CODE(kOk, Delete("many 2"));
+  }
+  void CallWithRanges() {
+    RestartBelow();
+    EXPECT_EQ(kv_->client()->Count().value_or(0), 3u);
+    RestartBelow();
+    EXPECT_EQ(kv_->client()->Count({.prefix = "a"}).value_or(0), 1u);
+    RestartBelow();
+    const auto scan = kv_->client()->Scan();
+    ASSERT_TRUE(scan.ok()) << scan.status();
+    RestartBelow();
+    int shown = 0;
+    while ((*scan)->Next()) ++shown;  // more than a page
+    EXPECT_EQ(shown, 3);
+    const auto watch = kv_->client()->Watch();
+    ASSERT_TRUE(watch.ok()) << watch.status();
+    RestartBelow();
+    EXPECT_CODE(kOk, (*watch)->Next(milliseconds(0)).status());
+    RestartBelow();
+    EXPECT_EQ(kv_->client()->DeleteRange({.prefix = "a"}).value_or(0), 1u);
+    RestartBelow();
+    EXPECT_EQ(kv_->client()->DropAll().value_or(0), 2u);
+  }
 };
 
 INSTANTIATE_TEST_SUITE_P(On, Reconnect,
@@ -47,39 +108,9 @@ TEST_P(Reconnect, EveryCallGoesOnWithALoggedServerThatWasRestarted) {
   memory[0] = std::byte{0};
   EXPECT_EQ(kv_->client()->Get("key", **buffer).value_or(0), 5u);
   EXPECT_EQ(static_cast<char>(memory[0]), 'v');
-  RestartBelow();
-  EXPECT_EQ(kv_->Increment("sum", 1).value_or(0), 2);
-  RestartBelow();
-  EXPECT_EQ(kv_->Append("key", "s").value_or(0), 6u);
-  RestartBelow();
-  EXPECT_CODE(kOk, Put("key", "value"));
-  RestartBelow();
-  EXPECT_CODE(kOk, kv_->Touch("key", std::chrono::hours(1)));
-  RestartBelow();
-  EXPECT_CODE(kOk, Delete("sum"));
-  RestartBelow();
-  WriteBatch batch;
-  batch.Put("a", "1");
-  EXPECT_CODE(kOk, kv_->Apply(batch));
-  RestartBelow();
-  const std::string large(std::size_t{1} << 20, 'l');
-  EXPECT_CODE(kOk, Put("large", large));
-  RestartBelow();
-  EXPECT_TRUE(Get("large") == large);
-  RestartBelow();
-  const std::array<std::string_view, 3> keys = {"key", "none", "a"};
-  std::array<GetResult, 3> results;
-  EXPECT_CODE(kOk, kv_->MultiGet(keys, results));
-  EXPECT_EQ(results[0].value, "value");
-  EXPECT_CODE(kNotFound, results[1].status);
-  EXPECT_EQ(results[2].value, "1");
-  RestartBelow();
-  const std::array<PutRequest, 2> puts = {{{"many 1", "v", {}}, {"many 2", "v", {}}}};
-  std::array<PutResult, 2> outcomes;
-  EXPECT_CODE(kOk, kv_->client()->MultiPut(puts, outcomes));
-  EXPECT_CODE(kOk, outcomes[1].status);
-  EXPECT_CODE(kOk, Delete("many 1"));
-  EXPECT_CODE(kOk, Delete("many 2"));
+  WriteOneKey();
+  CallWithSeveralMessages();
+  if (HasFatalFailure()) return;
   RestartBelow();
   EXPECT_CODE(kOk, kv_->client()->Ping());
   RestartBelow();
@@ -88,25 +119,7 @@ TEST_P(Reconnect, EveryCallGoesOnWithALoggedServerThatWasRestarted) {
   EXPECT_TRUE(kv_->Exists("key").value_or(false));
   RestartBelow();
   EXPECT_TRUE(kv_->Ttl("key").value_or(std::nullopt).has_value());
-  RestartBelow();
-  EXPECT_EQ(kv_->client()->Count().value_or(0), 3u);
-  RestartBelow();
-  EXPECT_EQ(kv_->client()->Count({.prefix = "a"}).value_or(0), 1u);
-  RestartBelow();
-  const auto scan = kv_->client()->Scan();
-  ASSERT_TRUE(scan.ok()) << scan.status();
-  RestartBelow();
-  int shown = 0;
-  while ((*scan)->Next()) ++shown;  // more than a page
-  EXPECT_EQ(shown, 3);
-  const auto watch = kv_->client()->Watch();
-  ASSERT_TRUE(watch.ok()) << watch.status();
-  RestartBelow();
-  EXPECT_CODE(kOk, (*watch)->Next(milliseconds(0)).status());
-  RestartBelow();
-  EXPECT_EQ(kv_->client()->DeleteRange({.prefix = "a"}).value_or(0), 1u);
-  RestartBelow();
-  EXPECT_EQ(kv_->client()->DropAll().value_or(0), 2u);
+  CallWithRanges();
   EXPECT_EQ(reconnects(), 23u);
 }
 

@@ -86,80 +86,112 @@ std::string FrameOf(remora::Input& input) {
   return text;
 }
 
+/// A link of a server, and the peer's end of its socket.
+class FuzzedLink {
+ public:
+  FuzzedLink() {
+    int ends[2];
+    FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    peer_ = UniqueFd(ends[1]);
+    link_ = std::make_shared<TcpLink>(UniqueFd(ends[0]), kLimits, News());
+    link_->AddRead(1, region_.bytes());
+    link_->AddWrite(kStagingKey, 0, staging_.bytes());
+    static const UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+    FUZZ_CHECK(link_->Start(epoll.get(), counters_, connection()));
+  }
+
+  void PostReceive() {
+    const std::size_t place = posted_ % kLimits.receives;
+    const Sge into = {receives_.bytes().data() + place * kReceiveSize, kReceiveSize, 0};
+    if (link_->PostRecv(place, into).ok()) ++posted_;
+  }
+  void DeregisterStaging() {
+    if (is_struck_) return;
+    link_->Deregister(kStagingKey);
+    is_struck_ = true;
+    at_the_strike_.assign(staging_.bytes().begin(), staging_.bytes().end());
+  }
+  void TakeCompletions() {
+    std::array<Completion, 8> completions;
+    const std::size_t count = link_->Take(completions);
+    for (const Completion& completion : std::span(completions).first(count)) {
+      FUZZ_CHECK(completion.connection == connection() && completion.byte_count <= kReceiveSize);
+    }
+  }
+  void Send(std::string_view bytes) {
+    static_cast<void>(send(peer_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
+  }
+  void Handle() {
+    link_->Handle(EPOLLIN, buffer_);
+    Receive(peer_.get(), &answers_);
+  }
+  /// The peer closes its end; checks what the link has done.
+  void EndAndCheck() {
+    peer_ = UniqueFd();
+    for (int i = 0; i < 4; ++i) link_->Handle(EPOLLIN | EPOLLHUP, buffer_);
+    FUZZ_CHECK(!link_->failure().ok());
+    link_->CloseIfEnding();
+    link_->End();
+    while (News().NextLink() != nullptr) {
+    }
+    CheckAnswers(answers_);
+    region_.CheckUnchanged();
+    staging_.Check();
+    receives_.Check();
+    if (is_struck_) FUZZ_CHECK(std::ranges::equal(at_the_strike_, staging_.bytes()));
+  }
+
+ private:
+  static constexpr QueueLimits kLimits{.sends = 4, .receives = 4, .reads = 4};
+  static constexpr std::uint32_t kStagingKey = kTcpMaxReads + 1;
+
+  static TcpEvents& News() {
+    static const std::unique_ptr<TcpEvents> news = *TcpEvents::Create();
+    return *news;
+  }
+  Connection* connection() { return reinterpret_cast<Connection*>(stands_for_a_connection_.data()); }
+
+  Guarded region_{kRegionSize}, staging_{kStagingSize}, receives_{kLimits.receives * kReceiveSize};
+  NicCounters counters_;
+  std::array<std::byte, 1> stands_for_a_connection_{};
+  std::vector<std::byte> buffer_ = std::vector<std::byte>(TcpInbox::kBufferSize);
+  UniqueFd peer_;
+  std::shared_ptr<TcpLink> link_;
+  std::string answers_;
+  bool is_struck_ = false;
+  std::vector<std::byte> at_the_strike_;
+  std::uint64_t posted_ = 0;
+};
+
 void FuzzLink(remora::Input& input) {
-  static const std::unique_ptr<TcpEvents> news = *TcpEvents::Create();
-  static const UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
-  int ends[2];
-  FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
-  UniqueFd peer(ends[1]);
-  const QueueLimits limits{.sends = 4, .receives = 4, .reads = 4};
-  Guarded region(kRegionSize), staging(kStagingSize), receives(4 * kReceiveSize);
-  NicCounters counters;
-  std::array<std::byte, 1> stands_for_a_connection{};
-  auto* const connection = reinterpret_cast<Connection*>(stands_for_a_connection.data());
-  const auto link = std::make_shared<TcpLink>(UniqueFd(ends[0]), limits, *news);
-  link->AddRead(1, region.bytes());
-  constexpr std::uint32_t key = kTcpMaxReads + 1;
-  link->AddWrite(key, 0, staging.bytes());
-  FUZZ_CHECK(link->Start(epoll.get(), counters, connection));
-  std::vector<std::byte> buffer(TcpInbox::kBufferSize);
-  std::string answers;
-  bool is_struck = false;
-  std::vector<std::byte> at_the_strike;
-  std::uint64_t posted = 0;
+  FuzzedLink link;
   while (!input.empty()) {
     const auto what = input.Take<std::uint8_t>();
     switch (what % 8) {
-      case 0: {
-        const std::size_t place = posted % 4;
-        const Sge into = {receives.bytes().data() + place * kReceiveSize, kReceiveSize, 0};
-        if (link->PostRecv(place, into).ok()) ++posted;
+      case 0:
+        link.PostReceive();
         break;
-      }
       case 1:
-        if (is_struck) break;
-        link->Deregister(key);
-        is_struck = true;
-        at_the_strike.assign(staging.bytes().begin(), staging.bytes().end());
+        link.DeregisterStaging();
         break;
-      case 2: {
-        std::array<Completion, 8> completions;
-        const std::size_t count = link->Take(completions);
-        for (const Completion& completion : std::span(completions).first(count)) {
-          FUZZ_CHECK(completion.connection == connection && completion.byte_count <= kReceiveSize);
-        }
+      case 2:
+        link.TakeCompletions();
         break;
-      }
-      case 3: {
-        const std::string_view noise = input.Text();
-        static_cast<void>(send(peer.get(), noise.data(), noise.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
+      case 3:
+        link.Send(input.Text());
         break;
-      }
       default: {
         const std::string frame = FrameOf(input);
         const std::size_t cut = (what & 64) != 0 ? frame.size() / 2 : frame.size();
-        static_cast<void>(send(peer.get(), frame.data(), cut, MSG_DONTWAIT | MSG_NOSIGNAL));
+        link.Send(std::string_view(frame).substr(0, cut));
         if (cut == frame.size()) break;
-        link->Handle(EPOLLIN, buffer);
-        static_cast<void>(
-            send(peer.get(), frame.data() + cut, frame.size() - cut, MSG_DONTWAIT | MSG_NOSIGNAL));
+        link.Handle();
+        link.Send(std::string_view(frame).substr(cut));
       }
     }
-    link->Handle(EPOLLIN, buffer);
-    Receive(peer.get(), &answers);
+    link.Handle();
   }
-  peer = UniqueFd();
-  for (int i = 0; i < 4; ++i) link->Handle(EPOLLIN | EPOLLHUP, buffer);
-  FUZZ_CHECK(!link->failure().ok());
-  link->CloseIfEnding();
-  link->End();
-  while (news->NextLink() != nullptr) {
-  }
-  CheckAnswers(answers);
-  region.CheckUnchanged();
-  staging.Check();
-  receives.Check();
-  if (is_struck) FUZZ_CHECK(std::ranges::equal(at_the_strike, staging.bytes()));
+  link.EndAndCheck();
 }
 
 void FuzzClient(remora::Input& input) {

@@ -1,6 +1,7 @@
 // kvctl: declarations that its parts share.
 //
-//   arguments.cc   the command line, and its --help
+//   arguments.cc   the command line: what it says, and what is wrong with it
+//   flags.cc       the commands and flags that it may have, and their help
 //   commands.cc    a connection, and one operation over it
 //   backup.cc      backup, backups, restore and check
 //   transfer.cc    export and import

@@ -5,12 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <filesystem>
-#include <map>
 #include <memory>
-#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -362,81 +359,6 @@ TEST_F(SyncedTest, WhatIsPendingIsPublishedBeforeTheGroupThatRaisesTheLimitOfVer
   EXPECT_EQ(Get("key"), value);
   ASSERT_TRUE(store_->Put("key", "last").ok());
   EXPECT_EQ(Get("key"), "last");
-}
-
-// Random writes, against a map of the writes that are synced or became visible at once.
-TEST_F(SyncedTest, AgreesWithAMap) {
-  std::mt19937_64 random(5);
-  std::map<std::string, std::string> model;
-  struct Pending {
-    std::uint64_t ticket;
-    std::string key;
-    std::optional<std::string> value;
-    bool is_refused;
-  };
-  std::vector<Pending> pending;
-  std::map<std::string, bool> gone_with_the_process;
-  const auto settle = [&] {
-    store_->Sync();
-    std::vector<SyncedWrite> outcomes;
-    store_->TakeSynced(&outcomes);
-    for (const SyncedWrite& outcome : outcomes) {
-      ASSERT_TRUE(!pending.empty() && pending.front().ticket == outcome.ticket) << "in their order";
-      const Pending& first = pending.front();
-      ASSERT_EQ(outcome.status.ok(), !first.is_refused) << outcome.status;
-      if (first.value) {
-        model[first.key] = *first.value;
-      } else {
-        model.erase(first.key);
-      }
-      pending.erase(pending.begin());
-    }
-  };
-  const auto levels =
-      std::to_array({Durability::kMemory, Durability::kLogged, Durability::kSynced, Durability::kSynced});
-  for (int round = 0; round < 6000; ++round) {
-    const std::string key = "key " + std::to_string(random() % 300);
-    const std::string value = "value " + std::to_string(round) + std::string(random() % 90'000, 'x');
-    const bool deletes = random() % 6 == 0;
-    Write write = deletes ? DeleteOf(key) : PutOf(key, value);
-    write.durability = levels[random() % 4];
-    const auto last = std::find_if(pending.rbegin(), pending.rend(),
-                                   [&](const Pending& other) { return other.key == key; });
-    const bool exists = last != pending.rend() ? last->value.has_value() : model.contains(key);
-    for (;;) {
-      store_->Submit(std::span(&write, 1));
-      if (write.ticket != 0 || !absl::IsAborted(write.status)) break;
-      clock_.Advance(kPatience);
-    }
-    if (write.status.ok()) {
-      gone_with_the_process[key] = write.ticket == 0 && write.durability == Durability::kMemory;
-    }
-    if (write.ticket != 0) {
-      pending.push_back(
-          {write.ticket, key, deletes ? std::nullopt : std::optional(value), deletes && !exists});
-    } else if (write.status.ok()) {
-      deletes ? void(model.erase(key)) : void(model[key] = value);
-    } else {
-      ASSERT_TRUE(deletes && absl::IsNotFound(write.status) && !exists) << write.status;
-    }
-    if (random() % 10 == 0) {
-      ASSERT_NO_FATAL_FAILURE(settle());
-    }
-    clock_.Advance(milliseconds(random() % 5));
-    const std::string asked = "key " + std::to_string(random() % 300);
-    if (std::ranges::any_of(pending, [&](const Pending& other) { return other.key == asked; })) continue;
-    const std::string got = GetPatiently(*store_, clock_, asked);
-    ASSERT_TRUE(model.contains(asked) ? got == model[asked] : got == "NOT_FOUND") << round << " " << asked;
-  }
-  ASSERT_NO_FATAL_FAILURE(settle());
-  EXPECT_GT(store_->Read(Counter::kEvictions), 100u);
-  Open();
-  for (int i = 0; i < 300; ++i) {
-    const std::string key = "key " + std::to_string(i);
-    if (gone_with_the_process[key]) continue;
-    const std::string got = GetPatiently(*store_, clock_, key);
-    ASSERT_TRUE(model.contains(key) ? got == model[key] : got == "NOT_FOUND") << key;
-  }
 }
 
 // A scan shows the state of the tier, so the store calls fsync before.

@@ -1,0 +1,301 @@
+#include "tools/kvctl/flags.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "store/format/memory/layout.h"
+#include "tools/command_line/command_line.h"
+#include "tools/kvctl/kvctl.h"
+
+namespace remora::kvctl {
+namespace {
+
+using command_line::Command;
+using command_line::CommandLine;
+using command_line::Option;
+
+void AddServerFlags(CommandLine& line, Arguments* arguments) {
+  line.Add("--server", arguments->server,
+           "verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or local:///PATH")
+      .Environment("REMORA_SERVER");
+  line.Add("--timeout", arguments->timeout_ms, "For connecting, and for the operation, in milliseconds")
+      .Range(1, 3'600'000)
+      .ShowDefault();
+  line.Add("--token_file", arguments->token_file,
+           "Auth token, as `kvctl create_token` printed it, for a server that requires one")
+      .Environment("REMORA_TOKEN_FILE")
+      .TypeName("FILE");
+  line.Add(
+          "--tls_ca", arguments->tls.ca,
+          "Over tls://, certificates of the authorities that sign the server's; without, the token has to do")
+      .Environment("REMORA_TLS_CA")
+      .TypeName("FILE");
+  line.Add("--tls_cert", arguments->tls.cert, "This client's certificate, for a server that asks for one")
+      .Environment("REMORA_TLS_CERT")
+      .TypeName("FILE");
+  line.Add("--tls_key", arguments->tls.key, "The key of --tls_cert")
+      .Environment("REMORA_TLS_KEY")
+      .TypeName("FILE");
+}
+
+void AddKey(Command command, Arguments* arguments) {
+  command.Add("KEY", arguments->key, "1 to 4096 bytes").Required();
+}
+
+Option AddIfVersion(Command command, Arguments* arguments) {
+  return command.Add("--if_version", arguments->if_version, "Only if the key has this version")
+      .Range(std::uint64_t{1}, kMaxVersion - 1);
+}
+
+void AddReadsOfKeys(CommandLine& line, Arguments* arguments) {
+  Command get = line.AddCommand("get", "Write the value to standard output, and nothing else");
+  AddKey(get, arguments);
+  get.AddFlag("--version", arguments->show_version, "Write its version and a newline before the value");
+  AddKey(line.AddCommand("exists", "Say by the exit code alone whether there is the key: 0 or 1"), arguments);
+}
+
+/// Adds the flags of commands that make a value.
+void AddPutFlags(Command command, Arguments* arguments) {
+  command
+      .Add("--ttl", arguments->ttl_text,
+           "Let it expire so long from now; else by put: as the server's default says")
+      .TypeName("DURATION");
+  const Option absent = command.AddFlag("--if_absent", arguments->if_absent, "Only if there is no such key");
+  const Option present =
+      command.AddFlag("--if_present", arguments->if_present, "Only if there is such a key").Excludes(absent);
+  AddIfVersion(command, arguments).Excludes(absent).Excludes(present);
+}
+
+void AddPuts(CommandLine& line, Arguments* arguments) {
+  Command put = line.AddCommand("put", "Store a value, from standard input unless VALUE stands there");
+  AddKey(put, arguments);
+  put.Add("VALUE", arguments->value,
+          "Up to 67108864 bytes; write `put -- KEY VALUE` where one of them begins with a dash")
+      .MayBeEmpty();
+  AddPutFlags(put, arguments);
+  Command append = line.AddCommand("append", "Put bytes behind the value, as put; print its new size");
+  AddKey(append, arguments);
+  append.Add("VALUE", arguments->value, "As for put").MayBeEmpty();
+  AddPutFlags(append, arguments);
+  Command incr = line.AddCommand("incr", "Add to the number that the value spells; print the sum");
+  AddKey(incr, arguments);
+  incr.Add("DELTA", arguments->delta_text, "A number of 64 bits; an absent key counts as 0").ShowDefault();
+  AddPutFlags(incr, arguments);
+}
+
+void AddDelete(CommandLine& line, Arguments* arguments) {
+  const Command remove = line.AddCommand("delete", "Remove a key");
+  AddKey(remove, arguments);
+  AddIfVersion(remove, arguments);
+}
+
+void AddExpiry(CommandLine& line, Arguments* arguments) {
+  Command touch = line.AddCommand("touch", "Let a key expire so long from now");
+  AddKey(touch, arguments);
+  AddIfVersion(touch, arguments);
+  touch.Add("DURATION", arguments->ttl_text, "See below").Required();
+  const Command persist = line.AddCommand("persist", "Let a key never expire");
+  AddKey(persist, arguments);
+  AddIfVersion(persist, arguments);
+  AddKey(line.AddCommand("ttl", "Print for how long the key is there yet, as a DURATION"), arguments);
+}
+
+void AddPrefix(Command command, Arguments* arguments) {
+  command.Add("--prefix", arguments->prefix, "Only of keys that begin with this; empty: of all").MayBeEmpty();
+}
+
+/// Adds the flags of commands that print keys and values.
+void AddPrintFlags(Command command, Arguments* arguments) {
+  AddPrefix(command, arguments);
+  command.Add("--limit", arguments->limit, "Show this number at most; 0: all")
+      .Range(std::uint64_t{0}, kMaxVersion)
+      .ShowDefault();
+  command.AddFlag("--keys_only", arguments->keys_only, "Without values");
+}
+
+Option AddAnyOrder(Command command, Arguments* arguments) {
+  return command.AddFlag("--any_order", arguments->any_order,
+                         "Not as of one moment: for a server that is only in memory");
+}
+
+void AddScan(CommandLine& line, Arguments* arguments) {
+  Command scan = line.AddCommand(
+      "scan", "Print keys and values in the order of the keys, as KEY, tab, VALUE, on a line for each");
+  AddPrintFlags(scan, arguments);
+  const Option reverse = scan.AddFlag("--reverse", arguments->reverse, "From the last key to the first");
+  AddAnyOrder(scan, arguments).Excludes(reverse);
+}
+
+void AddWatch(CommandLine& line, Arguments* arguments) {
+  Command watch = line.AddCommand(
+      "watch", "Print each write as it is done, as put, tab, KEY, tab, VALUE, or delete, tab, KEY");
+  AddPrintFlags(watch, arguments);
+  watch.Add("--resume", arguments->resume_token,
+            "Continue behind the line that begins with this resume token; else begin now");
+  watch.AddFlag("--show_positions", arguments->show_positions,
+                "Begin each line with a resume token; print one at the end, too");
+  watch.Add("--idle", arguments->idle_text, "End when nothing has come for so long; else never")
+      .TypeName("DURATION");
+}
+
+void AddCountAndDrop(CommandLine& line, Arguments* arguments) {
+  AddPrefix(line.AddCommand("count", "Print how many keys there are"), arguments);
+  Command drop = line.AddCommand("drop", "Delete all keys; print how many they were");
+  // An empty one is that of a variable which is not set, and would delete all keys.
+  drop.Add("--prefix", arguments->prefix, "Only keys that begin with this; not empty");
+  drop.AddFlag("--yes", arguments->yes, "Yes, delete them");
+}
+
+void AddTransfer(CommandLine& line, Arguments* arguments) {
+  const Command to_output = line.AddCommand(
+      "export", "Write all records as of one moment to standard output: JSON, one record a line");
+  AddPrefix(to_output, arguments);
+  AddAnyOrder(to_output, arguments);
+  Command from_input =
+      line.AddCommand("import", "Store the records of an export, which standard input brings");
+  from_input.AddFlag("--if_absent", arguments->if_absent, "Leave keys alone that are there");
+  from_input.AddFlag("--skip_bad", arguments->skip_bad, "Leave out lines that are no records");
+}
+
+Option AddDirectory(Command command, const char* flag, std::string& where, const char* help) {
+  return command.Add(flag, where, help).TypeName("DIR");
+}
+
+Option AddFrom(Command command, Arguments* arguments) {
+  return AddDirectory(command, "--from", arguments->from, "The directory of backups");
+}
+
+void AddBackupId(Command command, Option from, Arguments* arguments) {
+  command.Add("--id", arguments->id, "The backup's number; else the newest one")
+      .Range(std::uint32_t{1}, ~std::uint32_t{0})
+      .Needs(from);
+}
+
+void AddBackup(Command backup, Arguments* arguments) {
+  Option data = AddDirectory(backup, "--data", arguments->data,
+                             "Without a server: the data directory of a stopped one");
+  Option to = AddDirectory(backup, "--to", arguments->to, "With --data: the directory of backups");
+  data.Needs(to);
+  to.Needs(data);
+  backup
+      .Add("--keep", arguments->keep,
+           "With --data: delete all but this number of the newest ones; 0: delete none")
+      .Needs(data);
+}
+
+void AddBackups(CommandLine& line, Arguments* arguments) {
+  AddBackup(line.AddCommand("backup", "Have the server make a backup; print its number"), arguments);
+  AddFrom(line.AddCommand("backups",
+                          "List backups: number, time, last version, bytes, new bytes; tabs in between"),
+          arguments)
+      .Required();
+  const Command restore =
+      line.AddCommand("restore", "Make a data directory of a backup, all of it or nothing");
+  AddDirectory(restore, "--to", arguments->to,
+               "The data directory to be made: new, or empty, as a mount point may be")
+      .Required();
+  AddBackupId(restore, AddFrom(restore, arguments).Required(), arguments);
+  Command check =
+      line.AddCommand("check", "Read all of a stopped server's data, or of a backup; print counts");
+  const Option data =
+      AddDirectory(check, "--data", arguments->data, "The data directory of a stopped server");
+  const Option from = AddFrom(check, arguments).Excludes(data);
+  AddBackupId(check, from, arguments);
+  check.RequireOneOf({data, from});
+}
+
+void AddPing(Command ping, Arguments* arguments) {
+  ping.Add("--wait", arguments->wait_seconds, "Try for this number of seconds until a server answers")
+      .Range(0, 86'400);
+}
+
+/// Returns the fault of the name; empty: none.
+std::string IsTokenName(const std::string& name) {
+  const bool is_one = !name.empty() && name.size() <= 32 && std::all_of(name.begin(), name.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-' || c == '_';
+  });
+  return is_one ? "" : "a token's name has 1 to 32 letters, digits, dots, dashes and underscores";
+}
+
+void AddToken(Command token, Arguments* arguments) {
+  token.Add("NAME", arguments->key, "Up to 32 letters, digits, dots, dashes and underscores")
+      .Required()
+      .Check(IsTokenName);
+  token.Add("--role", arguments->role, "read-only or read-write")
+      .IsOneOf({"read-only", "read-write"})
+      .ShowDefault()
+      .TypeName("ROLE");
+}
+
+void AddSize(Command size, Arguments* arguments) {
+  size.Add("--records", arguments->records, "How many records")
+      .Range(std::uint64_t{1}, std::uint64_t{1} << 40)
+      .Required();
+  size.Add("--value_size", arguments->value_size, "Bytes of a value, on average: 100, 4K")
+      .Size()
+      .Range(std::uint64_t{0}, std::uint64_t{kMaxValueSize})
+      .Required();
+  size.Add("--key_size", arguments->key_size, "Bytes of a key, on average")
+      .Size()
+      .Range(std::uint64_t{kMinKeySize}, std::uint64_t{kMaxKeySize})
+      .ShowDefault();
+  size.Add("--clients", arguments->clients, "Clients that are connected at once")
+      .Range(std::uint64_t{1}, std::uint64_t{65536})
+      .ShowDefault();
+}
+
+void AddTop(Command top, Arguments* arguments) {
+  top.Add("--interval", arguments->interval_text, "How often; 10ms to 1h").ShowDefault().TypeName("DURATION");
+  top.Add("--count", arguments->limit, "End after so many; 0: never")
+      .Range(std::uint64_t{0}, kMaxVersion)
+      .ShowDefault();
+  top.AddFlag("--json", arguments->json, "As one JSON object a line");
+}
+
+void AddDoctor(Command doctor, Arguments* arguments) {
+  doctor.Add("--data_dir", arguments->data_dir, "Check the disk for this data directory, too")
+      .TypeName("DIR");
+  doctor.Add("--memory", arguments->memory, "The server's --memory; else its default for this machine")
+      .Size()
+      .Range(std::uint64_t{1}, std::uint64_t{kMaxMemorySize});
+  doctor
+      .Add("--device", arguments->device,
+           "RDMA is to be used: a lack of it is a problem. Try READs, WRITEs and SENDs of the device to "
+           "itself")
+      .TypeName("NAME")
+      .ValueIsOptional();
+  doctor.AddFlag("--json", arguments->json, "As one JSON object");
+}
+
+void AddOperatorCommands(CommandLine& line, Arguments* arguments) {
+  AddPing(line.AddCommand("ping", "Ask the server for an answer and print the round-trip time"), arguments);
+  AddToken(line.AddCommand("create_token",
+                           "Print a new auth token: a line for the server's --tokens, and for its clients"),
+           arguments);
+  AddSize(line.AddCommand("size", "Print the memory that a server needs for a number of records"), arguments);
+  line.AddCommand("stats", "Print the server's metrics, a name and a value on each line")
+      .AddFlag("--json", arguments->json, "As one JSON object");
+  AddTop(line.AddCommand("top", "Show operations a second, memory and backlog, again and again"), arguments);
+  AddDoctor(line.AddCommand("doctor", "Check this machine, and the server if one is named; say what to do"),
+            arguments);
+}
+
+}  // namespace
+
+void AddFlags(CommandLine& line, Arguments* arguments) {
+  AddServerFlags(line, arguments);
+  AddReadsOfKeys(line, arguments);
+  AddPuts(line, arguments);
+  AddDelete(line, arguments);
+  AddExpiry(line, arguments);
+  AddScan(line, arguments);
+  AddWatch(line, arguments);
+  AddCountAndDrop(line, arguments);
+  AddTransfer(line, arguments);
+  AddBackups(line, arguments);
+  AddOperatorCommands(line, arguments);
+}
+
+}  // namespace remora::kvctl
