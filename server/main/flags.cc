@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "server/http/host_check.h"
 #include "server/main/descriptors.h"
 #include "server/main/listen_checks.h"
 #include "server/memory/memory_budget.h"
@@ -246,6 +247,16 @@ void AddOperatorFlags(command_line::CommandLine& line, Flags* flags, Texts* text
           .TypeName("HOST:PORT");
   line.AddFlag("--insecure_http", flags->insecure_http,
                "Serve --http also at an address that other machines reach: to all of them, without a token")
+      .Needs(http);
+  line.Add("--http_host", flags->http_hosts,
+           "Name of this server, beside an IP address, localhost and that of --http, under which --http "
+           "answers; "
+           "may be repeated. A request for another host is refused, as pages of other sites could send it")
+      .Check([](const std::string& text) {
+        return IsHostName(text) ? ""
+                                : "'" + text + "' is no name of a host; write it without a scheme and a port";
+      })
+      .TypeName("NAME")
       .Needs(http);
   line.AddFlag(
       "--quiet", texts->quiet,

@@ -29,6 +29,7 @@ struct Flags {
   bool insecure_open = false;
   std::string http;  // empty: not served
   bool insecure_http = false;
+  std::vector<std::string> http_hosts{};  // names of the server beside that of `http`
   // For the log, once it serves.
   std::vector<std::string> notes{};
   std::vector<std::string> warnings{};

@@ -190,13 +190,15 @@ absl::StatusOr<MemoryPlan> Plan(Flags* flags) {
 absl::StatusOr<std::unique_ptr<MonitorService>> StartMonitoring(Flags* flags, const MemoryPlan& plan,
                                                                 const Clock& clock) {
   if (flags->http.empty()) return nullptr;
-  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<MonitorService> service,
-                          MonitorService::Start(flags->http, flags->insecure_http,
-                                                {.version = REMORA_VERSION,
-                                                 .durability = flags->server.store.durability,
-                                                 .memory_bytes = flags->memory,
-                                                 .max_clients = plan.max_clients},
-                                                clock));
+  REMORA_ASSIGN_OR_RETURN(
+      std::unique_ptr<MonitorService> service,
+      MonitorService::Start(
+          {.address = flags->http, .others_may_reach = flags->insecure_http, .hosts = flags->http_hosts},
+          {.version = REMORA_VERSION,
+           .durability = flags->server.store.durability,
+           .memory_bytes = flags->memory,
+           .max_clients = plan.max_clients},
+          clock));
   flags->notes.push_back(absl::StrCat("metrics are served at ", service->address(), "/metrics"));
   return service;
 }
