@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "server/memory/memory_reserve.h"
+#include "server/monitoring/log_events.h"
 #include "server/request/request_decoder.h"
 #include "store/base/clock.h"
 
@@ -74,7 +75,9 @@ bool EventLoop::RunPeriodicTasks() {
   if (!reporter_.ReportLoadProgress()) parts_.signals.Stop();  // for good: see Run
   if (IsShortOfMemory()) {
     const std::string_view news = LookAtMemoryReserve(parts_.store.clock().Now());
-    if (!news.empty()) parts_.log.Warn(news);
+    if (!news.empty()) {
+      parts_.log.Write(IsShortOfMemory() ? LogEvent::kMemoryShort : LogEvent::kMemoryRecovered, news);
+    }
   }
   reporter_.ReportDiskStatus();
   if (heartbeat_.is_on()) heartbeat_.BeatIfDue(parts_.store.clock().Now());

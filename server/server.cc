@@ -46,12 +46,13 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
   REMORA_ASSIGN_OR_RETURN(server->store_, ServerStore::Open(store_options, server->memory_->region()));
   if (options.huge_pages) REMORA_RETURN_IF_ERROR(server->huge_pages_->Start(server->store_.get()));
   if (server->store_->Read(Counter::kLogTorn) != 0) {
-    server->log_.Warn(
+    server->log_.Write(
+        LogEvent::kLogTorn,
         "the log was torn, as when the machine fails: writes at its end, none of which was synced, are "
         "dropped");
   }
   if (const std::string line = server->store_->commit_log_description(); !line.empty()) {
-    server->log_.Log(line);
+    server->log_.Write(LogEvent::kCommitLog, line);
   }
   server->MakeParts(options, std::move(tokens));
   server->store_->Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(server->memory_->region().size()));
@@ -73,10 +74,9 @@ void Server::MakeParts(const ServerOptions& options, std::vector<Token> tokens) 
   rate_limiter_ = std::make_unique<RateLimiter>(*store_);
   writes_ = std::make_unique<WriteBatcher>(*store_, *acceptor_, *large_writes_, *replies_);
   reserves_ = std::make_unique<ReserveQueue>(*store_, *large_writes_, *replies_);
-  auto backups = std::make_unique<BackupService>(*store_, options.backup_dir, options.backup_keep,
-                                                 [log = rate_limited_log_.get()](std::string_view line) {
-                                                   log->Write(RateLimitedLog::Kind::kBackups, line);
-                                                 });
+  auto backups = std::make_unique<BackupService>(
+      *store_, options.backup_dir, options.backup_keep,
+      [log = rate_limited_log_.get()](LogEvent event, std::string_view line) { log->Write(event, line); });
   reads_ = std::make_unique<ReadService>(*store_, *large_writes_, *reserves_, *replies_, std::move(backups));
   event_loop_ = std::make_unique<EventLoop>(EventLoop::Parts{.store = *store_,
                                                              .signals = *signals_,

@@ -4,10 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -18,6 +16,7 @@
 #include "server/event_loop.h"
 #include "server/memory/exported_memory.h"
 #include "server/memory/huge_pages.h"
+#include "server/monitoring/log_events.h"
 #include "server/monitoring/operator_log.h"
 #include "server/monitoring/rate_limited_log.h"
 #include "server/monitoring/service_notices.h"
@@ -58,12 +57,9 @@ struct ServerOptions {
   std::shared_ptr<rdma::ServerTls> tls{};
   /// Asks for huge pages for the memory (server/memory/huge_pages.h), in a thread of its own.
   bool huge_pages = false;
-  /// Gets one line, without its end, for each event that an operator wants to see. Of the lines
-  /// that clients cause, it gets a bounded number in a time (server/monitoring/rate_limited_log.h).
-  /// May be empty.
-  std::function<void(std::string_view)> log;
-  /// Gets the lines about faults, in place of `log`. Empty: `log` gets them, too.
-  std::function<void(std::string_view)> warn{};
+  /// Gets each event that an operator wants to see. Of those that clients cause, it gets a bounded number in
+  /// a time (server/monitoring/rate_limited_log.h). May be empty.
+  LogSink log;
   ServiceNotices notices{};
 };
 
@@ -107,7 +103,7 @@ class Server {
   std::size_t client_count() const { return acceptor_->client_count(); }
 
  private:
-  explicit Server(const ServerOptions& options) : log_(options.log, options.warn) {}
+  explicit Server(const ServerOptions& options) : log_(options.log) {}
   /// Makes the parts between the store and its clients.
   void MakeParts(const ServerOptions& options, std::vector<Token> tokens);
 

@@ -21,9 +21,6 @@ namespace {
 // that tells, and would keep its staging buffer for ever.
 constexpr std::chrono::seconds kProbeEvery{5};
 
-constexpr RateLimitedLog::Kind kClients = RateLimitedLog::Kind::kClients;
-constexpr RateLimitedLog::Kind kStrangers = RateLimitedLog::Kind::kStrangers;
-
 }  // namespace
 
 Acceptor::Acceptor(Options options, std::vector<Token> tokens, ServerStore& store, const OperatorLog& log,
@@ -53,14 +50,14 @@ void Acceptor::CountDropped(Port& port) {
     port.dropped_handshakes = dropped;
   }
   if (const std::uint64_t refused = port.listener->without_descriptor(); refused != port.without_descriptor) {
-    rate_limited_log_.Write(kStrangers,
+    rate_limited_log_.Write(LogEvent::kDescriptorsShort,
                             absl::StrCat(refused - port.without_descriptor,
                                          " clients refused: no descriptor is left for them; raise the "
                                          "limit (ulimit -n)"));
     port.without_descriptor = refused;
   }
   while (const std::optional<std::string> refusal = port.listener->NextRefusal()) {
-    rate_limited_log_.Write(kStrangers, *refusal);
+    rate_limited_log_.Write(LogEvent::kClientRefused, *refusal);
   }
 }
 
@@ -90,9 +87,9 @@ bool Acceptor::AcceptClient(Port& port) {
   });
   if (session.ok()) {
     AddSession(*std::move(session), port, client, use);
-    rate_limited_log_.Write(
-        kClients, absl::StrCat("client ", peer, ": connected", use == nullptr ? "" : " with the token ",
-                               use == nullptr ? "" : use->token.name));
+    rate_limited_log_.Write(LogEvent::kClientConnected, absl::StrCat("client ", peer, ": connected",
+                                                                     use == nullptr ? "" : " with the token ",
+                                                                     use == nullptr ? "" : use->token.name));
     return true;
   }
   if (client != nullptr) clients_.End(*client);
@@ -101,7 +98,7 @@ bool Acceptor::AcceptClient(Port& port) {
            StdView(session.status().message()));
   } else {
     rate_limited_log_.Write(
-        kStrangers,
+        LogEvent::kClientLost,
         absl::StrCat("client ", peer, ": disconnected before it was accepted: ", session.status().message()));
   }
   return true;
@@ -214,8 +211,9 @@ ClientEntry& Acceptor::BeginClient(std::uint64_t id, rdma::Connection* connectio
   store_.Add(Counter::kClientsRemembered,
              static_cast<std::int64_t>(clients_.size()) - static_cast<std::int64_t>(before));
   if (const absl::Status status = store_.Remember(id, forgotten); !status.ok()) {
-    rate_limited_log_.Write(kClients, absl::StrCat("client ", connection->peer(),
-                                                   ": a restart may forget it: ", status.message()));
+    rate_limited_log_.Write(
+        LogEvent::kClientNotRemembered,
+        absl::StrCat("client ", connection->peer(), ": a restart may forget it: ", status.message()));
   }
   return client;
 }
@@ -226,14 +224,14 @@ void Acceptor::Reject(rdma::ServerConnection& connection, Counter why, HelloRefu
   connection.Reject(AsBytes(refusal));
   store_.Add(Counter::kConnectionsRefused, 1);
   if (why != Counter::kConnectionsRefused) store_.Add(why, 1);
-  rate_limited_log_.Write(kStrangers,
+  rate_limited_log_.Write(LogEvent::kClientRefused,
                           absl::StrCat("client ", connection.peer(), ": refused: ", AbslView(text)));
 }
 
 // --- Clients go -----------------------------------------------------------------------------------------
 
 void Acceptor::Drop(rdma::Connection* connection, const absl::Status& why) {
-  rate_limited_log_.Write(kClients,
+  rate_limited_log_.Write(LogEvent::kClientDisconnected,
                           absl::StrCat("client ", connection->peer(), ": disconnected: ", why.message()));
   if (!absl::IsUnavailable(why)) store_.Add(Counter::kConnectionsBroken, 1);
   const auto found = sessions_.find(connection);
@@ -268,18 +266,22 @@ void Acceptor::ProbeClients() {
 void Acceptor::ReloadTokens() {
   const bool has_tls_files = options_.tls != nullptr && options_.tls->has_files();
   if (authenticator_ == nullptr && !has_tls_files)
-    return log_.Log("SIGHUP: there is no file of auth tokens to read; start with --tokens");
+    return log_.Write(LogEvent::kReloadIgnored,
+                      "SIGHUP: there is no file of auth tokens to read; start with --tokens");
   absl::StatusOr<std::vector<Token>> tokens = std::vector<Token>();
   if (authenticator_ != nullptr) tokens = ReadTokens(options_.tokens_file);
   if (!tokens.ok())
-    return log_.Warn(absl::StrCat("kept all auth tokens as they were: ", tokens.status().message()));
+    return log_.Write(LogEvent::kReloadFailed,
+                      absl::StrCat("kept all auth tokens as they were: ", tokens.status().message()));
   if (options_.tls != nullptr) {
     if (const absl::Status loaded = options_.tls->Load(SecretsOf(*tokens)); !loaded.ok()) {
-      return log_.Warn(
+      return log_.Write(
+          LogEvent::kReloadFailed,
           absl::StrCat("kept all auth tokens and certificates as they were: ", loaded.message()));
     }
   }
-  if (has_tls_files) log_.Log("reloaded the files of TLS, for connections from now on");
+  if (has_tls_files)
+    log_.Write(LogEvent::kTlsReloaded, "reloaded the files of TLS, for connections from now on");
   if (authenticator_ == nullptr) return;
   store_.Add(Counter::kTokens,
              static_cast<std::int64_t>(tokens->size()) - static_cast<std::int64_t>(authenticator_->size()));
@@ -293,7 +295,7 @@ void Acceptor::ReloadTokens() {
     }
   });
   for (Port& port : ports_) port.listener->AwaitEnds();
-  log_.Log(absl::StrCat("reloaded ", authenticator_->size(), " auth tokens"));
+  log_.Write(LogEvent::kTokensReloaded, absl::StrCat("reloaded ", authenticator_->size(), " auth tokens"));
 }
 
 }  // namespace remora

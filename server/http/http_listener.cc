@@ -86,7 +86,7 @@ absl::StatusOr<HttpListener> ListenForHttp(std::string_view text, bool others_ma
     if (socket && ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) == 0 &&
         ::bind(socket.get(), info->ai_addr, info->ai_addrlen) == 0 &&
         ::listen(socket.get(), kHttpBacklog) == 0) {
-      return HttpListener{std::move(socket), absl::StrCat("http://", AbslView(text))};
+      return HttpListener{std::move(socket), absl::StrCat("http://", AbslView(text)), parsed->host};
     }
     error = errno;
   }

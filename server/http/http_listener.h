@@ -13,6 +13,7 @@ namespace remora {
 struct HttpListener {
   rdma::UniqueFd socket;
   std::string address;  // for log lines
+  std::string host;     // of the address
 };
 
 /// Listens at `HOST:PORT` or `[IPV6]:PORT`. With `others_may_reach` false, only at an address that this

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -54,6 +55,16 @@ HttpResponse Refusal(std::string_view status, std::string_view fields = {}) {
           true};
 }
 
+/// Returns a refusal whose text says why. `head`: of the request.
+HttpResponse RefusalWithText(std::string_view status, std::string_view text, std::string_view head) {
+  return {absl::StrCat("HTTP/1.1 ", AbslView(status),
+                       "\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n"
+                       "Content-Length: ",
+                       text.size(), "\r\nConnection: close\r\n\r\n",
+                       AbslView(head.starts_with("HEAD ") ? std::string_view() : text)),
+          true};
+}
+
 /// Returns whether each line ends as all programs take it. The library ends a line at a bare line feed, too.
 bool HasWholeLines(std::string_view head) {
   char before = 0;
@@ -64,9 +75,11 @@ bool HasWholeLines(std::string_view head) {
   return true;
 }
 
-/// Returns the place of the header field, its line break before it included; npos: it is not there.
-std::size_t FindField(std::string_view head, std::string_view name) {
-  for (std::size_t at = head.find("\r\n"); at != std::string_view::npos; at = head.find("\r\n", at + 2)) {
+/// Returns the place of the header field, its line break before it included, from `begin` on; npos: it is
+/// not there.
+std::size_t FindField(std::string_view head, std::string_view name, std::size_t begin = 0) {
+  for (std::size_t at = head.find("\r\n", begin); at != std::string_view::npos;
+       at = head.find("\r\n", at + 2)) {
     if (absl::StartsWithIgnoreCase(AbslView(head.substr(at + 2)), AbslView(name))) return at;
   }
   return std::string_view::npos;
@@ -102,7 +115,8 @@ class HttpResponder::Library : public httplib::Server {
   }
 };
 
-HttpResponder::HttpResponder() : library_(std::make_unique<Library>()) {}
+HttpResponder::HttpResponder(HostCheck hosts)
+    : hosts_(std::move(hosts)), library_(std::make_unique<Library>()) {}
 HttpResponder::~HttpResponder() = default;
 
 void HttpResponder::Add(const std::string& path, std::function<HttpAnswer()> answer) {
@@ -136,6 +150,7 @@ HttpResponse HttpResponder::Respond(std::string_view head) {
       FindField(head, "transfer-encoding:") != std::string_view::npos) {
     return Refusal("413 Payload Too Large");
   }
+  if (std::optional<HttpResponse> refusal = RefuseHost(head)) return *std::move(refusal);
   const std::string rest = WithoutRanges(head);
   MemoryStream stream(rest);
   HttpResponse response;
@@ -146,6 +161,31 @@ HttpResponse HttpResponder::Respond(std::string_view head) {
   }
   response.text = std::move(stream.written());
   return response.text.empty() ? Refusal("400 Bad Request") : response;
+}
+
+std::optional<HttpResponse> HttpResponder::RefuseHost(std::string_view head) const {
+  constexpr std::string_view kField = "host:";
+  constexpr std::string_view kBadRequest = "400 Bad Request";
+  const std::size_t at = FindField(head, kField);
+  if (at == std::string_view::npos) {
+    // No browser leaves it out, and version 1.0 may.
+    if (head.substr(0, head.find("\r\n")).ends_with(" HTTP/1.0")) return std::nullopt;
+    return RefusalWithText(kBadRequest, "the request has no Host header, which HTTP/1.1 demands; add it\n",
+                           head);
+  }
+  if (FindField(head, kField, at + 2) != std::string_view::npos) {
+    return RefusalWithText(kBadRequest, "the request has more than one Host header; send one\n", head);
+  }
+  const std::size_t begin = at + 2 + kField.size();
+  const std::string_view value = head.substr(begin, head.find("\r\n", begin) - begin);
+  if (hosts_.Admits(value)) return std::nullopt;
+  const std::string host = HostOf(value);
+  return RefusalWithText(
+      "421 Misdirected Request",
+      absl::StrCat("the Host header ", IsHostName(host) ? host : "", IsHostName(host) ? " is" : "has",
+                   " no name of this server, which so refuses pages of other sites; use its IP "
+                   "address or localhost, or start kvserver with --http_host=NAME\n"),
+      head);
 }
 
 HttpResponse HttpResponder::TooLong() { return Refusal("431 Request Header Fields Too Large"); }

@@ -4,8 +4,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "server/http/host_check.h"
 
 namespace remora {
 
@@ -23,7 +26,8 @@ struct HttpResponse {
 /// Thread Safety: none; one thread.
 class HttpResponder {
  public:
-  HttpResponder();
+  /// Answers requests for one of these hosts alone.
+  explicit HttpResponder(HostCheck hosts);
   ~HttpResponder();
   HttpResponder(const HttpResponder&) = delete;
   HttpResponder& operator=(const HttpResponder&) = delete;
@@ -33,13 +37,17 @@ class HttpResponder {
 
   /// Returns the response to a request. `head`: the request line and the header fields, with the empty line
   /// at their end; any bytes. A request with a body is refused, whatever it asks for, and so is a method
-  /// other than GET and HEAD.
+  /// other than GET and HEAD, and a request for another host.
   HttpResponse Respond(std::string_view head);
   /// Returns the response to a request whose head is too long.
   static HttpResponse TooLong();
 
  private:
   class Library;
+  /// Returns the refusal of a request whose Host is missing, there twice, or not of this server.
+  std::optional<HttpResponse> RefuseHost(std::string_view head) const;
+
+  const HostCheck hosts_;
   const std::unique_ptr<Library> library_;
 };
 

@@ -66,8 +66,8 @@ char SegmentLetter(const MappedSegment& segment) {
 Monitor::Monitor(MonitorFacts facts, const Clock& clock)
     : facts_(std::move(facts)), clock_(clock), started_(clock.Now()), started_unix_ms_(clock.UnixMillis()) {}
 
-std::unique_ptr<HttpResponder> Monitor::MakeResponder() const {
-  auto responder = std::make_unique<HttpResponder>();
+std::unique_ptr<HttpResponder> Monitor::MakeResponder(HostCheck hosts) const {
+  auto responder = std::make_unique<HttpResponder>(std::move(hosts));
   responder->Add("/metrics", [this] { return Metrics(); });
   responder->Add("/healthz", [] { return HttpAnswer{200, kPlainText, "ok\n"}; });
   responder->Add("/readyz", [this] { return Readiness(); });

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "server/http/host_check.h"
 #include "server/http/http_responder.h"
 #include "store/base/clock.h"
 #include "store/server_store.h"
@@ -36,8 +37,8 @@ class Monitor {
   /// starting.
   void Show(const ServerStore& store) { store_.store(&store, std::memory_order_release); }
 
-  /// Returns a responder with the endpoints, for which this outlives it.
-  std::unique_ptr<HttpResponder> MakeResponder() const;
+  /// Returns a responder with the endpoints, for requests to these hosts; this outlives it.
+  std::unique_ptr<HttpResponder> MakeResponder(HostCheck hosts) const;
 
  private:
   HttpAnswer Metrics() const;

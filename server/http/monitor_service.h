@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/http/http_server.h"
@@ -19,9 +19,14 @@ class MonitorService {
   /// Descriptors that it takes at most.
   static constexpr std::size_t kDescriptors = HttpServer::kDescriptors;
 
-  /// Serves at `address`; errors as ListenForHttp and HttpServer::Start. `clock` outlives it.
-  static absl::StatusOr<std::unique_ptr<MonitorService>> Start(std::string_view address,
-                                                               bool others_may_reach, MonitorFacts facts,
+  struct Options {
+    std::string address;               // HOST:PORT
+    bool others_may_reach = false;     // see ListenForHttp
+    std::vector<std::string> hosts{};  // names of the server beside HOST; see HostCheck
+  };
+
+  /// Serves at the address; errors as ListenForHttp and HttpServer::Start. `clock` outlives it.
+  static absl::StatusOr<std::unique_ptr<MonitorService>> Start(const Options& options, MonitorFacts facts,
                                                                const Clock& clock);
 
   /// Shows the metrics of `store`, which outlives this.

@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "server/http/host_check.h"
 #include "server/main/descriptors.h"
 #include "server/main/listen_checks.h"
 #include "server/memory/memory_budget.h"
@@ -34,6 +35,7 @@
 #include "tools/command_line/command_line.h"
 #include "tools/command_line/number_text.h"
 #include "tools/command_line/place.h"
+#include "tools/command_line/say.h"
 
 namespace remora {
 namespace {
@@ -247,10 +249,28 @@ void AddOperatorFlags(command_line::CommandLine& line, Flags* flags, Texts* text
   line.AddFlag("--insecure_http", flags->insecure_http,
                "Serve --http also at an address that other machines reach: to all of them, without a token")
       .Needs(http);
-  line.AddFlag(
-      "--quiet", texts->quiet,
-      "Log only failures (of the disk, torn logs, tokens that cannot be read), and the reason of the "
-      "end: nothing about clients, backups, the start and the load");
+  line.Add("--http_host", flags->http_hosts,
+           "Name of this server, beside an IP address, localhost and that of --http, under which --http "
+           "answers; "
+           "may be repeated. A request for another host is refused, as pages of other sites could send it")
+      .Check([](const std::string& text) {
+        return IsHostName(text) ? ""
+                                : "'" + text + "' is no name of a host; write it without a scheme and a port";
+      })
+      .TypeName("NAME")
+      .Needs(http);
+  line.AddChoice("--log_format", flags->log_format, {{"text", LogFormat::kText}, {"json", LogFormat::kJson}},
+                 "Form of the log's lines: text, or json (an object with time, level, event and message)")
+      .DefaultText("text");
+  const command_line::Option log_level =
+      line.AddChoice(
+              "--log_level", flags->log_level,
+              {{"error", LogLevel::kError}, {"warning", LogLevel::kWarning}, {"info", LogLevel::kInfo}},
+              "Log events of this level and above: error, warning, info")
+          .DefaultText("info");
+  line.AddFlag("--quiet", texts->quiet,
+               "As --log_level=warning: nothing about clients that come or go, the start and the load")
+      .Excludes(log_level);
   line.ReadsConfigFile(
       "Read flags from a file of lines `key = value`, where --key=value would be the flag; this command line "
       "goes before it");
@@ -309,7 +329,7 @@ absl::Status TakeAddresses(const command_line::CommandLine& line, const Texts& t
 
 }  // namespace
 
-std::optional<int> ParseFlags(int argc, char** argv, void (*say)(std::string_view), Flags* flags) {
+std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   flags->server.huge_pages = true;
   flags->memory = DefaultMemory(ReadSystemMemory());
   command_line::CommandLine line(
@@ -327,13 +347,12 @@ std::optional<int> ParseFlags(int argc, char** argv, void (*say)(std::string_vie
   if (usable.ok()) usable = TakeStorage(texts, flags);
   if (usable.ok()) usable = TakeAddresses(line, texts, flags);
   if (!usable.ok()) {
-    say(StdView(usable.message()));
+    command_line::SayError(absl::StrCat("kvserver: ", usable.message()));
     return EX_USAGE;
   }
   if (line.asks_for_config()) return line.Print(absl::StrCat(kConfigHead, line.ConfigText()));
   flags->server.serves_without_token = flags->insecure_open;
-  flags->server.warn = say;
-  if (!texts.quiet) flags->server.log = flags->server.warn;
+  if (texts.quiet) flags->log_level = LogLevel::kWarning;
   return std::nullopt;
 }
 

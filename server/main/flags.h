@@ -5,13 +5,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "rdma/address.h"
 #include "rdma/local_access.h"
 #include "rdma/tls.h"
 #include "rdma/transport.h"
+#include "server/main/server_log.h"
+#include "server/monitoring/log_events.h"
 #include "server/server.h"
 
 namespace remora {
@@ -29,13 +30,13 @@ struct Flags {
   bool insecure_open = false;
   std::string http;  // empty: not served
   bool insecure_http = false;
-  // For the log, once it serves.
-  std::vector<std::string> notes{};
-  std::vector<std::string> warnings{};
+  std::vector<std::string> http_hosts{};  // names of the server beside that of `http`
+  LogFormat log_format = LogFormat::kText;
+  LogLevel log_level = LogLevel::kInfo;
 };
 
-/// Reads the command line. Returns an exit status if the program is to end with it. `say` gets the reason of
-/// an error here, and later the lines of the server's log.
-std::optional<int> ParseFlags(int argc, char** argv, void (*say)(std::string_view), Flags* flags);
+/// Reads the command line, and the file that it names. Returns an exit status if the program is to end with
+/// it; the reason is then on standard error.
+std::optional<int> ParseFlags(int argc, char** argv, Flags* flags);
 
 }  // namespace remora

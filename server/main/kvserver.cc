@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -28,11 +30,12 @@
 #include "server/main/descriptors.h"
 #include "server/main/exit_status.h"
 #include "server/main/flags.h"
+#include "server/main/server_log.h"
 #include "server/main/service_notifier.h"
 #include "server/memory/memory_budget.h"
 #include "server/memory/memory_reserve.h"
 #include "server/memory/system_memory.h"
-#include "server/monitoring/log_writer.h"
+#include "server/monitoring/log_events.h"
 #include "server/monitoring/service_notices.h"
 #include "server/server.h"
 #include "store/base/absl_view.h"
@@ -46,22 +49,33 @@ namespace {
 // For a line to standard output, which a pipe that nobody reads does not take.
 constexpr int kOutputPatienceMs = 500;
 
-LogWriter* standard_error = nullptr;  // from the start of Main to its end
+ServerLog* standard_error = nullptr;  // from the start of Main to its end
 
-/// Prints a line, which may contain text from clients and from the command line.
-void Say(std::string_view line) { standard_error->Write(command_line::Printable(line)); }
+/// An event of which the log has a line once the server serves.
+struct Note {
+  LogEvent event;
+  std::string text;
+};
+
+void Log(LogEvent event, std::string_view line) { standard_error->Write(event, line); }
+
+void WarnOfManager(std::string_view line) { Log(LogEvent::kServiceManagerFailed, line); }
+
+std::int64_t UnixMillisNow() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
 
 int Fail(int exit_status, const absl::Status& status) {
-  Say(std::string(status.message()));
+  Log(LogEvent::kStartFailed, StdView(status.message()));
   return exit_status;
 }
 
-/// A failure of the store, which knows nothing of the clients' share of --memory.
-int FailStore(const Flags& flags, const MemoryPlan& plan, const absl::Status& status) {
-  if (!absl::IsOutOfRange(status)) return Fail(StoreExitStatus(status), status);
-  return Fail(StoreExitStatus(status),
-              absl::OutOfRangeError(absl::StrCat(status.message(), "; of --memory, the store has all but ",
-                                                 flags.memory - plan.region_size, " bytes")));
+/// Describes a failure of the store, which knows nothing of the clients' share of --memory.
+std::string StoreFailure(const Flags& flags, const MemoryPlan& plan, const absl::Status& status) {
+  if (!absl::IsOutOfRange(status)) return std::string(status.message());
+  return absl::StrCat(status.message(), "; of --memory, the store has all but ",
+                      flags.memory - plan.region_size, " bytes");
 }
 
 void Ignore(std::initializer_list<int> signals) {
@@ -107,18 +121,16 @@ class HeardSignals {
   HeardSignals& operator=(const HeardSignals&) = delete;
 };
 
-void SayWhoMayWrite(const Flags& flags, const rdma::Listener& listener) {
-  if (!flags.server.log) return;
+void LogWriteBinding(const Flags& flags, const rdma::Listener& listener) {
   std::string_view said = "what a client may write is bound to its connection, by memory windows";
   if (!listener.binds_writes()) {
     said = flags.memory_windows == rdma::MemoryWindows::kOff
                ? "a client that guesses another's key can write to its staging buffer, as --memory_windows "
                  "is off"
                : "a client that guesses another's key can write to its staging buffer, as the device has no "
-                 "memory "
-                 "windows of type 2B";
+                 "memory windows of type 2B";
   }
-  flags.server.log(absl::StrCat(listener.address().ToString(), ": ", AbslView(said)));
+  Log(LogEvent::kWriteBinding, absl::StrCat(listener.address().ToString(), ": ", AbslView(said)));
 }
 
 /// Has the notifier told of the server's state and work.
@@ -126,7 +138,8 @@ ServiceNotices NoticesBy(ServiceNotifier* notifier) {
   if (!notifier->has_manager()) return {};
   return {.status = [notifier](std::string_view status) { notifier->Status(status); },
           .beat = [notifier] { notifier->Beat(); },
-          .beat_interval = BeatInterval(std::getenv("WATCHDOG_USEC"), std::getenv("WATCHDOG_PID"), Say)};
+          .beat_interval =
+              BeatInterval(std::getenv("WATCHDOG_USEC"), std::getenv("WATCHDOG_PID"), WarnOfManager)};
 }
 
 void SayReady(const Flags& flags, const std::vector<std::string>& addresses) {
@@ -140,24 +153,25 @@ void SayReady(const Flags& flags, const std::vector<std::string>& addresses) {
   // Clients are not to wait for who has a full pipe, and does not read it.
   pollfd ready{flags.ready_fd, POLLOUT, 0};
   if (::poll(&ready, 1, kOutputPatienceMs) == 0) {
-    flags.server.warn("--ready_fd: nobody makes room in it");
+    Log(LogEvent::kReadyFdFailed, "--ready_fd: nobody makes room in it");
   } else if (::write(flags.ready_fd, kReady.data(), kReady.size()) < 0) {
-    flags.server.warn(absl::StrCat("--ready_fd: ", std::strerror(errno)));
+    Log(LogEvent::kReadyFdFailed, absl::StrCat("--ready_fd: ", std::strerror(errno)));
   }
   ::close(flags.ready_fd);
 }
 
-/// Splits memory and descriptors, and notes the result in `flags`.
-absl::StatusOr<MemoryPlan> Plan(Flags* flags) {
+/// Splits memory and descriptors, and puts the result into `flags`.
+absl::StatusOr<MemoryPlan> Plan(Flags* flags, std::vector<Note>* notes) {
   const SystemMemory system = ReadSystemMemory();
   REMORA_RETURN_IF_ERROR(CheckMemory(flags->memory, system));
   const bool is_durable = !flags->server.store.data_dir.empty();
   flags->server.store.write_buffer_bytes = WriteBufferFor(system);
   if (!FitsAvailable(flags->memory, system, is_durable)) {
-    flags->warnings.push_back(
-        absl::StrCat("--memory is ", flags->memory, " bytes, beside which the server takes up to ",
-                     BesideMemory(system, is_durable), ", and ", system.whose_available, " has ",
-                     system.available, " available: when it fills, the system may kill this server"));
+    notes->push_back(
+        {LogEvent::kMemoryScarce,
+         absl::StrCat("--memory is ", flags->memory, " bytes, beside which the server takes up to ",
+                      BesideMemory(system, is_durable), ", and ", system.whose_available, " has ",
+                      system.available, " available: when it fills, the system may kill this server")});
   }
 
   const rdma::QueueLimits limits;
@@ -182,35 +196,40 @@ absl::StatusOr<MemoryPlan> Plan(Flags* flags) {
   if (is_durable) {
     absl::StrAppendFormat(&note, "; of these files, the store may open %d", flags->server.store.descriptors);
   }
-  flags->notes.push_back(std::move(note));
+  notes->push_back({LogEvent::kClientLimit, std::move(note)});
+  notes->push_back(
+      {LogEvent::kMemoryPlan,
+       absl::StrFormat("memory: %d bytes for index and records, and %d bytes for each of %d clients at most",
+                       plan.region_size, plan.client_bytes, plan.max_clients)});
   return plan;
 }
 
 /// Returns null without --http.
-absl::StatusOr<std::unique_ptr<MonitorService>> StartMonitoring(Flags* flags, const MemoryPlan& plan,
+absl::StatusOr<std::unique_ptr<MonitorService>> StartMonitoring(const Flags& flags, const MemoryPlan& plan,
                                                                 const Clock& clock) {
-  if (flags->http.empty()) return nullptr;
-  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<MonitorService> service,
-                          MonitorService::Start(flags->http, flags->insecure_http,
-                                                {.version = REMORA_VERSION,
-                                                 .durability = flags->server.store.durability,
-                                                 .memory_bytes = flags->memory,
-                                                 .max_clients = plan.max_clients},
-                                                clock));
-  flags->notes.push_back(absl::StrCat("metrics are served at ", service->address(), "/metrics"));
-  return service;
+  if (flags.http.empty()) return nullptr;
+  return MonitorService::Start(
+      {.address = flags.http, .others_may_reach = flags.insecure_http, .hosts = flags.http_hosts},
+      {.version = REMORA_VERSION,
+       .durability = flags.server.store.durability,
+       .memory_bytes = flags.memory,
+       .max_clients = plan.max_clients},
+      clock);
 }
 
 int Main(int argc, char** argv) {
   Flags flags;
-  if (const std::optional<int> exit_status = ParseFlags(argc, argv, Say, &flags)) return *exit_status;
+  if (const std::optional<int> exit_status = ParseFlags(argc, argv, &flags)) return *exit_status;
+  standard_error->set_format(flags.log_format);
+  standard_error->set_level(flags.log_level);
+  flags.server.log = Log;
 
   if (!flags.server.tokens_file.empty()) {
     // Before anything is made; and by clients a token that cannot be read is refused in the same way.
     const absl::Status tokens = ReadTokens(flags.server.tokens_file).status();
     if (!tokens.ok()) return Fail(TokensExitStatus(tokens), tokens);
   }
-  ServiceNotifier notifier(std::getenv("NOTIFY_SOCKET"), Say);  // outlives the server
+  ServiceNotifier notifier(std::getenv("NOTIFY_SOCKET"), WarnOfManager);  // outlives the server
   flags.server.notices = NoticesBy(&notifier);
   if (std::ranges::any_of(flags.listen, &rdma::Address::tls)) {
     auto tls = rdma::ServerTls::Create(flags.tls);
@@ -218,10 +237,11 @@ int Main(int argc, char** argv) {
     flags.server.tls = *std::move(tls);
   }
   const rdma::QueueLimits limits;
-  const absl::StatusOr<MemoryPlan> plan = Plan(&flags);
+  std::vector<Note> notes;
+  const absl::StatusOr<MemoryPlan> plan = Plan(&flags, &notes);
   if (!plan.ok()) return Fail(StoreExitStatus(plan.status()), plan.status());
   const SteadyClock clock;  // outlives the server, whose listeners have threads that look at it
-  auto monitoring = StartMonitoring(&flags, *plan, clock);
+  auto monitoring = StartMonitoring(flags, *plan, clock);
   if (!monitoring.ok()) return Fail(ListenExitStatus(monitoring.status()), monitoring.status());
   // Said now, and not when somebody asks for the first one.
   if (!flags.server.backup_dir.empty()) {
@@ -231,7 +251,10 @@ int Main(int argc, char** argv) {
   }
   notifier.Status("opening the store");
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Create(flags.server);
-  if (!server.ok()) return FailStore(flags, *plan, server.status());
+  if (!server.ok()) {
+    Log(LogEvent::kStartFailed, StoreFailure(flags, *plan, server.status()));
+    return StoreExitStatus(server.status());
+  }
   const std::unique_ptr<MonitorService> shown = *std::move(monitoring);  // ends before the server
   const HeardSignals heard(server->get());
 
@@ -241,25 +264,28 @@ int Main(int argc, char** argv) {
                                  flags.local_access, flags.server.tls);
     if (!listener.ok()) return Fail(ListenExitStatus(listener.status()), listener.status());
     addresses.push_back((*listener)->address().ToString());
-    if (address.kind == rdma::TransportKind::kVerbs) SayWhoMayWrite(flags, **listener);
+    if (address.kind == rdma::TransportKind::kVerbs) LogWriteBinding(flags, **listener);
     const absl::Status added = (*server)->AddListener(*std::move(listener));
     if (!added.ok()) return Fail(ListenExitStatus(added), added);
   }
 
-  for (const std::string& warning : flags.warnings) flags.server.warn(warning);
-  if (flags.server.log) {
-    for (const std::string& note : flags.notes) flags.server.log(note);
-    flags.server.log(
-        absl::StrFormat("memory: %d bytes for index and records, and %d bytes for each of %d clients at most",
-                        plan->region_size, plan->client_bytes, plan->max_clients));
+  for (const Note& note : notes) Log(note.event, note.text);
+  if (shown != nullptr) {
+    Log(LogEvent::kHttpServing, absl::StrCat("metrics are served at ", shown->address(), "/metrics"));
   }
   if (shown != nullptr) shown->Show((*server)->store());
   notifier.Status((*server)->store().loading() ? "serving; loading" : "serving");
   notifier.Ready();
+  Log(LogEvent::kServing, absl::StrCat("serving at ", absl::StrJoin(addresses, " ")));
   SayReady(flags, addresses);
   const absl::Status ended = (*server)->Run();
   notifier.Stopping();
-  return ended.ok() ? EX_OK : FailStore(flags, *plan, ended);
+  if (ended.ok()) {
+    Log(LogEvent::kStopped, "stopped by a signal");
+    return EX_OK;
+  }
+  Log(LogEvent::kServingFailed, StoreFailure(flags, *plan, ended));
+  return StoreExitStatus(ended);
 }
 
 /// Runs the server. It handles signals and standard streams before anything is opened, or a thread
@@ -270,7 +296,7 @@ int Begin(int argc, char** argv) {
       "kvserver: the system has no memory left for this process, which ends: raise its limits (ulimit -v), "
       "or give it less (--memory); what was acknowledged as logged is in the log\n");
   const absl::Status streams = OccupyStandardStreams();
-  absl::StatusOr<std::unique_ptr<LogWriter>> log = LogWriter::Start(STDERR_FILENO, "kvserver: ");
+  absl::StatusOr<std::unique_ptr<ServerLog>> log = ServerLog::Start(STDERR_FILENO, UnixMillisNow);
   if (const absl::Status& begun = streams.ok() ? log.status() : streams; !begun.ok()) {
     command_line::SayError(std::string(absl::StrCat("kvserver: ", begun.message())));
     return EX_OSERR;

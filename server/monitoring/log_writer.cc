@@ -11,8 +11,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "store/base/absl_view.h"
 #include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
 
@@ -37,7 +35,8 @@ void WriteAll(int fd, std::string_view text) {
 }  // namespace
 
 struct LogWriter::Queue {
-  Queue(int descriptor, std::string_view line_prefix) : fd(descriptor), prefix(line_prefix) {}
+  Queue(int descriptor, std::function<std::string(std::uint64_t)> line_of_drops)
+      : fd(descriptor), describe_drops(std::move(line_of_drops)) {}
 
   void Run() {
     std::unique_lock lock(mutex);
@@ -49,11 +48,10 @@ struct LogWriter::Queue {
         text = std::move(lines.front());
         lines.pop_front();
       } else {
-        text = absl::StrCat(std::exchange(dropped, 0),
-                            " lines were dropped here, because standard error was not read in time");
+        text = describe_drops(std::exchange(dropped, 0));
       }
       lock.unlock();
-      WriteAll(fd, absl::StrCat(prefix, text, "\n"));
+      WriteAll(fd, text + "\n");
       lock.lock();
     }
     has_ended = true;
@@ -61,7 +59,7 @@ struct LogWriter::Queue {
   }
 
   const int fd;
-  const std::string prefix;
+  const std::function<std::string(std::uint64_t)> describe_drops;
   std::mutex mutex;
   std::condition_variable changed;
   // Guarded by mutex.
@@ -71,8 +69,9 @@ struct LogWriter::Queue {
   bool has_ended = false;
 };
 
-absl::StatusOr<std::unique_ptr<LogWriter>> LogWriter::Start(int fd, std::string_view prefix) {
-  auto queue = std::make_shared<Queue>(fd, prefix);
+absl::StatusOr<std::unique_ptr<LogWriter>> LogWriter::Start(
+    int fd, std::function<std::string(std::uint64_t)> describe_drops) {
+  auto queue = std::make_shared<Queue>(fd, std::move(describe_drops));
   REMORA_ASSIGN_OR_RETURN(std::thread thread,
                           StartThread([&] { return std::thread([queue] { queue->Run(); }); }));
   thread.detach();

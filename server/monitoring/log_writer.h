@@ -10,6 +10,8 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,9 +27,11 @@ class LogWriter {
   /// Longest time for which the end waits for the reader.
   static constexpr std::chrono::seconds kPatience{2};
 
-  /// `fd` stays the caller's, and open until the process ends. `prefix`: of each line.
+  /// `fd` stays the caller's, and open until the process ends. `describe_drops` makes the line, without its
+  /// end, that says how many were dropped; the thread calls it, until the process ends.
   /// ResourceExhausted: there is no thread.
-  static absl::StatusOr<std::unique_ptr<LogWriter>> Start(int fd, std::string_view prefix);
+  static absl::StatusOr<std::unique_ptr<LogWriter>> Start(
+      int fd, std::function<std::string(std::uint64_t)> describe_drops);
   /// Returns when all is written, or after kPatience.
   ~LogWriter();
   LogWriter(const LogWriter&) = delete;

@@ -4,36 +4,50 @@
 
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
+#include "store/base/check.h"
 
 namespace remora {
 namespace {
 
-constexpr std::array kKinds = {RateLimitedLog::Kind::kClients, RateLimitedLog::Kind::kStrangers,
-                               RateLimitedLog::Kind::kBackups};
+constexpr std::array<LogGroup, kBoundedLogGroups> kBoundedGroups = {LogGroup::kClients, LogGroup::kStrangers,
+                                                                    LogGroup::kShortages, LogGroup::kBackups,
+                                                                    LogGroup::kFailedBackups};
 
-std::string_view NameOf(RateLimitedLog::Kind kind) {
-  switch (kind) {
-    case RateLimitedLog::Kind::kClients:
+std::string_view NameOf(LogGroup group) {
+  switch (group) {
+    case LogGroup::kClients:
       return "clients that came or went";
-    case RateLimitedLog::Kind::kStrangers:
+    case LogGroup::kStrangers:
       return "clients that were refused";
-    case RateLimitedLog::Kind::kBackups:
+    case LogGroup::kShortages:
+      return "clients without a descriptor";
+    case LogGroup::kBackups:
       return "backups";
+    case LogGroup::kFailedBackups:
+      return "backups that failed";
+    case LogGroup::kUnbounded:
+      break;
   }
   return "";
 }
 
+bool HasWarnings(LogGroup group) {
+  return group == LogGroup::kShortages || group == LogGroup::kFailedBackups;
+}
+
 }  // namespace
 
-void RateLimitedLog::Write(Kind kind, std::string_view line) {
-  if (!write_) return;
-  Window& window = windows_[static_cast<std::size_t>(kind)];
+void RateLimitedLog::Write(LogEvent event, std::string_view line) {
+  if (!sink_) return;
+  const LogGroup group = EntryOf(event).group;
+  REMORA_CHECK(group != LogGroup::kUnbounded);
+  Window& window = WindowOf(group);
   const TimePoint now = clock_.Now();
-  if (window.end && now >= *window.end) Close(kind);
+  if (window.end && now >= *window.end) Close(group);
   if (!window.end) window.end = now + kWindow;
   if (window.written < kLines) {
     ++window.written;
-    return write_(line);
+    return sink_(event, line);
   }
   ++window.left_out;
   next_summary_ = next_summary_ ? std::min(*next_summary_, *window.end) : *window.end;
@@ -42,18 +56,18 @@ void RateLimitedLog::Write(Kind kind, std::string_view line) {
 void RateLimitedLog::FlushSummaries() {
   const TimePoint now = clock_.Coarse();
   if (!next_summary_ || now < *next_summary_) return;
-  for (const Kind kind : kKinds) {
-    const Window& window = windows_[static_cast<std::size_t>(kind)];
-    if (window.end && now >= *window.end) Close(kind);
+  for (const LogGroup group : kBoundedGroups) {
+    const Window& window = WindowOf(group);
+    if (window.end && now >= *window.end) Close(group);
   }
 }
 
 void RateLimitedLog::FlushAllSummaries() {
-  for (const Kind kind : kKinds) Close(kind);
+  for (const LogGroup group : kBoundedGroups) Close(group);
 }
 
-void RateLimitedLog::Close(Kind kind) {
-  Window& closed = windows_[static_cast<std::size_t>(kind)];
+void RateLimitedLog::Close(LogGroup group) {
+  Window& closed = WindowOf(group);
   const std::uint64_t left_out = closed.left_out;
   closed = Window();
   next_summary_.reset();
@@ -61,8 +75,9 @@ void RateLimitedLog::Close(Kind kind) {
     if (window.left_out > 0 && (!next_summary_ || *window.end < *next_summary_)) next_summary_ = window.end;
   }
   if (left_out == 0) return;
-  write_(absl::StrCat(left_out, " more lines of ", AbslView(NameOf(kind)), " were not written: there are ",
-                      kLines, " in ", kWindow.count(), " s at most"));
+  sink_(HasWarnings(group) ? LogEvent::kWarningsLeftOut : LogEvent::kLinesLeftOut,
+        absl::StrCat(left_out, " more lines of ", AbslView(NameOf(group)), " were not written: there are ",
+                     kLines, " in ", kWindow.count(), " s at most"));
 }
 
 }  // namespace remora

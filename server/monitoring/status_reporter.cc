@@ -20,9 +20,11 @@ bool StatusReporter::ReportLoadProgress() {
   if (store_.loading()) return false;
   const double seconds = std::chrono::duration<double>(store_.load_time()).count();
   const std::uint64_t keys = store_.Read(Counter::kKeysLoaded);
-  log_.Log(absl::StrFormat("loaded %d keys in %.2f s: %.0f keys per second; records of %d are not in memory",
-                           keys, seconds, static_cast<double>(keys) / std::max(seconds, 1e-3),
-                           store_.Read(Counter::kColdKeys)));
+  log_.Write(
+      LogEvent::kLoaded,
+      absl::StrFormat("loaded %d keys in %.2f s: %.0f keys per second; records of %d are not in memory", keys,
+                      seconds, static_cast<double>(keys) / std::max(seconds, 1e-3),
+                      store_.Read(Counter::kColdKeys)));
   if (tell_) tell_("serving");
   return true;
 }
@@ -42,8 +44,11 @@ void StatusReporter::ReportDiskStatus() {
   const absl::Status status = store_.disk_status();
   disk_rejects_ = !status.ok();
   if (tell_) tell_(disk_rejects_ ? "serving reads; the disk takes no writes: see the log" : "serving");
-  log_.Warn(disk_rejects_ ? absl::StrCat("writes are refused, reads go on: ", status.message())
-                          : "the disk takes writes again");
+  if (disk_rejects_) {
+    log_.Write(LogEvent::kDiskFailed, absl::StrCat("writes are refused, reads go on: ", status.message()));
+  } else {
+    log_.Write(LogEvent::kDiskRecovered, "the disk takes writes again");
+  }
 }
 
 }  // namespace remora

@@ -28,8 +28,7 @@ struct BackupService::Running {
   std::jthread thread;  // the first to go: stops, and is awaited
 };
 
-BackupService::BackupService(ServerStore& store, std::string dir, std::uint32_t keep,
-                             std::function<void(std::string_view)> log)
+BackupService::BackupService(ServerStore& store, std::string dir, std::uint32_t keep, LogSink log)
     : store_(store), dir_(std::move(dir)), keep_(keep), log_(std::move(log)) {}
 
 BackupService::~BackupService() = default;
@@ -55,7 +54,7 @@ absl::StatusOr<std::optional<BackupDone>> BackupService::Take(const Request& req
 }
 
 void BackupService::Begin(std::uint64_t name) {
-  log_(absl::StrCat("backup to ", dir_, ": begun"));
+  log_(LogEvent::kBackupBegun, absl::StrCat("backup to ", dir_, ": begun"));
   running_ = std::make_unique<Running>();
   running_->name = name;
   const auto run = [this, running = running_.get()](const std::stop_token& stop) {
@@ -78,13 +77,13 @@ void BackupService::Collect() {
   Ended ended{running_->name, BackupDone{}};
   if (outcome.ok()) {
     ended.outcome = DoneOf(*outcome);
-    log_(absl::StrCat("backup to ", dir_, ": made number ", outcome->id, ", ", outcome->new_bytes, " of its ",
-                      outcome->bytes, " bytes new"));
+    log_(LogEvent::kBackupMade, absl::StrCat("backup to ", dir_, ": made number ", outcome->id, ", ",
+                                             outcome->new_bytes, " of its ", outcome->bytes, " bytes new"));
   } else {
     // The mark of a shortage does not go over the wire, and this code does.
     ended.outcome = IsShortage(outcome.status()) ? absl::ResourceExhaustedError(outcome.status().message())
                                                  : outcome.status();
-    log_(absl::StrCat("backup to ", dir_, ": failed: ", outcome.status().message()));
+    log_(LogEvent::kBackupFailed, absl::StrCat("backup to ", dir_, ": failed: ", outcome.status().message()));
   }
   ended_.push_back(std::move(ended));
   if (ended_.size() > kRememberedBackups) ended_.pop_front();

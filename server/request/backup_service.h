@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "server/monitoring/log_events.h"
 #include "store/format/wire/messages.h"
 #include "store/server_store.h"
 
@@ -20,8 +21,7 @@ class BackupService {
  public:
   /// `dir`: where they go; empty: nowhere. `log` gets a line when one has begun, and when it is known how it
   /// has ended. The store outlives this.
-  BackupService(ServerStore& store, std::string dir, std::uint32_t keep,
-                std::function<void(std::string_view)> log);
+  BackupService(ServerStore& store, std::string dir, std::uint32_t keep, LogSink log);
   /// Stops the one in progress.
   ~BackupService();
   BackupService(const BackupService&) = delete;
@@ -50,7 +50,7 @@ class BackupService {
   ServerStore& store_;
   const std::string dir_;
   const std::uint32_t keep_;
-  const std::function<void(std::string_view)> log_;
+  const LogSink log_;
   std::unique_ptr<Running> running_;  // null: none is in progress
   std::deque<Ended> ended_;           // the last kRememberedBackups
 };

@@ -227,7 +227,7 @@ TEST_P(LoadingTest, ALoadThatIsOverBeforeTheServerServesIsToldOf) {
   server_.reset();
   std::vector<std::string> lines;
   options_.store.loading = Loading::kInOpen;
-  options_.log = [&lines](std::string_view line) { lines.emplace_back(line); };
+  options_.log = [&lines](LogEvent, std::string_view line) { lines.emplace_back(line); };
   ASSERT_NO_FATAL_FAILURE(Serve(options_));
   ASSERT_FALSE(server_->store().loading());
   server_->Step();

@@ -30,13 +30,15 @@ class LogWriterTest : public testing::Test {
   void SetUp() override {
     ASSERT_EQ(pipe2(pipe_.data(), O_CLOEXEC), 0);
     ASSERT_EQ(fcntl(pipe_[1], F_SETPIPE_SZ, 4096), 4096);
-    auto started = LogWriter::Start(pipe_[1], "test: ");
+    auto started = LogWriter::Start(pipe_[1], [](std::uint64_t dropped) {
+      return absl::StrCat("test: ", dropped, " lines were dropped here");
+    });
     ASSERT_TRUE(started.ok()) << started.status();
     writer_ = *std::move(started);
   }
 
   void WriteLines() {
-    for (std::uint64_t i = 0; i < kManyLines; ++i) writer_->Write(absl::StrCat("line ", i));
+    for (std::uint64_t i = 0; i < kManyLines; ++i) writer_->Write(absl::StrCat("test: line ", i));
   }
 
   /// Until the write end is closed.
@@ -92,7 +94,7 @@ TEST_F(LogWriterTest, ItsEndDoesNotWaitForAReaderThatDoesNotRead) {
 
 TEST_F(LogWriterTest, ADescriptorThatDoesNotBlockLosesNothing) {
   ASSERT_EQ(fcntl(pipe_[1], F_SETFL, O_NONBLOCK), 0);
-  for (std::uint64_t i = 0; i < LogWriter::kMostLines; ++i) writer_->Write(absl::StrCat("line ", i));
+  for (std::uint64_t i = 0; i < LogWriter::kMostLines; ++i) writer_->Write(absl::StrCat("test: line ", i));
   std::vector<std::string> lines;
   std::thread reader([&] { lines = ReadLines(); });
   writer_.reset();

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -16,7 +17,6 @@
 namespace remora {
 namespace {
 
-using Kind = RateLimitedLog::Kind;
 using testing::HasSubstr, testing::StartsWith;
 using Lines = std::vector<std::string>;
 
@@ -39,12 +39,12 @@ class RateLimitedLogTest : public testing::Test {
  protected:
   ManualClock clock_;
   Lines lines_;
-  RateLimitedLog log_{[this](std::string_view line) { lines_.emplace_back(line); }, clock_};
+  RateLimitedLog log_{[this](LogEvent, std::string_view line) { lines_.emplace_back(line); }, clock_};
 };
 
 TEST_F(RateLimitedLogTest, WhatComesSlowlyIsWritten) {
   for (int i = 0; i < 1000; ++i) {
-    log_.Write(Kind::kClients, "one");
+    log_.Write(LogEvent::kClientConnected, "one");
     clock_.Advance(Duration(RateLimitedLog::kWindow) / (RateLimitedLog::kLines - 1));
     log_.FlushSummaries();
   }
@@ -53,10 +53,10 @@ TEST_F(RateLimitedLogTest, WhatComesSlowlyIsWritten) {
 }
 
 TEST_F(RateLimitedLogTest, WhatIsLeftOutIsTold) {
-  for (std::size_t i = 0; i < RateLimitedLog::kLines; ++i) log_.Write(Kind::kClients, "one");
+  for (std::size_t i = 0; i < RateLimitedLog::kLines; ++i) log_.Write(LogEvent::kClientConnected, "one");
   EXPECT_FALSE(log_.next_summary().has_value());
-  log_.Write(Kind::kClients, "one");
-  log_.Write(Kind::kClients, "one");
+  log_.Write(LogEvent::kClientConnected, "one");
+  log_.Write(LogEvent::kClientConnected, "one");
   ASSERT_TRUE(log_.next_summary().has_value());
   EXPECT_EQ(*log_.next_summary(), clock_.Now() + RateLimitedLog::kWindow);
   clock_.Advance(RateLimitedLog::kWindow - Duration(1));
@@ -67,7 +67,7 @@ TEST_F(RateLimitedLogTest, WhatIsLeftOutIsTold) {
   ASSERT_EQ(lines_.size(), RateLimitedLog::kLines + 1);
   EXPECT_THAT(lines_.back(), StartsWith("2 more lines of clients that came or went were not written"));
   EXPECT_FALSE(log_.next_summary().has_value());
-  log_.Write(Kind::kClients, "another");
+  log_.Write(LogEvent::kClientConnected, "another");
   EXPECT_EQ(lines_.back(), "another");
   log_.FlushSummaries();
   log_.FlushAllSummaries();
@@ -75,15 +75,15 @@ TEST_F(RateLimitedLogTest, WhatIsLeftOutIsTold) {
 }
 
 TEST_F(RateLimitedLogTest, OneKindHidesNoOther) {
-  for (int i = 0; i < 1000; ++i) log_.Write(Kind::kStrangers, "refused");
-  log_.Write(Kind::kClients, "connected");
-  log_.Write(Kind::kBackups, "made");
+  for (int i = 0; i < 1000; ++i) log_.Write(LogEvent::kClientRefused, "refused");
+  log_.Write(LogEvent::kClientConnected, "connected");
+  log_.Write(LogEvent::kBackupMade, "made");
   EXPECT_EQ(CountOf(lines_, "connected"), 1u);
   EXPECT_EQ(CountOf(lines_, "made"), 1u);
   EXPECT_EQ(lines_.size(), RateLimitedLog::kLines + 2);
   // Nor is one told of later as another goes on.
   clock_.Advance(Duration(RateLimitedLog::kWindow) / 2);
-  for (int i = 0; i < 1000; ++i) log_.Write(Kind::kBackups, "made");
+  for (int i = 0; i < 1000; ++i) log_.Write(LogEvent::kBackupMade, "made");
   clock_.Advance(Duration(RateLimitedLog::kWindow) / 2);
   log_.FlushSummaries();
   EXPECT_EQ(LeftOut(lines_, "clients that were refused"), 1000 - RateLimitedLog::kLines);
@@ -92,13 +92,34 @@ TEST_F(RateLimitedLogTest, OneKindHidesNoOther) {
   EXPECT_EQ(LeftOut(lines_, "backups"), 1001 - RateLimitedLog::kLines);
 }
 
+TEST_F(RateLimitedLogTest, InformationHidesNoWarning) {
+  std::vector<LogEvent> events;
+  RateLimitedLog log([&events](LogEvent event, std::string_view) { events.push_back(event); }, clock_);
+  for (int i = 0; i < 1000; ++i) log.Write(LogEvent::kClientRefused, "refused");
+  for (int i = 0; i < 1000; ++i) log.Write(LogEvent::kDescriptorsShort, "none is left");
+  for (int i = 0; i < 1000; ++i) log.Write(LogEvent::kBackupBegun, "begun");
+  log.Write(LogEvent::kBackupFailed, "failed");
+  EXPECT_EQ(std::ranges::count(events, LogEvent::kDescriptorsShort), RateLimitedLog::kLines);
+  EXPECT_EQ(events.back(), LogEvent::kBackupFailed);
+  log.FlushAllSummaries();
+  EXPECT_EQ(std::ranges::count(events, LogEvent::kWarningsLeftOut), 1);
+  EXPECT_EQ(std::ranges::count(events, LogEvent::kLinesLeftOut), 2);
+  for (const LogEventEntry& entry : kLogEvents) {
+    const bool is_warning = entry.group == LogGroup::kShortages || entry.group == LogGroup::kFailedBackups;
+    if (entry.group != LogGroup::kUnbounded) {
+      EXPECT_EQ(entry.level == LogLevel::kWarning, is_warning) << entry.name;
+    }
+  }
+}
+
 // At any pace each is written or counted, and there are no more than may be.
 TEST_F(RateLimitedLogTest, EachIsWrittenOrCounted) {
   std::mt19937_64 random(1);
   std::uint64_t said = 0;
   const TimePoint begin = clock_.Now();
   for (int round = 0; round < 300; ++round) {
-    for (std::uint64_t burst = random() % 100; burst > 0; --burst, ++said) log_.Write(Kind::kClients, "one");
+    for (std::uint64_t burst = random() % 100; burst > 0; --burst, ++said)
+      log_.Write(LogEvent::kClientConnected, "one");
     clock_.Advance(std::chrono::milliseconds(random() % 4000));
     if (random() % 2 == 0) log_.FlushSummaries();
   }
@@ -112,7 +133,7 @@ TEST_F(RateLimitedLogTest, EachIsWrittenOrCounted) {
 TEST(RateLimitedLogOfNobodyTest, HasNothingToTell) {
   const ManualClock clock;
   RateLimitedLog log({}, clock);
-  for (int i = 0; i < 100; ++i) log.Write(Kind::kClients, "one");
+  for (int i = 0; i < 100; ++i) log.Write(LogEvent::kClientConnected, "one");
   EXPECT_FALSE(log.next_summary().has_value());
   log.FlushAllSummaries();
 }
@@ -123,7 +144,7 @@ class ServersLogTest : public SimServed, public testing::Test {
  protected:
   ServersLogTest() : SimServed(/*seed=*/1) {
     Serve({.store = {.memory_size = std::size_t{16} << 20, .clock = &network_.clock()},
-           .log = [this](std::string_view line) { lines_.emplace_back(line); }});
+           .log = [this](LogEvent, std::string_view line) { lines_.emplace_back(line); }});
   }
   void ComeAndGo(int times) {
     for (int i = 0; i < times; ++i) {

@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 ALERTS = ROOT / "docs/operating/alerts.yml"
 DASHBOARD = ROOT / "docs/operating/grafana-dashboard.json"
 MOST_CONNECTIONS = 32
-REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+REQUEST = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def registry():
@@ -150,9 +150,39 @@ class ServesTest(HttpTestCase):
             for _ in range(3):
                 connection.sendall(REQUEST)
                 self.assertIn(b"\r\n\r\nok\n", connection.recv(4096))
-        both = self.exchange(REQUEST, REQUEST.replace(b"Host: x", b"Connection: close"))
+        both = self.exchange(REQUEST, REQUEST.replace(b"Host: localhost", b"Host: localhost\r\nConnection: close"))
         self.assertEqual(both.count(b"HTTP/1.1 200 OK"), 2)
         self.assertEqual(both.count(b"\r\n\r\nok\n"), 2)
+
+    def test_pages_of_other_sites_are_refused(self):
+        """Their browser resolves the name of the site to this machine, and asks for that name (DNS rebinding)."""
+        self.serve("--http_host=db1.example", "--http_host=Monitor")
+
+        def answer(host, version=b"1.1"):
+            return self.exchange(b"GET /metrics HTTP/%s\r\nConnection: close\r\n%s\r\n" % (version, host))
+
+        port = b":%d" % self.port
+        for host in (b"localhost", b"localhost" + port, b"127.0.0.1" + port, b"[::1]" + port, b"db1.example", b"monitor" + port):
+            text = answer(b"Host: " + host + b"\r\n")
+            self.assertRegex(text, rb"\AHTTP/1.1 200 OK\r\n", host)
+            self.assertIn(b"remora_puts_total", text)
+        for host in (b"attacker.example", b"attacker.example" + port, b"127.0.0.1.attacker.example", b"db1", b""):
+            text = answer(b"Host: " + host + b"\r\n")
+            self.assertRegex(text, rb"\AHTTP/1.1 421 Misdirected Request\r\n", host)
+            self.assertIn(b"--http_host=NAME", text)
+            self.assertNotIn(b"remora_puts_total", text)
+        self.assertRegex(answer(b""), rb"\AHTTP/1.1 400 ")
+        self.assertRegex(answer(b"Host: localhost\r\nHost: attacker.example\r\n"), rb"\AHTTP/1.1 400 ")
+        self.assertIn(b"remora_puts_total", answer(b"", version=b"1.0"))
+
+    def test_the_host_of_the_address_is_admitted(self):
+        request = b"GET /healthz HTTP/1.1\r\nHost: 127.1\r\nConnection: close\r\n\r\n"
+        server = self.serve()
+        self.assertRegex(self.exchange(request), rb"\AHTTP/1.1 421 ")
+        server.stop()
+        self.http = f"127.1:{self.port}"  # an address for the resolver, and no IP address in its usual form
+        self.serve()
+        self.assertRegex(self.exchange(request), rb"\AHTTP/1.1 200 OK\r\n")
 
     def test_promtool_finds_no_fault(self):
         self.serve()
@@ -427,6 +457,13 @@ class BadStartTest(HttpTestCase):
 
     def test_the_flag_that_allows_it_needs_the_other(self):
         self.assertEqual(self.start("--insecure_http")[0], 64)
+
+    def test_a_name_that_is_none(self):
+        for name in ("", "http://db1", "db1:9180", "a b", "db1..example", "x" * 254):
+            status, text = self.start(f"--http={self.http}", f"--http_host={name}")
+            self.assertEqual(status, 64, text)
+            self.assertIn("--http_host", text)
+        self.assertEqual(self.start("--http_host=db1")[0], 64)
 
     def test_an_address_of_another_machine(self):
         status, text = self.start("--http=192.0.2.1:9180", "--insecure_http")

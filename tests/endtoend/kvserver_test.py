@@ -160,7 +160,7 @@ class BadStartTest(harness.TestCase):
         # It is found out when the server serves already.
         run = start(f"--listen={self.address}", f"--data_dir={self.folder}/data", "--quiet")
         self.assertEqual(run.returncode, 74, run.stderr)
-        self.assertRegex(run.stderr, rb"\Akvserver: data directory [^\n]+ is damaged[^\n]+\n\Z")
+        self.assertRegex(run.stderr, rb"\Akvserver: \S+ error serving_failed: data directory [^\n]+ is damaged[^\n]+\n\Z")
 
 
 class RunTest(harness.TestCase):
@@ -204,7 +204,7 @@ class RunTest(harness.TestCase):
         self.assertEqual(kvctl(self.address, "put", "key", "value").returncode, 0)
         server.stop()
         server = self.logged_server()
-        line = b"kvserver: loaded 1 keys in "
+        line = b" info loaded: loaded 1 keys in "
         harness.wait_until(lambda: line in server.said(), "the log says that it has loaded")
         counters = harness.stats(self.address)
         self.assertEqual((counters["loading"], counters["keys_loaded"]), (0, 1))
@@ -235,7 +235,7 @@ class RunTest(harness.TestCase):
         self.logged_server().stop()
         server = self.logged_server("--commit_log=4M", f"--backup_dir={backups}")
         harness.wait_until(lambda: b": groups are " in server.said(), "the log says how it is written")
-        self.assertIn(b"kvserver: commit log in ", server.said())
+        self.assertIn(b" info commit_log: commit log in ", server.said())
         value = "v" * 1000
         for i in range(12):
             self.assertEqual(kvctl(self.address, "put", f"key{i}", value).returncode, 0)
@@ -299,7 +299,7 @@ class LogTest(harness.TestCase):
 
     @staticmethod
     def left_out(said):
-        told = re.findall(rb"^kvserver: ([0-9]+) more lines of clients that were refused were not written", said, re.M)
+        told = re.findall(rb": ([0-9]+) more lines of clients that were refused were not written", said)
         return sum(map(int, told))
 
     def test_who_comes_without_end_does_not_fill_it(self):

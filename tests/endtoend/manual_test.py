@@ -38,7 +38,7 @@ def in_options(text):
 
 def exit_codes_of_page(page):
     values = re.search(r"\.SH RETURN VALUE\n(.*?)\.SH", page, re.DOTALL).group(1)
-    return {int(code) for code in re.findall(r"^\.B (\d+)$", values, re.MULTILINE)}
+    return {int(code) for code in re.findall(r"^\.(?:B |IP \\fB)(\d+)(?:\\fP)?$", values, re.MULTILINE)}
 
 
 class ManualTest(unittest.TestCase):

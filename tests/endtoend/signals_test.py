@@ -121,7 +121,7 @@ class FileSizeTest(harness.TestCase):
         self.assertIn(b"File too large", run.stderr)
         self.assertEqual(kvctl(self.address, "get", f"key{acknowledged}").returncode, 1)
         self.assertEqual(kvctl(self.address, "get", "key0").stdout, value)
-        harness.wait_until(lambda: b"kvserver: writes are refused" in server.said(), "the log says so")
+        harness.wait_until(lambda: b" error disk_failed: writes are refused" in server.said(), "the log says so")
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         harness.wait_until(
             lambda: kvctl(self.address, "put", "again", stdin=value).returncode == 0, "writes are taken again"

@@ -12,7 +12,7 @@
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   constexpr std::string_view kEnd = "\r\n\r\n";
   constexpr std::size_t kMostOfAResponse = 2000;
-  static remora::HttpResponder responder;
+  static remora::HttpResponder responder{remora::HostCheck({"db1"})};
   static const bool begun = [] {
     responder.Add("/metrics", [] { return remora::HttpAnswer{200, "text/plain", std::string(1000, 'x')}; });
     return true;

@@ -212,6 +212,7 @@ def http():
     yield 'body', get + b'Content-Length: 5\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue'
     yield 'post', b'POST /metrics HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=x'
     yield 'lines', b'GET /metrics HTTP/1.1\nHost: x\n\r\rX'
+    yield 'host', b'GET /metrics HTTP/1.1\r\nX: y\r\nHost: attacker.example.:9180'
     yield 'long', b'GET /' + b'a' * 8000 + b' HTTP/1.1'
 
 

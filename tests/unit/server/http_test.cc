@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "server/http/exposition.h"
+#include "server/http/host_check.h"
 #include "server/http/http_listener.h"
 #include "server/http/http_responder.h"
 #include "server/http/http_server.h"
@@ -40,26 +41,26 @@ class HttpResponderTest : public testing::Test {
   }
   HttpResponse Respond(std::string_view head) { return responder_.Respond(head); }
 
-  HttpResponder responder_;
+  HttpResponder responder_{HostCheck({"db1.example"})};
 };
 
 TEST_F(HttpResponderTest, AnswersAGetAndKeepsTheConnection) {
-  const HttpResponse response = Respond("GET /there HTTP/1.1\r\nHost: x\r\n\r\n");
+  const HttpResponse response = Respond("GET /there HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_THAT(response.text, StartsWith("HTTP/1.1 200 OK\r\n"));
   EXPECT_THAT(response.text, HasSubstr("Content-Length: 8\r\n"));
   EXPECT_THAT(response.text, testing::EndsWith("\r\n\r\nthe body"));
   EXPECT_FALSE(response.closes);
-  EXPECT_TRUE(Respond("GET /there HTTP/1.1\r\nConnection: close\r\n\r\n").closes);
+  EXPECT_TRUE(Respond("GET /there HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").closes);
 }
 
 TEST_F(HttpResponderTest, AnswersAHeadWithoutTheBody) {
-  const HttpResponse response = Respond("HEAD /there HTTP/1.1\r\n\r\n");
+  const HttpResponse response = Respond("HEAD /there HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_THAT(response.text, StartsWith("HTTP/1.1 200 OK\r\n"));
   EXPECT_THAT(response.text, Not(HasSubstr("the body")));
 }
 
 TEST_F(HttpResponderTest, RefusesWhatItDoesNotServe) {
-  EXPECT_THAT(Respond("GET /missing HTTP/1.1\r\n\r\n").text, StartsWith("HTTP/1.1 404"));
+  EXPECT_THAT(Respond("GET /missing HTTP/1.1\r\nHost: localhost\r\n\r\n").text, StartsWith("HTTP/1.1 404"));
   for (const char* const method : {"POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PRI"}) {
     const HttpResponse response = Respond(absl::StrCat(method, " /there HTTP/1.1\r\n\r\n"));
     EXPECT_THAT(response.text, StartsWith("HTTP/1.1 405"));
@@ -79,8 +80,8 @@ TEST_F(HttpResponderTest, ARangeMakesNoCopies) {
   std::string ranges = "0-";
   while (ranges.size() < HttpServer::kMaxHead - 100) ranges += ",0-";
   for (const char* const name : {"Range", "range", "RANGE"}) {
-    const HttpResponse response =
-        Respond(absl::StrCat("GET /there HTTP/1.1\r\n", name, ": bytes=", ranges, "\r\n\r\n"));
+    const HttpResponse response = Respond(
+        absl::StrCat("GET /there HTTP/1.1\r\nHost: localhost\r\n", name, ": bytes=", ranges, "\r\n\r\n"));
     EXPECT_THAT(response.text, StartsWith("HTTP/1.1 200 OK\r\n"));
     EXPECT_LT(response.text.size(), 400u);
   }
@@ -97,7 +98,7 @@ TEST_F(HttpResponderTest, ALineEndsForItAsForAllOthers) {
 TEST_F(HttpResponderTest, AnyBytesGetOneResponseThatIsBounded) {
   std::mt19937_64 random(1);
   const std::string seed =
-      "GET /there?a=b&c=%41 HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\nRange: bytes=0-1";
+      "GET /there?a=b&c=%41 HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\nRange: bytes=0-1";
   for (int round = 0; round < 2000; ++round) {
     std::string head = seed.substr(0, random() % (seed.size() + 1));
     for (std::uint64_t changes = random() % 4; changes > 0 && !head.empty(); --changes) {
@@ -108,6 +109,47 @@ TEST_F(HttpResponderTest, AnyBytesGetOneResponseThatIsBounded) {
     ASSERT_THAT(response.text, StartsWith("HTTP/1.1 ")) << head;
     ASSERT_LT(response.text.size(), 1000u) << head;
   }
+}
+
+TEST_F(HttpResponderTest, AnswersForItsOwnHostsAlone) {
+  for (const char* const host :
+       {"localhost", "LocalHost:9180", "localhost.", "127.0.0.1", "127.0.0.1:9180", "192.0.2.7:80", "[::1]",
+        "[2001:db8::1]:9180", "db1.example", "DB1.Example.:9180", " db1.example "}) {
+    EXPECT_THAT(Respond(absl::StrCat("GET /there HTTP/1.1\r\nHost:", host, "\r\n\r\n")).text,
+                StartsWith("HTTP/1.1 200 OK\r\n"))
+        << host;
+  }
+  for (const char* const host :
+       {"attacker.example", "localhost.attacker.example", "127.0.0.1.attacker.example:9180", "db1",
+        "x.db1.example", "", ":9180", "[db1.example]", "[::1]x", "[", "2130706433", "127.1", "localhost..",
+        "localhost@attacker.example", "attacker.example/localhost", "attacker.example,localhost", "<b>"}) {
+    const HttpResponse response =
+        Respond(absl::StrCat("GET /there HTTP/1.1\r\nX: y\r\nhOST: ", host, "\r\n\r\n"));
+    EXPECT_THAT(response.text, StartsWith("HTTP/1.1 421 Misdirected Request\r\n")) << host;
+    EXPECT_THAT(response.text, HasSubstr("--http_host=NAME")) << host;
+    EXPECT_THAT(response.text, Not(HasSubstr("the body"))) << host;
+    EXPECT_THAT(response.text, Not(HasSubstr("<b>")));
+    EXPECT_TRUE(response.closes) << host;
+  }
+}
+
+TEST_F(HttpResponderTest, AHostIsThereOnceSaveInVersion10) {
+  const std::string none = Respond("GET /there HTTP/1.1\r\nX: y\r\n\r\n").text;
+  EXPECT_THAT(none, StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(none, HasSubstr("no Host header"));
+  EXPECT_THAT(Respond("GET /there HTTP/1.0\r\n\r\n").text, HasSubstr(" 200 OK\r\n"));
+  EXPECT_THAT(Respond("GET /there HTTP/1.0\r\nHost: attacker.example\r\n\r\n").text,
+              StartsWith("HTTP/1.1 421 "));
+  EXPECT_THAT(Respond("GET /there HTTP/1.1\r\nHost: localhost\r\nHost: attacker.example\r\n\r\n").text,
+              StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(Respond("GET /there HTTP/1.1\r\nHost : localhost\r\n\r\n").text, StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(Respond("GET /there HTTP/1.1\r\n Host: localhost\r\n\r\n").text, StartsWith("HTTP/1.1 400 "));
+}
+
+TEST_F(HttpResponderTest, ARefusalOfAHeadHasNoBody) {
+  const std::string text = Respond("HEAD /there HTTP/1.1\r\nHost: attacker.example\r\n\r\n").text;
+  EXPECT_THAT(text, StartsWith("HTTP/1.1 421 "));
+  EXPECT_THAT(text, testing::EndsWith("\r\n\r\n"));
 }
 
 // --- Addresses ------------------------------------------------------------------------------------------
@@ -142,13 +184,15 @@ class MonitorTest : public testing::Test {
     store_ = *ServerStore::Open(options);
   }
   std::string Get(std::string_view path) {
-    return responder_->Respond(absl::StrCat("GET ", std::string(path), " HTTP/1.1\r\n\r\n")).text;
+    return responder_
+        ->Respond(absl::StrCat("GET ", std::string(path), " HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"))
+        .text;
   }
 
   const SteadyClock clock_;
   std::unique_ptr<ServerStore> store_;
   Monitor monitor_{{.version = "1.2.3", .durability = Durability::kMemory}, clock_};
-  const std::unique_ptr<HttpResponder> responder_ = monitor_.MakeResponder();
+  const std::unique_ptr<HttpResponder> responder_ = monitor_.MakeResponder(HostCheck({}));
 };
 
 TEST_F(MonitorTest, IsReadyOnceTheStoreIsOpenAndLoadedAndTakesWrites) {

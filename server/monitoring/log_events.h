@@ -1,0 +1,120 @@
+// The events of the server's log. docs/operating/log.md has the same table (tests/endtoend/log_test.py).
+//
+// The name of an event stays, so that programs can look for it. The text beside it is for people, and may
+// change.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+namespace remora {
+
+enum class LogLevel : std::uint8_t { kError = 1, kWarning, kInfo };
+
+/// Events of one group share a bound of their lines in a time (rate_limited_log.h). They have the same level:
+/// lines that are not written hide none that are.
+enum class LogGroup : std::uint8_t { kUnbounded, kClients, kStrangers, kShortages, kBackups, kFailedBackups };
+inline constexpr std::size_t kBoundedLogGroups = 5;
+
+enum class LogEvent : std::uint8_t {
+  kStartFailed,
+  kServingFailed,
+  kServing,
+  kStopped,
+  kClientLimit,
+  kMemoryPlan,
+  kMemoryScarce,
+  kMemoryShort,
+  kMemoryRecovered,
+  kHttpServing,
+  kWriteBinding,
+  kReadyFdFailed,
+  kServiceManagerFailed,
+  kLogTorn,
+  kCommitLog,
+  kLoaded,
+  kDiskFailed,
+  kDiskRecovered,
+  kTokensReloaded,
+  kTlsReloaded,
+  kReloadIgnored,
+  kReloadFailed,
+  kClientConnected,
+  kClientDisconnected,
+  kClientNotRemembered,
+  kClientLost,
+  kClientRefused,
+  kDescriptorsShort,
+  kBackupBegun,
+  kBackupMade,
+  kBackupFailed,
+  kLinesLeftOut,
+  kWarningsLeftOut,
+  kLinesDropped,
+};
+
+struct LogEventEntry {
+  LogEvent event;
+  std::string_view name;
+  LogLevel level;
+  std::string_view help;
+  LogGroup group = LogGroup::kUnbounded;
+};
+
+// clang-format off
+inline constexpr auto kLogEvents = std::to_array<LogEventEntry>({
+    {LogEvent::kStartFailed, "start_failed", LogLevel::kError, "the server does not start, and why"},
+    {LogEvent::kServingFailed, "serving_failed", LogLevel::kError, "the server ends, and why"},
+    {LogEvent::kServing, "serving", LogLevel::kInfo, "all addresses accept clients"},
+    {LogEvent::kStopped, "stopped", LogLevel::kInfo, "a signal has ended the server"},
+    {LogEvent::kClientLimit, "client_limit", LogLevel::kInfo, "clients and files that the descriptors are enough for"},
+    {LogEvent::kMemoryPlan, "memory_plan", LogLevel::kInfo, "the shares of `--memory`"},
+    {LogEvent::kMemoryScarce, "memory_scarce", LogLevel::kWarning, "less memory is available than `--memory` may take"},
+    {LogEvent::kMemoryShort, "memory_short", LogLevel::kError, "the system has no memory left; writes are refused"},
+    {LogEvent::kMemoryRecovered, "memory_recovered", LogLevel::kWarning, "there is memory again; writes are taken"},
+    {LogEvent::kHttpServing, "http_serving", LogLevel::kInfo, "the address of `--http`"},
+    {LogEvent::kWriteBinding, "write_binding", LogLevel::kInfo, "whether memory windows bind what clients may write"},
+    {LogEvent::kReadyFdFailed, "ready_fd_failed", LogLevel::kWarning, "`--ready_fd` takes no line"},
+    {LogEvent::kServiceManagerFailed, "service_manager_failed", LogLevel::kWarning, "the service manager takes no message"},
+    {LogEvent::kLogTorn, "log_torn", LogLevel::kWarning, "a power cut took writes that were not synced"},
+    {LogEvent::kCommitLog, "commit_log", LogLevel::kInfo, "how the commit log is written"},
+    {LogEvent::kLoaded, "loaded", LogLevel::kInfo, "all keys are loaded"},
+    {LogEvent::kDiskFailed, "disk_failed", LogLevel::kError, "the disk takes no writes; writes are refused"},
+    {LogEvent::kDiskRecovered, "disk_recovered", LogLevel::kWarning, "the disk takes writes again"},
+    {LogEvent::kTokensReloaded, "tokens_reloaded", LogLevel::kInfo, "`--tokens` was read anew"},
+    {LogEvent::kTlsReloaded, "tls_reloaded", LogLevel::kInfo, "the files of TLS were read anew"},
+    {LogEvent::kReloadIgnored, "reload_ignored", LogLevel::kInfo, "SIGHUP came, and there are no such files"},
+    {LogEvent::kReloadFailed, "reload_failed", LogLevel::kWarning, "a file cannot be read anew; all stays as it was"},
+    {LogEvent::kClientConnected, "client_connected", LogLevel::kInfo, "a client has connected", LogGroup::kClients},
+    {LogEvent::kClientDisconnected, "client_disconnected", LogLevel::kInfo, "a connection has ended, and why", LogGroup::kClients},
+    {LogEvent::kClientNotRemembered, "client_not_remembered", LogLevel::kInfo, "a restart may forget a client", LogGroup::kClients},
+    {LogEvent::kClientLost, "client_lost", LogLevel::kInfo, "a client left before it was accepted", LogGroup::kStrangers},
+    {LogEvent::kClientRefused, "client_refused", LogLevel::kInfo, "a client was refused, and why", LogGroup::kStrangers},
+    {LogEvent::kDescriptorsShort, "descriptors_short", LogLevel::kWarning, "clients were refused as no descriptor is left", LogGroup::kShortages},
+    {LogEvent::kBackupBegun, "backup_begun", LogLevel::kInfo, "a backup has begun", LogGroup::kBackups},
+    {LogEvent::kBackupMade, "backup_made", LogLevel::kInfo, "a backup was made", LogGroup::kBackups},
+    {LogEvent::kBackupFailed, "backup_failed", LogLevel::kWarning, "a backup failed, and why", LogGroup::kFailedBackups},
+    {LogEvent::kLinesLeftOut, "lines_left_out", LogLevel::kInfo, "clients caused more lines than are written in a time"},
+    {LogEvent::kWarningsLeftOut, "warnings_left_out", LogLevel::kWarning, "clients caused more warnings than are written in a time"},
+    {LogEvent::kLinesDropped, "lines_dropped", LogLevel::kWarning, "lines were lost, as nobody read the log"},
+});
+// clang-format on
+
+constexpr const LogEventEntry& EntryOf(LogEvent event) { return kLogEvents[static_cast<std::size_t>(event)]; }
+
+static_assert(
+    [] {
+      for (std::size_t i = 0; i < kLogEvents.size(); ++i) {
+        if (static_cast<std::size_t>(kLogEvents[i].event) != i) return false;
+      }
+      return kLogEvents.size() == static_cast<std::size_t>(LogEvent::kLinesDropped) + 1;
+    }(),
+    "the table is in the order of the events");
+
+/// Takes an event and its text, one line without its end.
+using LogSink = std::function<void(LogEvent, std::string_view)>;
+
+}  // namespace remora
