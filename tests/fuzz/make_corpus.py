@@ -143,6 +143,33 @@ def frames():
     yield 'other_reply', b'\7\1' + bytes(216)
 
 
+def tls():
+    # The first byte: rounds of both ends before anything else. Operations: a byte, what % 8, with 8 for the server.
+    # 0 step, 1 both go on, 2 send, 3 carry, 4 change, 5 insert, 6 lose, 7 cut.
+    def send(size, end=0):
+        return bytes([2 | end]) + struct.pack('<H', size)
+    def carry(size, end=0):
+        return bytes([3 | end]) + struct.pack('<H', size)
+    def change(at, bits=1, end=0):
+        return bytes([4 | end]) + struct.pack('<HB', at, bits)
+    def insert(piece, end=0):
+        return bytes([5 | end]) + text(piece)
+    yield 'honest', b'\4' + send(10) + b'\1' + send(40000, 8) + b'\1\1' + send(1)
+    yield 'in_pieces', b'\0\0' + carry(3) + b'\x08' + carry(500) + b'\x08' + carry(7, 8) + b'\0' + carry(65535, 8) + b'\0' + carry(65535) + b'\x08'
+    yield 'changed_hello', b'\0\0' + change(50) + b'\x08' + carry(65535, 8) + b'\0'
+    yield 'changed_answer', b'\0\0' + carry(65535) + b'\x08' + change(120, 1, 8) + b'\0\1'
+    yield 'changed_record', b'\4' + send(10) + change(20) + b'\x08\1'
+    yield 'changed_length', b'\4' + send(10) + change(3, 255) + b'\x08\1'
+    yield 'cut_record', b'\4' + send(100) + carry(60) + b'\7\x08\x08'
+    yield 'lost', b'\4' + send(100) + b'\6\x20\1\1'
+    yield 'http', b'\0' + insert(b'GET / HTTP/1.1\r\n\r\n') + b'\x08\1'
+    yield 'plain_client', b'\0' + insert(struct.pack('<Q', 0x007063746d6572ff) + bytes(60)) + b'\x08\1'
+    yield 'alert', b'\4' + insert(b'\x15\3\3\0\2\2\x28') + b'\x08' + insert(b'\x15\3\3\0\2\1\0', 8) + b'\0\1'
+    yield 'long_record', b'\4' + insert(b'\x17\3\3\x40\x01' + b'x' * 200) + b'\x08'
+    yield 'longer_record', b'\4' + insert(b'\x17\3\3\xff\xff' + b'x' * 200) + b'\x08'
+    yield 'old_server', b'\0\0' + insert(b'\x16\3\3\0\x31\2\0\0\x2d\3\3' + b'r' * 32 + b'\0\xc0\x2f\0\0\5\xff\1\0\1\0', 8) + b'\0\1'
+
+
 def durable():
     stored = struct.pack('<QQ', 3, 0) + b'value'
     yield 'entry', b'\0' + struct.pack('<Q', 9) + text(b'key') + stored
@@ -218,7 +245,7 @@ def http():
 
 def main():
     root = pathlib.Path(sys.argv[1])
-    for harness in (messages, texts, files, region, log, commit_log, handshake, ring, frames, durable, superblock, pieces, pages,
+    for harness in (messages, texts, files, region, log, commit_log, handshake, ring, frames, tls, durable, superblock, pieces, pages,
                     client, server, http):
         directory = root / harness.__name__
         os.makedirs(directory, exist_ok=True)

@@ -118,6 +118,14 @@ TEST_F(TlsStreamTest, InputThatWasNotAskedForIsSaidToBeThere) {
   EXPECT_EQ(errno, EAGAIN);
 }
 
+TEST_F(TlsStreamTest, TheRestOfARecordIsInput) {
+  ASSERT_EQ(Send(0, "one two"), 7);
+  EXPECT_EQ(Receive(1, 4), "one ");
+  EXPECT_TRUE(streams_[1]->has_input());
+  EXPECT_EQ(Receive(1, 4), "two");
+  EXPECT_FALSE(streams_[1]->has_input());
+}
+
 // The caller may change what it has sent: it is encrypted already.
 TEST_F(TlsStreamTest, BytesThatTheSocketDoesNotTakeAreKeptAndBounded) {
   std::string sent = RandomBytes(4'000'000);
@@ -166,6 +174,22 @@ TEST_F(TlsStreamTest, TheEndOfTheStreamIsTheEnd) {
   sockets_[0] = UniqueFd();
   EXPECT_EQ(Receive(1, 4), "last");
   ssize_t got = -1;
+  Receive(1, 100, &got);
+  EXPECT_EQ(got, 0);
+}
+
+// An attacker cuts the connection in the middle of a record.
+TEST_F(TlsStreamTest, AHalfRecordAtTheEndGivesNoBytes) {
+  ASSERT_EQ(Send(0, "cut in two"), 10);
+  std::array<char, 1000> record;
+  const ssize_t size = recv(sockets_[1].get(), record.data(), record.size(), MSG_DONTWAIT);
+  ASSERT_GT(size, 20);
+  ASSERT_EQ(send(sockets_[0].get(), record.data(), static_cast<std::size_t>(size) - 1, 0), size - 1);
+  sockets_[0] = UniqueFd();
+  ssize_t got = -1;
+  Receive(1, 100, &got);
+  EXPECT_EQ(got, -1);
+  EXPECT_EQ(errno, EAGAIN);
   Receive(1, 100, &got);
   EXPECT_EQ(got, 0);
 }

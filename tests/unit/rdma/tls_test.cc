@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
+#include "rdma/tcp/tls_context.h"
 #include "tests/support/test_clock.h"
 #include "tests/support/tls_files.h"
 #include "tests/unit/rdma/raw_tcp.h"
@@ -56,8 +58,8 @@ class TlsTest : public ::testing::Test {
   /// The client fails so, with these words, and the server reports the refusal with those.
   void ExpectRefused(const absl::Status& status, absl::StatusCode code, const std::string& words,
                      const std::string& servers_words) {
-    EXPECT_THAT(status, HasCode(code));
-    EXPECT_THAT(std::string(status.message()), HasSubstr(words));
+    ASSERT_THAT(status, HasCode(code));
+    ASSERT_THAT(std::string(status.message()), HasSubstr(words));
     EXPECT_TRUE(IsReported(servers_words)) << servers_words;
   }
   bool IsReported(const std::string& words) {
@@ -147,6 +149,22 @@ TEST_F(TlsTest, ATokenIsEnoughForBothSides) {
                 kDenied, "take tokens alone", "came without a token");
 }
 
+// A client of openssl shows the identity of a token with another key, and the key under another identity.
+TEST_F(TlsTest, AnIdentityAndItsKeyBelongTogether) {
+  const TlsPsk psk = PskOf("one secret"), other = PskOf("another secret");
+  const auto connects = [&](const std::string& identity, const Mac& key) {
+    const absl::string_view bytes(reinterpret_cast<const char*>(key.data()), key.size());
+    return RunOpenssl("-tls1_3 -ciphersuites TLS_AES_128_GCM_SHA256 -psk_identity " + identity + " -psk " +
+                      absl::BytesToHexString(bytes));
+  };
+  Serve({}, {"one secret"});
+  EXPECT_TRUE(connects(psk.identity, psk.key));
+  ASSERT_FALSE(connects(psk.identity, other.key));
+  ASSERT_FALSE(connects(other.identity, psk.key));
+  ASSERT_FALSE(connects(other.identity, other.key));
+  EXPECT_TRUE(IsReported("not known here"));
+}
+
 // An impostor with a certificate of its own is not taken for the server.
 TEST_F(TlsTest, AClientWithATokenAcceptsNoCertificate) {
   const TlsFolder folder;
@@ -173,7 +191,7 @@ TEST_F(TlsTest, OlderVersionsAndResumptionAreNotOffered) {
   folder.Sign("server", "IP:127.0.0.1");
   Serve(folder.Files("server", false));
   ASSERT_TRUE(RunOpenssl("-tls1_3 -verify_return_error -CAfile '" + folder.ca() + "'"));
-  EXPECT_FALSE(RunOpenssl("-tls1_2 -CAfile '" + folder.ca() + "'"));
+  ASSERT_FALSE(RunOpenssl("-tls1_2 -CAfile '" + folder.ca() + "'"));
   EXPECT_TRUE(IsReported("unsupported protocol"));
   const std::string session = folder.path() + "/session";
   ASSERT_TRUE(RunOpenssl("-tls1_3 -sess_out '" + session + "'"));
