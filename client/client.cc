@@ -357,6 +357,7 @@ absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Client::Stats
 }
 
 const ClientCounters& Client::counters() const { return impl_->session->counters(); }
+bool Client::is_lost() const { return !impl_->session->reconnects() && impl_->session->is_broken(); }
 rdma::ClientConnection& Client::connection() { return impl_->session->connection(); }
 
 }  // namespace remora

@@ -83,11 +83,12 @@ struct BackupProgress {
 /// The class has more than 25 methods: one for each operation, and accessors. They share one session.
 ///
 /// Thread safety: none. One thread at a time may use a client, and it need not always be the same one.
-/// Threads that work in parallel have one client each: a client is a connection, with its own memory at the
-/// server, and shares nothing, so no call takes a lock. If two threads are in calls of one client at the same
-/// time, the client notices it, though not always at once, and ends the process with a message
-/// (client/session/call_guard.h). Clients do not even share a location cache: each drops entries by the
-/// changes of the server's memory that it has itself seen (client/cache/segment_generations.h).
+/// Threads that work in parallel have one client each; client/client_pool.h lends them. A client is a
+/// connection, with its own memory at the server, and shares nothing, so no call takes a lock. If two threads
+/// are in calls of one client at the same time, the client notices it, though not always at once, and ends
+/// the process with a message (client/session/call_guard.h). Clients do not even share a location cache: each
+/// drops entries by the changes of the server's memory that it has itself seen
+/// (client/cache/segment_generations.h).
 ///
 /// In a forked child each call ends with FailedPrecondition and does nothing, because to the server parent
 /// and child would be the same client. The child must not destroy the client either; it connects anew. The
@@ -334,6 +335,10 @@ class Client {
 
   /// Returns the counters of this client since Connect.
   const ClientCounters& counters() const;
+
+  /// Returns whether the connection is broken, as far as the client knows, and the client makes no other one:
+  /// then every later call fails. Never true with ClientOptions::reconnect. Sends nothing.
+  bool is_lost() const;
 
   /// Returns the connection, valid until the next call that finds it broken. It is for log lines, and for
   /// measurements that post raw requests between calls. Such a program polls it only until its own request

@@ -28,6 +28,7 @@
 #include "bench/kvbench/target.h"
 #include "bench/micro/benchmark_keys.h"
 #include "client/client.h"
+#include "client/client_pool.h"
 #include "rdma/transport.h"
 #include "server/server.h"
 #include "store/base/absl_view.h"
@@ -84,6 +85,7 @@ class Served {
     served->thread_ = std::thread([&served = *served, &listening] { served.Serve(listening); });
     REMORA_RETURN_IF_ERROR(listens.get());
     REMORA_ASSIGN_OR_RETURN(served->client_, Client::Connect(served->address_, {}, served->clock_));
+    REMORA_ASSIGN_OR_RETURN(served->pool_, ClientPool::Create(served->address_, {}, {}, served->clock_));
     REMORA_ASSIGN_OR_RETURN(served->raw_path_,
                             RawPath::Create(served->client_->connection(), served->clock_));
     return served;
@@ -91,6 +93,7 @@ class Served {
 
   ~Served() {
     raw_path_.reset();
+    pool_.reset();
     client_.reset();
     if (server_ != nullptr) server_->Stop();
     stopped_.set_value();
@@ -101,6 +104,7 @@ class Served {
 
   std::size_t value_size() const { return value_size_; }
   Client& client() { return *client_; }
+  ClientPool& pool() { return *pool_; }
   RawPath& raw_path() { return *raw_path_; }
 
  private:
@@ -144,6 +148,7 @@ class Served {
   Server* server_ = nullptr;  // set before `listening` is; used until the thread is joined
   std::promise<void> stopped_;
   std::unique_ptr<Client> client_;
+  std::unique_ptr<ClientPool> pool_;
   std::unique_ptr<RawPath> raw_path_;
 };
 
@@ -265,6 +270,32 @@ void ClientPing(benchmark::State& state) {
   }
 }
 
+// A lease of a pool and its return, without a call of the client.
+void PoolAcquire(benchmark::State& state) {
+  Served* const served = ServedWith(state);
+  if (served == nullptr) return;
+  for (auto _ : state) {
+    const absl::StatusOr<ClientPool::Lease> lease = served->pool().Acquire();
+    if (!lease.ok()) return state.SkipWithError(lease.status().ToString().c_str());
+    benchmark::DoNotOptimize(&**lease);
+  }
+}
+
+// The same around a GET: to be compared with ClientGet.
+void PoolGet(benchmark::State& state) {
+  Served* const served = ServedWith(state);
+  if (served == nullptr) return;
+  Drawn<KeyText> keys = PresentKeys();
+  std::string value;
+  for (auto _ : state) {
+    const absl::StatusOr<ClientPool::Lease> lease = served->pool().Acquire();
+    if (!lease.ok()) return state.SkipWithError(lease.status().ToString().c_str());
+    const absl::Status status = (*lease)->Get(keys.Next().view(), &value);
+    if (!status.ok()) return state.SkipWithError(status.ToString().c_str());
+    benchmark::DoNotOptimize(value.data());
+  }
+}
+
 // --- What it is compared with ------------------------------------------------------------------------------
 
 // A bucket's load, and the copy of a record whose place that load tells: arrays as large as an index and a
@@ -316,6 +347,8 @@ BENCHMARK(ClientManyGets)->Arg(64);
 BENCHMARK(ClientGetMissing)->Arg(64);
 BENCHMARK(RawReads)->Arg(64);
 BENCHMARK(RawBucketRead)->Arg(64);
+BENCHMARK(PoolAcquire)->Arg(64);
+BENCHMARK(PoolGet)->Arg(64);
 BENCHMARK(ClientPing)->Arg(64);
 BENCHMARK(Floor)->Arg(64);
 BENCHMARK(FlatHashMapGet)->Arg(64);

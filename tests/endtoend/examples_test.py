@@ -109,6 +109,32 @@ class ExamplesTest(harness.TestCase):
                 self.assertEqual(beside.stdout.readline(), line + "\n")
             self.assertEqual(beside.wait(), 0)
 
+    def test_pool(self):
+        self.assertEqual(run("pool", self.address, "4", "none", "8").returncode, 64)
+        self.assertRegex(run("pool", self.address, "4", "5000", "8").stderr, "choose a number from 1 to 4096")
+        self.assertEqual(run("pool", self.address, "4", "2", "8").returncode, 1)
+        self.memory_server()
+        for total in (1000, 2000):
+            pool = run("pool", self.address, "8", "3", "1000")
+            self.assertEqual(pool.returncode, 0, pool.stderr)
+            self.assertRegex(pool.stdout, r"\Aserved 1000 requests over [123] connections\n\Z")
+            self.assertEqual(harness.kvctl(self.address, "get", "served").stdout, b"%d" % total)
+
+    def test_pool_while_the_server_is_killed(self):
+        server = self.logged_server("--quiet")
+        command = [harness.program("example_pool"), self.address, "8", "1", "6000"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as pool:
+            for share in (1000, 3000):
+                harness.wait_until(
+                    lambda share=share: int(harness.kvctl(self.address, "get", "served").stdout or 0) > share,
+                    "some requests are served",
+                )  # fmt: skip
+                server.kill()
+                server = self.logged_server("--quiet")
+            self.assertEqual(pool.stdout.read(), "served 6000 requests over 1 connections\n")
+            self.assertEqual(pool.wait(), 0)
+        self.assertEqual(harness.kvctl(self.address, "get", "served").stdout, b"6000")
+
     def test_async(self):
         self.assertEqual(run("async").returncode, 64)
         self.assertEqual(run("async", self.address).returncode, 1)
