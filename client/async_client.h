@@ -58,6 +58,9 @@ struct AsyncResult {
   std::int64_t number = 0;    // Increment: the sum. Append: the new size in bytes
   /// Time for which the key will exist, of a Ttl; nullopt means for ever.
   std::optional<std::chrono::milliseconds> ttl{};
+  /// Expiry of the key, of a Get and a Ttl, in milliseconds since 1970 by the server's clock; 0 means never.
+  /// A Put with Until(expiry_ms) keeps it (store/format/types/expiry.h).
+  std::uint64_t expiry_ms = 0;
 };
 
 /// A client of one server, with one connection and many operations in flight.

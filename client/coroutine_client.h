@@ -142,6 +142,20 @@ inline Task<void> TaskPromise<void>::get_return_object() {
 
 }  // namespace internal
 
+/// A key's value, with the version and the expiry of the write that stored it (AsyncResult).
+struct KeyRecord {
+  std::string value{};
+  std::uint64_t version = 0;
+  std::uint64_t expiry_ms = 0;
+};
+
+/// A key's expiry (AsyncResult), and the version of the write that set it.
+struct KeyExpiry {
+  std::uint64_t version = 0;
+  std::uint64_t expiry_ms = 0;
+  std::optional<std::chrono::milliseconds> ttl{};
+};
+
 /// An AsyncClient for coroutines. Any number of coroutines may await operations at once: if more than `depth`
 /// are in flight, the others wait in a first-in first-out queue.
 ///
@@ -282,6 +296,15 @@ class CoroutineClient {
           return got.value.size();
         });
   }
+  /// Reads the key's value, with its version and expiry, all of the same write.
+  auto GetRecord(std::string_view key, const CallOptions& call = {}) {
+    return Await<absl::StatusOr<KeyRecord>>(
+        [=](AsyncClient& client, AsyncClient::Done done) { return client.Get(key, std::move(done), call); },
+        [](const AsyncResult& got) -> absl::StatusOr<KeyRecord> {
+          if (!got.status.ok()) return got.status;
+          return KeyRecord{std::string(got.value), got.version, got.expiry_ms};
+        });
+  }
   auto Exists(std::string_view key, const CallOptions& call = {}) {
     return Await<absl::StatusOr<bool>>(
         [=](AsyncClient& client, AsyncClient::Done done) {
@@ -299,6 +322,15 @@ class CoroutineClient {
         [](const AsyncResult& left) -> absl::StatusOr<Left> {
           if (!left.status.ok()) return left.status;
           return left.ttl;
+        });
+  }
+  /// Reads what Ttl does, and the version and expiry of the same write.
+  auto GetExpiry(std::string_view key, const CallOptions& call = {}) {
+    return Await<absl::StatusOr<KeyExpiry>>(
+        [=](AsyncClient& client, AsyncClient::Done done) { return client.Ttl(key, std::move(done), call); },
+        [](const AsyncResult& left) -> absl::StatusOr<KeyExpiry> {
+          if (!left.status.ok()) return left.status;
+          return KeyExpiry{left.version, left.expiry_ms, left.ttl};
         });
   }
   auto Put(std::string_view key, std::string_view value, const PutOptions& options = {},

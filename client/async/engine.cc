@@ -171,6 +171,7 @@ void AsyncClient::Core::EndLookup(AsyncOperation& operation) {
   // If the operation asked the server, the server knows of the read.
   if (!lookup.has_asked()) NoteRead(lookup.key_hash());
   operation.result.version = lookup.facts().version;
+  operation.result.expiry_ms = lookup.facts().expiry_ms;
   if (operation.kind == AsyncOperation::Kind::kValue) {
     operation.result.value = lookup.value();
   } else if (operation.kind == AsyncOperation::Kind::kTtl && lookup.facts().expiry_ms != 0) {

@@ -78,6 +78,7 @@ class ManualTest(unittest.TestCase):
         for program, section, helps in (
             ("kvserver", 8, [help_of("kvserver")]),
             ("kvbench", 1, [help_of("kvbench")]),
+            ("kvgate", 1, [help_of("kvgate")]),
             ("kvctl", 1, [help_of("kvctl"), *(help_of("kvctl", command) for command in COMMANDS)]),
         ):
             with self.subTest(program):
@@ -108,7 +109,7 @@ class ManualTest(unittest.TestCase):
         self.assertEqual(
             exit_codes_of_page(PAGES["kvctl.1"]), {int(code) for code in re.findall(r"^ +(\d+)  ", kvctl, re.MULTILINE)}
         )
-        for program, section in (("kvserver", 8), ("kvbench", 1)):
+        for program, section in (("kvserver", 8), ("kvbench", 1), ("kvgate", 1)):
             text = re.search(r"Exit status:(.*)", help_of(program), re.DOTALL).group(1)
             codes = {int(code) for code in re.findall(r"(?:^|[;,]) ?\n? *(\d+) ", text)}
             self.assertEqual(exit_codes_of_page(PAGES[f"{program}.{section}"]), codes, program)

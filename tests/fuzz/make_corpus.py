@@ -243,10 +243,22 @@ def http():
     yield 'long', b'GET /' + b'a' * 8000 + b' HTTP/1.1'
 
 
+def resp():
+    for size in (0, 1, 6, 254):
+        yield f'array{size}', bytes([size]) + b'*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n*0\r\n*1\r\n$4\r\nPING\r\n'
+    yield 'inline', b'\x02PING\r\nset "a \\x41\\n" \'b\\\'\'\n\r\nget k\n'
+    yield 'quotes', b'\x03get "k\r\n'
+    yield 'oversized', b'\x07*2\r\n$300\r\n' + b'v' * 300 + b'\r\n$1\r\na\r\n*1\r\n$4\r\nPING\r\n'
+    yield 'huge', b'\x04*2\r\n$536870912\r\nabc'
+    yield 'lengths', b'\x05*1\r\n$-1\r\n'
+    yield 'count', b'\x05*1048577\r\n'
+    yield 'nested', b'\x05*1\r\n*1\r\n$1\r\na\r\n'
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
     for harness in (messages, texts, files, region, log, commit_log, handshake, ring, frames, tls, durable, superblock, pieces, pages,
-                    client, server, http):
+                    client, server, http, resp):
         directory = root / harness.__name__
         os.makedirs(directory, exist_ok=True)
         for name, content in harness():

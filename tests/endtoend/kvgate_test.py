@@ -1,0 +1,372 @@
+"""kvgate with real clients, with hostile ones, and with a server that goes and comes back."""
+
+import pathlib
+import signal
+import socket
+import subprocess
+import threading
+import time
+import unittest
+
+import harness
+import redis_pair
+
+MIB = 1 << 20
+
+
+class ClientsTest(redis_pair.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.memory_server(memory="256M")
+        self.gate("--threads=2")
+
+    def run_program(self, *words, stdin=b""):
+        run = subprocess.run(words, input=stdin, capture_output=True, timeout=harness.PATIENCE, check=False)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        return run.stdout
+
+    def test_redis_cli(self):
+        cli = ["redis-cli", "-s", self.gate_path]
+        self.assertEqual(self.run_program(*cli, "set", "key", "value"), b"OK\n")
+        self.assertEqual(self.run_program(*cli, "get", "key"), b"value\n")
+        self.assertEqual(harness.kvctl(self.address, "get", "key").stdout, b"value")
+        self.assertEqual(self.run_program(*cli, "-3", "mget", "key", "none"), b"value\n\n")
+        # As a terminal does, which asks for COMMAND DOCS first.
+        typed = self.run_program(*cli, stdin=b"incr n\nincrby n 41\nget n\n")
+        self.assertEqual(typed, b"1\n42\n42\n")
+        self.assertIn(b"remora_version", self.run_program(*cli, "info"))
+        self.assertIn(b"db0:keys=2", self.run_program(*cli, "info", "keyspace"))
+        piped = b"".join(redis_pair.request("SET", f"p{i}", i) for i in range(1000))
+        self.assertIn(b"errors: 0, replies: 1000", self.run_program(*cli, "--pipe", stdin=piped))
+        self.assertEqual(self.run_program(*cli, "dbsize"), b"1002\n")
+
+    def test_redis_benchmark(self):
+        for depth in ("1", "16"):
+            words = ["redis-benchmark", "-s", self.gate_path, "-t", "ping,get,set,incr,mset", "-n", "2000", "-c", "20"]
+            said = self.run_program(*words, "-P", depth, "--csv", "-r", "100").decode()
+            tests = [line.split(",")[0] for line in said.splitlines() if line.startswith('"')]
+            wanted = ['"PING_INLINE"', '"PING_MBULK"', '"SET"', '"GET"', '"INCR"', '"MSET (10 keys)"']
+            self.assertEqual([name for name in tests if name in wanted], wanted, said)
+
+    def test_python_redis(self):
+        # By the interpreter that Debian's package is for.
+        program = pathlib.Path(__file__).with_name("kvgate_python_redis.py")
+        self.assertEqual(self.run_program("/usr/bin/python3", "-B", program, self.gate_path), b"done\n")
+
+    def test_clients_see_each_other(self):
+        one, other = self.wire(), self.wire()
+        one.call("CLIENT", "SETNAME", "first")
+        self.assertEqual(other.call("CLIENT", "SETINFO", "LIB-NAME", "mine"), b"+OK\r\n")
+        clients = other.call("CLIENT", "LIST").decode()
+        self.assertIn(" name=first ", clients)
+        self.assertIn(" lib-name=mine ", clients)
+        first = int(one.call("CLIENT", "ID")[1:])
+        self.assertIn(f"id={first} ", other.call("CLIENT", "LIST", "ID", first).decode())
+        self.assertIn(" cmd=client ", one.call("CLIENT", "INFO").decode())
+        one.close()
+        harness.wait_until(lambda: b"name=first" not in other.call("CLIENT", "LIST"), "the client is gone")
+
+    def test_replies_can_be_off(self):
+        wire = self.wire()
+        wire.send(b"CLIENT REPLY SKIP\r\nSET k 1\r\nGET k\r\nCLIENT REPLY OFF\r\nSET k 2\r\nPING\r\nNOSUCH\r\n")
+        wire.send(b"CLIENT REPLY ON\r\nGET k\r\n")
+        self.assertEqual([wire.reply() for _ in range(3)], [b"$1\r\n1\r\n", b"+OK\r\n", b"$1\r\n2\r\n"])
+
+    def test_describing_commands(self):
+        wire = self.wire()
+        count = int(wire.call("COMMAND", "COUNT")[1:])
+        self.assertTrue(wire.call("COMMAND").startswith(b"*%d\r\n" % count))
+        self.assertIn(b"*10\r\n$3\r\nset\r\n:-3\r\n", wire.call("COMMAND", "INFO", "set"))
+        self.assertEqual(wire.call("COMMAND", "INFO", "lpush"), b"*1\r\n*-1\r\n")
+        self.assertTrue(wire.call("COMMAND", "DOCS", "get", "none").startswith(b"*2\r\n$3\r\nget\r\n"))
+
+    def test_many_keys_and_large_values(self):
+        wire = self.wire()
+        for i in range(0, 3000, 1000):
+            pairs = [word for j in range(i, i + 1000) for word in (f"m{j}", j)]
+            self.assertEqual(wire.call("MSET", *pairs), b"+OK\r\n")
+        keys = [f"m{j}" for j in range(3000)]
+        self.assertTrue(wire.call("MGET", *keys).endswith(b"$4\r\n2999\r\n"))
+        self.assertEqual(wire.call("EXISTS", *keys), b":3000\r\n")
+        self.assertEqual(wire.call("DEL", *keys, *keys), b":3000\r\n")
+        reply = wire.call("MSET", *[word for j in range(1025) for word in (f"m{j}", j)])
+        self.assertIn(b"-ERR mset: not all of it fits into an atomic batch", reply)
+        self.assertEqual(wire.call("EXISTS", *keys), b":0\r\n")
+        large = b"v" * (3 * MIB)
+        self.assertEqual(wire.call("SET", "large", large), b"+OK\r\n")
+        self.assertEqual(wire.call("GET", "large"), b"$%d\r\n%b\r\n" % (len(large), large))
+        self.assertEqual(wire.call("APPEND", "large", "w"), b":%d\r\n" % (len(large) + 1))
+        self.assertEqual(wire.call("SETRANGE", "large", 0, "w"), b":%d\r\n" % (len(large) + 1))
+        self.assertEqual(wire.call("GETRANGE", "large", -2, -1), b"$2\r\nvw\r\n")
+        self.assertIn(b"atomic batch", wire.call("RENAME", "large", "other"))
+        self.assertEqual(wire.call("COPY", "large", "other"), b":1\r\n")
+        self.assertEqual(wire.call("STRLEN", "other"), b":%d\r\n" % (len(large) + 1))
+
+    def test_keys_that_no_store_has(self):
+        wire = self.wire()
+        for key in (b"", b"k" * 4097):
+            self.assertEqual(wire.call("GET", key), b"$-1\r\n")
+            self.assertEqual(wire.call("EXISTS", key), b":0\r\n")
+            self.assertEqual(wire.call("DEL", key), b":0\r\n")
+            self.assertEqual(wire.call("TTL", key), b":-2\r\n")
+            self.assertIn(b"-ERR a key of %d bytes" % len(key), wire.call("SET", key, "v"))
+
+    def test_writers_of_one_key_lose_nothing(self):
+        def write():
+            wire = redis_pair.Wire(self.gate_path)
+            for _ in range(200):
+                wire.call("INCRBYFLOAT", "sum", "0.5")
+                wire.call("APPEND", "text", "x")
+            wire.close()
+
+        threads = [threading.Thread(target=write) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        wire = self.wire()
+        self.assertEqual(wire.call("GET", "sum"), b"$3\r\n400\r\n")
+        self.assertEqual(wire.call("STRLEN", "text"), b":800\r\n")
+
+    def test_changes_keep_the_expiry_exactly(self):
+        wire = self.wire()
+        at = (int(time.time()) + 1000) * 1000 + 321
+        wire.call("SET", "k", "1", "PXAT", at)
+        for change in (("INCRBYFLOAT", "k", "0.5"), ("SETRANGE", "k", 0, "2"), ("APPEND", "k", "0"),
+                       ("SET", "k", "3", "KEEPTTL"), ("INCR", "k"), ("RENAME", "k", "l"), ("COPY", "l", "k")):  # fmt: skip
+            self.assertFalse(wire.call(*change).startswith(b"-"), change)
+            key = "l" if change[0] == "RENAME" else "k"
+            self.assertEqual(wire.call("PEXPIRETIME", key), b":%d\r\n" % at, change)
+
+
+class HostileTest(redis_pair.TestCase):
+    # Growth of the gate, in bytes, whatever clients send or do not read.
+    MOST_MEMORY = 32 * MIB
+
+    def setUp(self):
+        super().setUp()
+        self.memory_server(memory="256M")
+        self.served = self.gate()
+        self.other = self.wire()
+        self.other.call("SET", "k", "v" * 1000)
+        self.before = self.served.resident()
+
+    def check(self, most=MOST_MEMORY):
+        """Others are served, and the memory is in its bounds."""
+        self.assertEqual(self.other.call("PING"), b"+PONG\r\n")
+        self.assertTrue(self.other.call("GET", "k").startswith(b"$1000\r\n"))
+        self.assertLess(self.served.resident() - self.before, most)
+
+    def test_lengths_that_never_come(self):
+        wires = [self.wire() for _ in range(50)]
+        for wire in wires:
+            wire.send(b"*1048576\r\n$67108000\r\nabc")
+        self.check()
+
+    def test_a_value_beyond_the_maximum_is_skipped(self):
+        wire = self.wire()
+        wire.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n" % (100 * MIB))
+        for _ in range(100):
+            wire.send(b"v" * MIB)
+        wire.send(b"\r\nPING\r\n")
+        self.assertIn(b"-ERR string exceeds maximum allowed size", wire.reply())
+        self.assertEqual(wire.reply(), b"+PONG\r\n")
+        self.check()
+
+    def test_a_million_arguments(self):
+        wire = self.wire()
+        wire.send(b"*1048576\r\n$4\r\nMGET\r\n" + b"$1\r\na\r\n" * 1048575)
+        self.assertTrue(wire.reply().startswith(b"*1048575\r\n$-1\r\n"))
+        # 8 bytes of places, and the reply, in two copies at times.
+        self.check(64 * MIB)
+        wire.send(b"*1048577\r\n")
+        self.assertIn(b"invalid multibulk length", wire.reply())
+
+    def test_a_hundred_thousand_commands_in_a_pipeline(self):
+        for command in (redis_pair.request("GET", "k"), redis_pair.request("SET", "l", "v"), b"PING\r\n"):
+            wire = self.wire()
+            data = command * 100_000
+            sender = threading.Thread(target=wire.send, args=[data])
+            sender.start()
+            time.sleep(0.2)  # it does not read yet
+            self.check()
+            first = wire.reply()
+            for _ in range(99_999):
+                self.assertEqual(wire.reply(), first)
+            sender.join()
+            self.check()
+
+    def test_a_reader_that_never_reads(self):
+        self.other.call("SET", "large", "v" * (4 * MIB))
+        self.before = self.served.resident()
+        wires = [self.wire() for _ in range(8)]
+        for wire in wires:
+            wire.socket.setblocking(False)
+            try:
+                while True:
+                    wire.socket.send(redis_pair.request("GET", "k") * 100)
+            except BlockingIOError:
+                pass
+        self.check()
+        # None of its replies is taken; and they begin before the gate knows how large they are.
+        for command in (("GET", "large"), ("MGET", "large", "large")):
+            wire = self.wire()
+            wire.send(redis_pair.request(*command) * 40)
+            time.sleep(0.5)
+            self.check(64 * MIB)
+            for _ in range(40):
+                self.assertEqual(wire.reply().count(b"$4194304\r\n"), len(command) - 1)
+            self.check(64 * MIB)
+
+    def test_values_that_are_too_much_for_one_reply(self):
+        for i in range(20):
+            self.assertEqual(self.other.call("SET", f"large{i}", bytes(8 * MIB)), b"+OK\r\n")
+        self.before = self.served.resident()
+        reply = self.other.call("MGET", *[f"large{i}" for i in range(20)])
+        self.assertTrue(reply.startswith(b"-ERR mget: the values have more than"), reply[:100])
+        self.check(64 * MIB)
+
+    def test_large_requests_are_done_one_by_one(self):
+        wire = self.wire()
+        value = bytes(8 * MIB)
+        for command in (("SET", "large", value), ("ECHO", value)):
+            sender = threading.Thread(target=wire.send, args=[redis_pair.request(*command) * 16])
+            sender.start()
+            time.sleep(0.5)
+            self.check(96 * MIB)
+            for _ in range(16):
+                self.assertIn(wire.reply()[:4], (b"+OK\r", b"$838"))
+            sender.join()
+
+    def test_half_commands_and_junk(self):
+        for data in (b"*2\r\n$3\r\nGET\r\n$1\r\n", b"\x00\xff\x16\x03\x01", b"GET", b"*", b"$5\r\nhello\r\n",
+                     b"*1\r\n*1\r\n*1\r\n", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"):  # fmt: skip
+            for end in (socket.SHUT_WR, socket.SHUT_RDWR):
+                wire = self.wire()
+                wire.send(data)
+                wire.socket.shutdown(end)
+        self.check()
+        harness.wait_until(
+            lambda: self.other.call("CLIENT", "LIST").count(b"id=") == 1, "the connections are over")  # fmt: skip
+
+    def test_replies_reach_a_client_that_sends_no_more(self):
+        wire = self.wire()
+        wire.send(redis_pair.request("SET", "a", "b") + redis_pair.request("GET", "a"))
+        wire.socket.shutdown(socket.SHUT_WR)
+        self.assertEqual(wire.input.read(), b"+OK\r\n$1\r\nb\r\n")
+
+    def test_too_many_clients(self):
+        self.assertEqual(self.other.call("CONFIG", "SET", "maxclients", 2), b"+OK\r\n")
+        second = self.wire()
+        self.assertEqual(second.call("PING"), b"+PONG\r\n")
+        self.assertEqual(self.wire().input.read(), b"-ERR max number of clients reached\r\n")
+        second.close()
+        harness.wait_until(lambda: self.wire().call("PING") == b"+PONG\r\n", "another one may come")
+
+
+class ServerTest(redis_pair.TestCase):
+    def test_a_server_that_is_killed_and_comes_back(self):
+        server = self.logged_server()
+        gate = self.gate("--timeout=1000")
+        wire, other = self.wire(), self.wire()
+        self.assertEqual(wire.call("SET", "k", "v"), b"+OK\r\n")
+        server.kill()
+        begun = time.monotonic()
+        reply = wire.call("GET", "k")
+        self.assertTrue(reply.startswith(b"-ERR "), reply)
+        self.assertLess(time.monotonic() - begun, 10)
+        # Meanwhile the gate answers what needs no server.
+        wire.send(redis_pair.request("SET", "k", "w"))
+        self.assertEqual(other.call("PING"), b"+PONG\r\n")
+        self.assertTrue(wire.reply().startswith(b"-ERR "))
+        self.logged_server()
+        harness.wait_until(lambda: other.call("GET", "k") == b"$1\r\nv\r\n", "it serves again")
+        self.assertEqual(wire.call("SET", "k", "x"), b"+OK\r\n")
+        self.assertEqual(wire.call("DBSIZE"), b":1\r\n")
+        self.assertEqual(gate.stop(), (0, b""))
+
+    def test_commands_wait_for_a_server_that_is_back_in_time(self):
+        server = self.logged_server()
+        self.gate("--timeout=30000")
+        wire = self.wire()
+        wire.call("SET", "k", "v")
+        server.kill()
+        wire.send(redis_pair.request("GET", "k"))
+        self.logged_server()
+        self.assertEqual(wire.reply(), b"$1\r\nv\r\n")
+
+    def test_a_read_only_token(self):
+        writer = self.make_token("writer")
+        reader = self.make_token("reader", "read-only")
+        self.memory_server(f"--tokens={self.write('tokens', writer + reader)}")
+        harness.kvctl(self.address, "put", "k", "v", f"--token_file={self.write('writer', writer)}")
+        self.gate(f"--token_file={self.write('reader', reader)}")
+        wire = self.wire()
+        self.assertEqual(wire.call("GET", "k"), b"$1\r\nv\r\n")
+        self.assertTrue(wire.call("SET", "k", "w").startswith(b"-NOPERM "))
+        self.assertTrue(wire.call("DEL", "k").startswith(b"-NOPERM "))
+
+    def test_a_full_server(self):
+        self.memory_server("--eviction=none")
+        self.gate()
+        wire = self.wire()
+        value = b"v" * MIB
+        replies = {wire.call("SET", f"k{i}", value) for i in range(100)}
+        self.assertEqual(len(replies), 2, replies)
+        self.assertTrue(any(reply.startswith(b"-OOM ") for reply in replies), replies)
+
+
+class CommandLineTest(redis_pair.TestCase):
+    def refused(self, *flags):
+        run = subprocess.run([harness.program("kvgate"), *flags], capture_output=True, timeout=harness.PATIENCE, check=False)
+        self.assertEqual(run.stdout, b"")
+        return run.returncode, run.stderr
+
+    def test_bad_flags(self):
+        listen, server = f"--listen=redis://{self.gate_path}", f"--server={self.address}"
+        for flags in ([], [listen], [server], [listen, "--server=nothing"], ["--listen=tcp://127.0.0.1:1", server],
+                      ["--listen=redis://", server], ["--listen=redis://host", server], ["--listen=redis://h:0", server],
+                      [listen, server, "--threads=0"], [listen, server, "--max_clients=0"],
+                      [listen, server, "--token_file=/nowhere"]):  # fmt: skip
+            code, errors = self.refused(*flags)
+            self.assertEqual(code, 64, (flags, errors))
+            self.assertTrue(errors.startswith(b"kvgate: "), errors)
+
+    def test_no_server(self):
+        code, errors = self.refused(f"--listen=redis://{self.gate_path}", f"--server={self.address}")
+        self.assertEqual(code, 69, errors)
+        code, errors = self.refused(f"--listen=redis://{self.folder}/none/x", f"--server={self.address}")
+        self.assertEqual(code, 73, errors)
+
+    def test_where_it_may_listen(self):
+        self.memory_server()
+        server, port = f"--server={self.address}", harness.free_port()
+        code, errors = self.refused(f"--listen=redis://0.0.0.0:{port}", server)
+        self.assertEqual(code, 64)
+        self.assertIn(b"--insecure_open", errors)
+        gate = redis_pair.Gate(f"--listen=redis://0.0.0.0:{port}", "--insecure_open", server)
+        self.addCleanup(gate.close)
+        self.assertEqual(self.wire(("127.0.0.1", port)).call("PING"), b"+PONG\r\n")
+        self.assertEqual(self.refused(f"--listen=redis://127.0.0.1:{port}", server)[0], 75)
+        self.gate()
+        self.assertEqual(self.refused(f"--listen=redis://{self.gate_path}", server)[0], 75)
+        self.assertEqual(self.wire().call("PING"), b"+PONG\r\n")
+
+    def test_signals_and_stale_sockets(self):
+        self.memory_server()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            gate = self.gate()
+            self.assertEqual(self.wire().call("SET", "k", "v"), b"+OK\r\n")
+            gate.process.send_signal(number)
+            gate.process.communicate(timeout=harness.PATIENCE)
+            self.assertEqual(gate.process.returncode, 0)
+            self.assertFalse((self.folder / "gate.sock").exists())
+        gate = self.gate()
+        gate.close()
+        self.assertTrue((self.folder / "gate.sock").exists())
+        self.gate()
+        self.assertEqual(self.wire().call("GET", "k"), b"$1\r\nv\r\n")
+
+
+if __name__ == "__main__":
+    unittest.main()

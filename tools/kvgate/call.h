@@ -1,0 +1,57 @@
+// One command of one client, from its request to its reply.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+
+#include "client/coroutine_client.h"
+#include "store/base/clock.h"
+#include "tools/kvgate/blocking_calls.h"
+#include "tools/kvgate/client_registry.h"
+#include "tools/kvgate/gate_state.h"
+#include "tools/kvgate/resp/reply.h"
+#include "tools/kvgate/resp/request.h"
+
+namespace remora::kvgate {
+
+struct Command;
+
+/// State of a connection that commands change.
+struct Session {
+  std::shared_ptr<ClientRecord> record;
+  int protocol = 2;
+  bool replies = true;            // CLIENT REPLY
+  bool skips_next_reply = false;  // CLIENT REPLY SKIP
+  bool closes = false;            // behind the reply to this command
+};
+
+/// The parts of a gateway thread that commands use. All live longer than any call.
+struct Services {
+  CoroutineClient& kv;
+  BlockingCalls& blocking;
+  GateState& gate;
+  const Clock& clock;
+};
+
+/// A command in flight. It stays where it is from its begin to its end.
+struct Call {
+  Call(Session& of, Services& with) : session(of), services(with), reply(of.protocol) {}
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  std::string_view argument(std::size_t index) const { return request[index]; }
+  CoroutineClient& kv() const { return services.kv; }
+
+  Session& session;
+  Services& services;
+  const Command* command = nullptr;
+  Request request;
+  Reply reply;
+  bool is_silent = false;  // the client wants no reply
+  bool is_done = false;
+  std::size_t held = 0;  // bytes that count to the connection's
+  bool repeats = false;  // its reply was dropped, and it is to run again
+};
+
+}  // namespace remora::kvgate

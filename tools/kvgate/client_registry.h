@@ -1,0 +1,51 @@
+// The clients of a gate, over all of its threads: for CLIENT LIST and INFO.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+
+namespace remora::kvgate {
+
+/// A client as others see it. Its own thread sets the atomic members; the registry's lock protects the names.
+struct ClientRecord {
+  std::int64_t id = 0;
+  std::string address;
+  std::string local_address;
+  int fd = -1;
+  std::int64_t connected_ms = 0;  // Clock::UnixMillis
+  std::atomic<std::int64_t> active_ms{0};
+  std::atomic<const char*> command{"NULL"};  // name of the last one, which stays
+  std::atomic<int> protocol{2};
+  std::string name{};
+  std::string library{};
+  std::string library_version{};
+};
+
+/// Thread safety: all methods may be called from any thread.
+class ClientRegistry {
+ public:
+  /// Returns a record with a new ID.
+  std::shared_ptr<ClientRecord> Add(std::string address, std::string local_address, int fd,
+                                    std::int64_t now_ms);
+  void Remove(std::int64_t id);
+  /// Calls with each client, in the order of their IDs, under the lock.
+  void ForEach(const std::function<void(const ClientRecord&)>& visit) const;
+  /// Sets a name of a record, under the lock.
+  void Rename(std::string ClientRecord::*name, ClientRecord* record, std::string text);
+  std::size_t size() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::int64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::int64_t, std::shared_ptr<ClientRecord>> records_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace remora::kvgate

@@ -1,0 +1,245 @@
+// Commands of a connection.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "store/base/absl_view.h"
+#include "tools/kvgate/command_table.h"
+#include "tools/kvgate/commands/groups.h"
+#include "tools/kvgate/commands/redis_version.h"
+#include "tools/kvgate/resp/number_text.h"
+
+namespace remora::kvgate {
+namespace {
+
+void Ping(Call& call) {
+  if (call.request.size() > 2) return call.reply.Error(WrongArity("ping"));
+  call.request.size() == 1 ? call.reply.Simple("PONG") : call.reply.Bulk(call.argument(1));
+}
+
+void Echo(Call& call) { call.reply.Bulk(call.argument(1)); }
+
+void Select(Call& call) {
+  const std::optional<std::int64_t> database = ParseInteger(call.argument(1));
+  if (!database) return call.reply.Error(kNotAnInteger);
+  database == 0 ? call.reply.Ok() : call.reply.Error("ERR DB index is out of range");
+}
+
+void Quit(Call& call) {
+  call.reply.Ok();
+  call.session.closes = true;
+}
+
+void NameClient(Call& call, std::string ClientRecord::*name, std::string_view text) {
+  call.services.gate.clients.Rename(name, call.session.record.get(), std::string(text));
+}
+
+void SetProtocol(Call& call, int protocol) {
+  call.session.protocol = protocol;
+  call.session.record->protocol = protocol;
+  call.reply.set_protocol(protocol);
+}
+
+void Reset(Call& call) {
+  SetProtocol(call, 2);
+  NameClient(call, &ClientRecord::name, "");
+  call.session.replies = true;
+  call.session.skips_next_reply = false;
+  call.is_silent = false;
+  call.reply.Simple("RESET");
+}
+
+/// Returns whether the text has printable characters other than blanks alone, as Redis wants a name.
+bool IsName(std::string_view text) {
+  return std::ranges::all_of(text, [](char c) { return c >= '!' && c <= '~'; });
+}
+
+constexpr std::string_view kBadName =
+    "ERR Client names cannot contain spaces, newlines or special characters.";
+
+// --- HELLO ----------------------------------------------------------------------------------------------
+
+void Hello(Call& call) {
+  std::optional<std::int64_t> protocol;
+  if (call.request.size() > 1) {
+    protocol = ParseInteger(call.argument(1));
+    if (!protocol) return call.reply.Error("ERR Protocol version is not an integer or out of range");
+    if (*protocol != 2 && *protocol != 3) return call.reply.Error("NOPROTO unsupported protocol version");
+  }
+  std::optional<std::string_view> name;
+  for (std::size_t i = 2; i < call.request.size(); ++i) {
+    const std::size_t behind = call.request.size() - 1 - i;
+    if (IsWord(call.argument(i), "AUTH") && behind >= 2) {
+      return call.reply.Error("WRONGPASS kvgate knows no users and passwords yet; leave AUTH out");
+    }
+    if (!IsWord(call.argument(i), "SETNAME") || behind < 1) {
+      return call.reply.Error(
+          absl::StrCat("ERR Syntax error in HELLO option '", AbslView(call.argument(i)), "'"));
+    }
+    name = call.argument(++i);
+    if (!IsName(*name)) return call.reply.Error(kBadName);
+  }
+  if (name) NameClient(call, &ClientRecord::name, *name);
+  if (protocol) SetProtocol(call, static_cast<int>(*protocol));
+  Reply& reply = call.reply;
+  reply.Map(7);
+  reply.Bulk("server");
+  reply.Bulk("redis");
+  reply.Bulk("version");
+  reply.Bulk(kRedisVersion);
+  reply.Bulk("proto");
+  reply.Integer(call.session.protocol);
+  reply.Bulk("id");
+  reply.Integer(call.session.record->id);
+  reply.Bulk("mode");
+  reply.Bulk("standalone");
+  reply.Bulk("role");
+  reply.Bulk("master");
+  reply.Bulk("modules");
+  reply.Array(0);
+}
+
+// --- CLIENT ---------------------------------------------------------------------------------------------
+
+std::string Describe(const ClientRecord& client, std::int64_t now_ms) {
+  return absl::StrFormat(
+      "id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 "
+      "cmd=%s user=default redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
+      client.id, client.address, client.local_address, client.fd, client.name,
+      (now_ms - client.connected_ms) / 1000, (now_ms - client.active_ms) / 1000, client.command.load(),
+      client.protocol.load(), client.library, client.library_version);
+}
+
+void ClientInfo(Call& call) {
+  const std::int64_t now_ms = call.services.clock.UnixMillis();
+  std::string text;
+  call.services.gate.clients.ForEach([&](const ClientRecord& client) {
+    if (client.id == call.session.record->id) text = Describe(client, now_ms);
+  });
+  call.reply.Verbatim(text);
+}
+
+void ClientList(Call& call) {
+  std::optional<std::set<std::int64_t>> wanted;
+  bool is_normal = true;
+  if (call.request.size() == 4 && IsWord(call.argument(2), "TYPE")) {
+    const std::string_view type = call.argument(3);
+    is_normal = IsWord(type, "normal");
+    if (!is_normal && !IsWord(type, "master") && !IsWord(type, "replica") && !IsWord(type, "slave") &&
+        !IsWord(type, "pubsub")) {
+      return call.reply.Error(absl::StrCat("ERR Unknown client type '", AbslView(type), "'"));
+    }
+  } else if (call.request.size() > 3 && IsWord(call.argument(2), "ID")) {
+    wanted.emplace();
+    for (std::size_t i = 3; i < call.request.size(); ++i) {
+      const std::optional<std::int64_t> id = ParseInteger(call.argument(i));
+      if (!id) return call.reply.Error("ERR Invalid client ID");
+      wanted->insert(*id);
+    }
+  } else if (call.request.size() != 2) {
+    return call.reply.Error(kSyntaxError);
+  }
+  const std::int64_t now_ms = call.services.clock.UnixMillis();
+  std::string text;
+  call.services.gate.clients.ForEach([&](const ClientRecord& client) {
+    if (is_normal && (!wanted || wanted->contains(client.id))) text += Describe(client, now_ms);
+  });
+  call.reply.Verbatim(text);
+}
+
+void ClientReply(Call& call) {
+  const std::string_view mode = call.argument(2);
+  Session& session = call.session;
+  if (IsWord(mode, "ON")) {
+    session.replies = true;
+    call.is_silent = false;
+    call.reply.Ok();
+  } else if (IsWord(mode, "OFF")) {
+    session.replies = false;
+    call.is_silent = true;
+  } else if (IsWord(mode, "SKIP")) {
+    if (session.replies) session.skips_next_reply = true;
+    call.is_silent = true;
+  } else {
+    call.reply.Error(kSyntaxError);
+  }
+}
+
+void ClientSetName(Call& call) {
+  if (!IsName(call.argument(2))) return call.reply.Error(kBadName);
+  NameClient(call, &ClientRecord::name, call.argument(2));
+  call.reply.Ok();
+}
+
+void ClientGetName(Call& call) {
+  // This thread alone changes it.
+  const std::string& name = call.session.record->name;
+  name.empty() ? call.reply.Null() : call.reply.Bulk(name);
+}
+
+void ClientSetInfo(Call& call) {
+  const std::string_view option = call.argument(2);
+  const bool is_name = IsWord(option, "LIB-NAME");
+  if (!is_name && !IsWord(option, "LIB-VER")) {
+    return call.reply.Error(absl::StrCat("ERR Unrecognized option '", AbslView(option), "'"));
+  }
+  if (!IsName(call.argument(3))) {
+    return call.reply.Error(absl::StrCat("ERR ", is_name ? "lib-name" : "lib-ver",
+                                         " cannot contain spaces, newlines or special characters."));
+  }
+  NameClient(call, is_name ? &ClientRecord::library : &ClientRecord::library_version, call.argument(3));
+  call.reply.Ok();
+}
+
+void ClientId(Call& call) { call.reply.Integer(call.session.record->id); }
+
+struct Subcommand {
+  std::string_view name;
+  int arity;  // with both names
+  void (*run)(Call&);
+};
+
+void RunClient(Call& call) {
+  constexpr Subcommand kSubcommands[] = {
+      {"getname", 2, ClientGetName}, {"id", 2, ClientId},       {"info", 2, ClientInfo},
+      {"list", -2, ClientList},      {"reply", 3, ClientReply}, {"setinfo", 4, ClientSetInfo},
+      {"setname", 3, ClientSetName},
+  };
+  for (const Subcommand& subcommand : kSubcommands) {
+    if (!IsWord(call.argument(1), subcommand.name)) continue;
+    const auto count = static_cast<int>(call.request.size());
+    const bool fits = subcommand.arity >= 0 ? count == subcommand.arity : count >= -subcommand.arity;
+    if (fits) return subcommand.run(call);
+    return call.reply.Error(WrongArity(absl::StrCat("client|", AbslView(subcommand.name))));
+  }
+  call.reply.Error(UnknownSubcommand(call.argument(1), "client"));
+}
+
+constexpr Command kConnectionCommands[] = {
+    {"client", -2, Order::kLocal, kAlwaysFlags | kFlagFast, 0, 0, 0, "connection",
+     "Shows and names connections", RunClient, nullptr},
+    {"echo", 2, Order::kLocal, kAlwaysFlags | kFlagFast, 0, 0, 0, "connection", "Returns its argument", Echo,
+     nullptr},
+    {"hello", -1, Order::kLocal, kAlwaysFlags | kFlagFast, 0, 0, 0, "connection",
+     "Sets the version of the protocol", Hello, nullptr},
+    {"ping", -1, Order::kLocal, kAlwaysFlags | kFlagFast, 0, 0, 0, "connection",
+     "Returns PONG, or its argument", Ping, nullptr},
+    {"quit", -1, Order::kLocal, kAlwaysFlags | kFlagFast, 0, 0, 0, "connection", "Ends the connection", Quit,
+     nullptr},
+    {"reset", 1, Order::kLocal, kAlwaysFlags | kFlagFast, 0, 0, 0, "connection",
+     "Makes the connection as new", Reset, nullptr},
+    {"select", 2, Order::kLocal, kAlwaysFlags | kFlagFast, 0, 0, 0, "connection",
+     "Selects the only database, 0", Select, nullptr},
+};
+
+}  // namespace
+
+std::span<const Command> ConnectionCommands() { return kConnectionCommands; }
+
+}  // namespace remora::kvgate

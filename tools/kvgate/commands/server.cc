@@ -1,0 +1,255 @@
+// Commands about the gate and its server.
+#include <fnmatch.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
+#include "tools/kvgate/command_table.h"
+#include "tools/kvgate/commands/groups.h"
+#include "tools/kvgate/commands/redis_version.h"
+#include "tools/kvgate/commands/store_calls.h"
+#include "tools/kvgate/resp/number_text.h"
+#include "tools/kvgate/resp/request_parser.h"
+
+namespace remora::kvgate {
+namespace {
+
+constexpr std::int64_t kMostClients = 1'000'000;
+
+void Time(Call& call) {
+  const std::int64_t now_ms = call.services.clock.UnixMillis();
+  call.reply.Array(2);
+  call.reply.Bulk(absl::StrCat(now_ms / 1000));
+  call.reply.Bulk(absl::StrCat(now_ms % 1000 * 1000));
+}
+
+// --- COMMAND --------------------------------------------------------------------------------------------
+
+std::vector<std::string_view> FlagsOf(const Command& command) {
+  std::vector<std::string_view> names;
+  constexpr std::pair<unsigned, std::string_view> kNames[] = {
+      {kFlagWrite, "write"},     {kFlagReadonly, "readonly"}, {kFlagDenyOom, "denyoom"},
+      {kFlagLoading, "loading"}, {kFlagStale, "stale"},       {kFlagFast, "fast"}};
+  for (const auto& [flag, name] : kNames) {
+    if ((command.flags & flag) != 0) names.push_back(name);
+  }
+  return names;
+}
+
+void DescribeCommand(Reply& reply, const Command& command) {
+  reply.Array(10);
+  reply.Bulk(command.name);
+  reply.Integer(command.arity);
+  const std::vector<std::string_view> flags = FlagsOf(command);
+  reply.Set(flags.size());
+  for (const std::string_view flag : flags) reply.Simple(flag);
+  reply.Integer(command.first_key);
+  reply.Integer(command.last_key);
+  reply.Integer(command.key_step);
+  reply.Set(0);    // ACL categories
+  reply.Array(0);  // tips
+  reply.Array(0);  // key specifications
+  reply.Array(0);  // subcommands
+}
+
+void DocumentCommand(Reply& reply, const Command& command) {
+  reply.Bulk(command.name);
+  reply.Map(2);
+  reply.Bulk("summary");
+  reply.Bulk(command.summary);
+  reply.Bulk("group");
+  reply.Bulk(command.group);
+}
+
+void CommandDocs(Call& call) {
+  std::set<const Command*> wanted;
+  for (std::size_t i = 2; i < call.request.size(); ++i) {
+    if (const Command* const command = FindCommand(call.argument(i))) wanted.insert(command);
+  }
+  const bool all = call.request.size() == 2;
+  call.reply.Map(all ? Commands().size() : wanted.size());
+  for (const Command& command : Commands()) {
+    if (all || wanted.contains(&command)) DocumentCommand(call.reply, command);
+  }
+}
+
+void CommandInfo(Call& call) {
+  if (call.request.size() <= 2) {
+    call.reply.Array(Commands().size());
+    for (const Command& command : Commands()) DescribeCommand(call.reply, command);
+    return;
+  }
+  call.reply.Array(call.request.size() - 2);
+  for (std::size_t i = 2; i < call.request.size(); ++i) {
+    const Command* const command = FindCommand(call.argument(i));
+    if (command != nullptr) {
+      DescribeCommand(call.reply, *command);
+    } else {
+      call.reply.NullArray();
+    }
+  }
+}
+
+void ShowCommands(Call& call) {
+  if (call.request.size() == 1 || IsWord(call.argument(1), "INFO")) return CommandInfo(call);
+  if (IsWord(call.argument(1), "DOCS")) return CommandDocs(call);
+  if (!IsWord(call.argument(1), "COUNT")) {
+    return call.reply.Error(UnknownSubcommand(call.argument(1), "command"));
+  }
+  if (call.request.size() != 2) return call.reply.Error(WrongArity("command|count"));
+  call.reply.Integer(static_cast<std::int64_t>(Commands().size()));
+}
+
+// --- CONFIG ---------------------------------------------------------------------------------------------
+
+/// The settings that the gate has, and those that programs ask Redis for before anything else.
+std::vector<std::pair<std::string, std::string>> Settings(const GateState& gate) {
+  return {{"appendonly", "no"},
+          {"databases", "1"},
+          {"io-threads", absl::StrCat(gate.options.threads)},
+          {"maxclients", absl::StrCat(gate.max_clients.load())},
+          {"maxmemory", "0"},
+          {"proto-max-bulk-len", absl::StrCat(RequestParser::kMaxStatedLength)},
+          {"save", ""}};
+}
+
+void ConfigGet(Call& call) {
+  // A name that is no pattern comes back as it was written.
+  std::map<std::string, std::string> found;
+  for (const auto& [name, value] : Settings(call.services.gate)) {
+    for (std::size_t i = 2; i < call.request.size(); ++i) {
+      const std::string pattern(call.argument(i));
+      if (::fnmatch(pattern.c_str(), name.c_str(), FNM_CASEFOLD) != 0) continue;
+      found.emplace(pattern.find_first_of("*?[") == std::string::npos ? pattern : name, value);
+    }
+  }
+  call.reply.Map(found.size());
+  for (const auto& [name, value] : found) {
+    call.reply.Bulk(name);
+    call.reply.Bulk(value);
+  }
+}
+
+std::string ConfigSetFailed(std::string_view name, std::string_view why) {
+  return absl::StrCat("ERR CONFIG SET failed (possibly related to argument '", AbslView(name), "') - ",
+                      AbslView(why));
+}
+
+void ConfigSet(Call& call) {
+  if (call.request.size() % 2 != 0) return call.reply.Error(WrongArity("config|set"));
+  std::optional<std::int64_t> max_clients;
+  for (std::size_t i = 2; i < call.request.size(); i += 2) {
+    const std::string_view name = call.argument(i);
+    bool exists = false;
+    for (const auto& setting : Settings(call.services.gate)) exists |= IsWord(name, setting.first);
+    if (!exists) {
+      return call.reply.Error(
+          absl::StrCat("ERR Unknown option or number of arguments for CONFIG SET - '", AbslView(name), "'"));
+    }
+    if (!IsWord(name, "maxclients")) {
+      return call.reply.Error(ConfigSetFailed(name, "can't set immutable config"));
+    }
+    if (max_clients) return call.reply.Error(ConfigSetFailed(name, "duplicate parameter"));
+    max_clients = ParseInteger(call.argument(i + 1));
+    if (!max_clients || *max_clients < 1 || *max_clients > kMostClients) {
+      return call.reply.Error(
+          ConfigSetFailed(name, absl::StrCat("argument must be between 1 and ", kMostClients, " inclusive")));
+    }
+  }
+  if (max_clients) call.services.gate.max_clients = static_cast<std::size_t>(*max_clients);
+  call.reply.Ok();
+}
+
+void Config(Call& call) {
+  const bool is_get = IsWord(call.argument(1), "GET");
+  if (!is_get && !IsWord(call.argument(1), "SET")) {
+    return call.reply.Error(UnknownSubcommand(call.argument(1), "config"));
+  }
+  if (call.request.size() < (is_get ? 3u : 4u)) {
+    return call.reply.Error(WrongArity(is_get ? "config|get" : "config|set"));
+  }
+  is_get ? ConfigGet(call) : ConfigSet(call);
+}
+
+// --- INFO -----------------------------------------------------------------------------------------------
+
+void AddServerSection(const GateState& gate, std::int64_t now_ms, std::string* text) {
+  const std::int64_t uptime = (now_ms - gate.started_ms) / 1000;
+  absl::StrAppend(text, "# Server\r\nredis_version:", AbslView(kRedisVersion),
+                  "\r\nredis_mode:standalone\r\n", "remora_version:", gate.options.version,
+                  "\r\nremora_server:", gate.options.server, "\r\nprocess_id:", ::getpid(),
+                  "\r\nio_threads:", gate.options.threads, "\r\nuptime_in_seconds:", uptime,
+                  "\r\nuptime_in_days:", uptime / 86'400, "\r\n");
+}
+
+void AddClientsSection(const GateState& gate, std::string* text) {
+  absl::StrAppend(text, "# Clients\r\nconnected_clients:", gate.clients.size(),
+                  "\r\nmaxclients:", gate.max_clients.load(), "\r\n");
+}
+
+void AddStatsSection(const GateState& gate, std::string* text) {
+  absl::StrAppend(text, "# Stats\r\ntotal_connections_received:", gate.connections.load(),
+                  "\r\ntotal_commands_processed:", gate.commands.load(),
+                  "\r\nrejected_connections:", gate.rejected.load(), "\r\n");
+}
+
+void AddKeyspaceSection(std::uint64_t keys, std::string* text) {
+  absl::StrAppend(text, "# Keyspace\r\n");
+  if (keys > 0) absl::StrAppend(text, "db0:keys=", keys, "\r\n");
+}
+
+Task<void> Info(Call& call) {
+  std::set<std::string> wanted;
+  for (std::size_t i = 1; i < call.request.size(); ++i) {
+    wanted.insert(absl::AsciiStrToLower(AbslView(call.argument(i))));
+  }
+  const bool all =
+      wanted.empty() || wanted.contains("all") || wanted.contains("default") || wanted.contains("everything");
+  std::vector<std::string> sections;
+  const GateState& gate = call.services.gate;
+  const auto add = [&](const char* name) -> std::string* {
+    if (!all && !wanted.contains(name)) return nullptr;
+    return &sections.emplace_back();
+  };
+  if (std::string* const text = add("server")) {
+    AddServerSection(gate, call.services.clock.UnixMillis(), text);
+  }
+  if (std::string* const text = add("clients")) AddClientsSection(gate, text);
+  if (std::string* const text = add("stats")) AddStatsSection(gate, text);
+  if (all || wanted.contains("keyspace")) {
+    const absl::StatusOr<std::uint64_t> keys =
+        co_await call.services.blocking.Run<std::uint64_t>([](Client& client) { return client.Count(); });
+    if (!keys.ok()) co_return FailCall(call, keys.status());
+    AddKeyspaceSection(*keys, &sections.emplace_back());
+  }
+  std::string text;
+  for (const std::string& section : sections) absl::StrAppend(&text, text.empty() ? "" : "\r\n", section);
+  call.reply.Verbatim(text);
+}
+
+constexpr Command kServerCommands[] = {
+    {"command", -1, Order::kLocal, kAlwaysFlags, 0, 0, 0, "server", "Describes commands", ShowCommands,
+     nullptr},
+    {"config", -2, Order::kLocal, kAlwaysFlags, 0, 0, 0, "server", "Shows and changes settings", Config,
+     nullptr},
+    {"info", -1, Order::kExclusive, kAlwaysFlags, 0, 0, 0, "server", "Describes the gate and its server",
+     nullptr, Info},
+    {"time", 1, Order::kLocal, kAlwaysFlags | kFlagFast, 0, 0, 0, "server", "Returns the time of the gate",
+     Time, nullptr},
+};
+
+}  // namespace
+
+std::span<const Command> ServerCommands() { return kServerCommands; }
+
+}  // namespace remora::kvgate

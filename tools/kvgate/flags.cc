@@ -1,0 +1,96 @@
+#include "tools/kvgate/flags.h"
+
+#include <sysexits.h>
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/session/credentials.h"
+#include "store/format/memory/layout.h"
+#include "tools/command_line/command_line.h"
+#include "tools/command_line/say.h"
+#include "tools/kvgate/listen.h"
+
+namespace remora::kvgate {
+namespace {
+
+constexpr char kExitStatus[] =
+    "Prints the line `ready` once it serves. Commands and their differences: docs/guide/redis.md.\n"
+    "Exit status: 0 stopped by TERM or INT; 64 a bad flag or address, or a file of a token that is missing\n"
+    "  or holds none; 69 the server cannot be reached, or a host does not exist; 71 too little memory, or\n"
+    "  threads, or descriptors; 73 a socket cannot be made, or the server refused; 75 the port or socket is\n"
+    "  in use; 77 no permission there, or for the server.";
+
+}  // namespace
+
+std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
+  command_line::CommandLine line("Lets programs that speak to Redis use a Remora server.", "kvgate");
+  flags->gate.version = REMORA_VERSION;
+  line.Version(absl::StrFormat("kvgate %s, format %d", REMORA_VERSION, kFormatVersion));
+  line.Footer(kExitStatus);
+  std::string token_file;
+  int timeout_ms = 5000;
+  std::uint64_t max_clients = flags->gate.max_clients;
+  rdma::TlsFiles& tls = flags->gate.client.tls;
+  line.Add("--listen", flags->gate.listen,
+           "Address for clients of Redis: redis://HOST:PORT or redis:///PATH; may be repeated")
+      .Required()
+      .Check([](const std::string& text) { return std::string(ParseListenAddress(text).status().message()); })
+      .TypeName("ADDRESS");
+  line.Add("--server", flags->gate.server,
+           "The Remora server: verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or local:///PATH")
+      .Environment("REMORA_SERVER")
+      .Required()
+      .Check([](const std::string& text) { return std::string(rdma::ParseAddress(text).status().message()); })
+      .TypeName("ADDRESS");
+  line.Add("--threads", flags->gate.threads,
+           "Threads, each with its share of the clients, and a connection to the server")
+      .Range(1, 64)
+      .ShowDefault();
+  line.Add("--max_clients", max_clients,
+           "Clients that are connected at once; CONFIG SET maxclients changes it")
+      .Range(std::uint64_t{1}, std::uint64_t{1'000'000})
+      .ShowDefault();
+  line.Add("--timeout", timeout_ms, "For connecting to the server, and for each operation, in milliseconds")
+      .Range(1, 3'600'000)
+      .ShowDefault();
+  line.AddFlag(
+      "--insecure_open", flags->insecure_open,
+      "Let --listen name an address that other machines reach: all of them may read and change everything");
+  line.Add("--token_file", token_file,
+           "Auth token, as `kvctl create_token` printed it, for a server that requires one")
+      .Environment("REMORA_TOKEN_FILE")
+      .TypeName("FILE");
+  line.Add(
+          "--tls_ca", tls.ca,
+          "Over tls://, certificates of the authorities that sign the server's; without, the token has to do")
+      .Environment("REMORA_TLS_CA")
+      .TypeName("FILE");
+  line.Add("--tls_cert", tls.cert, "The gate's certificate, for a server that asks for one")
+      .Environment("REMORA_TLS_CERT")
+      .TypeName("FILE");
+  line.Add("--tls_key", tls.key, "The key of --tls_cert").Environment("REMORA_TLS_KEY").TypeName("FILE");
+
+  if (const std::optional<int> exit_status = line.Parse(argc, argv)) return exit_status;
+  const bool has_tls_flag = line.Has("--tls_ca") || line.Has("--tls_cert") || line.Has("--tls_key");
+  // The environment is for all addresses, and some of them have no TLS.
+  if (!has_tls_flag && !flags->gate.server.starts_with("tls://")) tls = {};
+  for (const std::string& text : flags->gate.listen) flags->listen.push_back(*ParseListenAddress(text));
+  flags->gate.max_clients = static_cast<std::size_t>(max_clients);
+  flags->gate.client.timeout = std::chrono::milliseconds(timeout_ms);
+  flags->gate.client.connect_timeout = flags->gate.client.timeout;
+  if (token_file.empty()) return std::nullopt;
+  absl::StatusOr<std::string> token = ReadTokenFile(token_file);
+  if (!token.ok()) {
+    command_line::SayError(absl::StrCat("kvgate: ", token.status().message()));
+    return absl::IsPermissionDenied(token.status()) ? EX_NOPERM : EX_USAGE;
+  }
+  flags->gate.client.token = *std::move(token);
+  return std::nullopt;
+}
+
+}  // namespace remora::kvgate

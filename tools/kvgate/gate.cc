@@ -1,0 +1,91 @@
+#include "tools/kvgate/gate.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "store/base/status_macros.h"
+
+namespace remora::kvgate {
+namespace {
+
+// Without descriptors or memory, a socket stays readable; the gate lets this time pass.
+constexpr int kPauseMs = 50;
+constexpr int kKeepAliveSeconds = 300;  // as in Redis
+
+void Tune(int fd) {
+  // Of a Unix socket they fail.
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &kKeepAliveSeconds, sizeof(kKeepAliveSeconds));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Gate>> Gate::Start(GateOptions options,
+                                                  const std::vector<rdma::Address>& listen,
+                                                  bool beyond_loopback, const Clock& clock) {
+  std::unique_ptr<Gate> gate(new Gate(std::move(options), clock));
+  for (const rdma::Address& address : listen) {
+    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener, Listener::Listen(address, beyond_loopback));
+    gate->listeners_.push_back(std::move(listener));
+  }
+  gate->state_.started_ms = clock.UnixMillis();
+  for (int i = 0; i < gate->state_.options.threads; ++i) {
+    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<GatewayThread> thread, GatewayThread::Start(gate->state_, clock));
+    gate->threads_.push_back(std::move(thread));
+  }
+  return gate;
+}
+
+absl::Status Gate::Run(int stop_fd) {
+  std::vector<pollfd> watched{{.fd = stop_fd, .events = POLLIN, .revents = 0}};
+  for (const std::unique_ptr<Listener>& listener : listeners_) {
+    for (const int fd : listener->fds()) watched.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+  }
+  for (;;) {
+    if (::poll(watched.data(), watched.size(), -1) < 0 && errno != EINTR) {
+      return absl::InternalError(absl::StrCat("poll: ", std::strerror(errno)));
+    }
+    if (watched[0].revents != 0) return absl::OkStatus();
+    int pause_ms = 0;
+    for (std::size_t i = 1; i < watched.size(); ++i) {
+      if (watched[i].revents != 0) pause_ms = std::max(pause_ms, Accept(watched[i].fd));
+    }
+    if (pause_ms > 0) ::poll(watched.data(), 1, pause_ms);
+  }
+}
+
+int Gate::Accept(int listening_fd) {
+  const int fd = ::accept4(listening_fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd < 0) {
+    const bool is_short = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+    return is_short ? kPauseMs : 0;
+  }
+  if (state_.clients.size() >= state_.max_clients) {
+    constexpr std::string_view kFull = "-ERR max number of clients reached\r\n";
+    state_.rejected.fetch_add(1, std::memory_order_relaxed);
+    // A new socket has room for it.
+    [[maybe_unused]] const ssize_t sent = ::send(fd, kFull.data(), kFull.size(), MSG_NOSIGNAL);
+    ::close(fd);
+    return 0;
+  }
+  Tune(fd);
+  state_.connections.fetch_add(1, std::memory_order_relaxed);
+  auto record =
+      state_.clients.Add(DescribeSocket(fd, true), DescribeSocket(fd, false), fd, clock_.UnixMillis());
+  threads_[next_thread_]->Adopt(fd, std::move(record));
+  next_thread_ = (next_thread_ + 1) % threads_.size();
+  return 0;
+}
+
+}  // namespace remora::kvgate

@@ -1,0 +1,42 @@
+// A gate: its listening sockets, and the threads that serve what they accept.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "store/base/clock.h"
+#include "tools/kvgate/gate_state.h"
+#include "tools/kvgate/gateway_thread.h"
+#include "tools/kvgate/listen.h"
+
+namespace remora::kvgate {
+
+/// Thread safety: none. One thread starts the gate and runs it.
+class Gate {
+ public:
+  /// Listens, and connects each thread to the server. `clock` lives longer. Outcomes as for Listener::Listen
+  /// and AsyncClient::Connect.
+  static absl::StatusOr<std::unique_ptr<Gate>> Start(GateOptions options,
+                                                     const std::vector<rdma::Address>& listen,
+                                                     bool beyond_loopback, const Clock& clock);
+
+  /// Accepts clients until `stop_fd` is readable.
+  absl::Status Run(int stop_fd);
+
+ private:
+  Gate(GateOptions options, const Clock& clock) : state_(std::move(options)), clock_(clock) {}
+
+  /// Accepts one client. Returns how long to wait before the next one, in milliseconds; 0: not at all.
+  int Accept(int listening_fd);
+
+  GateState state_;
+  const Clock& clock_;
+  std::vector<std::unique_ptr<Listener>> listeners_;
+  std::vector<std::unique_ptr<GatewayThread>> threads_;
+  std::size_t next_thread_ = 0;
+};
+
+}  // namespace remora::kvgate

@@ -1,0 +1,39 @@
+// State of a gate that its threads share.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "client/options.h"
+#include "tools/kvgate/client_registry.h"
+
+namespace remora::kvgate {
+
+/// Settings of the command line.
+struct GateOptions {
+  std::vector<std::string> listen{};
+  std::string server{};
+  ClientOptions client{};
+  int threads = 1;
+  std::size_t max_clients = 10'000;
+  std::string version{};  // of the program
+};
+
+/// Thread safety: all members may be used from any thread.
+struct GateState {
+  explicit GateState(GateOptions gate_options)
+      : options(std::move(gate_options)), max_clients(options.max_clients) {}
+
+  const GateOptions options;
+  std::atomic<std::size_t> max_clients;
+  std::atomic<std::uint64_t> connections{0};  // accepted, over all time
+  std::atomic<std::uint64_t> rejected{0};     // for max_clients
+  std::atomic<std::uint64_t> commands{0};     // processed
+  std::int64_t started_ms = 0;                // Clock::UnixMillis
+  ClientRegistry clients;
+};
+
+}  // namespace remora::kvgate

@@ -1,0 +1,52 @@
+// Replies in the forms of RESP2 and RESP3, the two versions of Redis's protocol.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace remora::kvgate {
+
+/// Bytes of one reply, which its caller appends in order: Array(2) is followed by two values. A type that
+/// RESP2 lacks has the form that Redis gives it there.
+///
+/// Thread safety: none.
+class Reply {
+ public:
+  /// `protocol`: 2 or 3.
+  explicit Reply(int protocol) : protocol_(protocol) {}
+
+  int protocol() const { return protocol_; }
+  void set_protocol(int protocol) { protocol_ = protocol; }
+
+  void Simple(std::string_view text);
+  void Ok() { Simple("OK"); }
+  /// Adds an error. Its first word is its kind ("ERR"). CR and LF become blanks.
+  void Error(std::string_view text);
+  void Integer(std::int64_t number);
+  void Bulk(std::string_view bytes);
+  /// Adds a text for people: "txt" of RESP3.
+  void Verbatim(std::string_view text);
+  void Null();
+  /// Adds what Redis has in the place of an array that does not exist.
+  void NullArray();
+  void Array(std::size_t size);
+  /// Adds the head of `size` pairs.
+  void Map(std::size_t size);
+  void Set(std::size_t size);
+
+  std::size_t size() const { return bytes_.size(); }
+  const std::string& bytes() const { return bytes_; }
+  std::string TakeBytes() { return std::move(bytes_); }
+  void Clear() { bytes_.clear(); }
+
+ private:
+  void Head(char type, std::int64_t number);
+
+  int protocol_;
+  std::string bytes_;
+};
+
+}  // namespace remora::kvgate
