@@ -12,7 +12,7 @@ namespace remora {
 namespace {
 
 // The server can remember as many writes as a client may have unanswered.
-static_assert(kCredits <= kRememberedWrites);
+static_assert(kCredits <= kCompletionsPerClient);
 
 Counter TransportCounter(const rdma::Address& address) {
   switch (address.kind) {

@@ -40,10 +40,10 @@ absl::StatusOr<Location> ServerStore::Locate(std::string_view key) { return engi
 bool ServerStore::wants_reads() const { return engine_->core().wants_reads(); }
 void ServerStore::NoteRead(std::uint64_t key_hash) { engine_->core().NoteRead(key_hash); }
 
-absl::Status ServerStore::Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten) {
-  return engine_->Remember(client, forgotten);
+absl::Status ServerStore::RegisterClient(std::uint64_t client, std::span<const std::uint64_t> forgotten) {
+  return engine_->RegisterClient(client, forgotten);
 }
-std::vector<RememberedClient> ServerStore::TakeRemembered() { return engine_->TakeRemembered(); }
+std::vector<ClientCompletions> ServerStore::TakeCompletions() { return engine_->TakeCompletions(); }
 
 const Superblock& ServerStore::superblock() const { return engine_->core().superblock; }
 const Clock& ServerStore::clock() const { return engine_->core().clock; }

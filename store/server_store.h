@@ -79,12 +79,13 @@ class ServerStore : public Store {
   /// Counts a read by another process of the record whose key has this hash. Get counts its own reads.
   void NoteRead(std::uint64_t key_hash);
 
-  /// Begins to remember the outcomes of this client's writes across restarts, and forgets those of the
-  /// clients `forgotten` (store/durable/completion_records.h, R1 and R3). Does nothing without a durable
-  /// tier. Unavailable: the tier failed; whether it remembers the client is unknown.
-  absl::Status Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten);
-  /// Returns the clients that the store remembered when it was opened. Call it once: it moves them out.
-  std::vector<RememberedClient> TakeRemembered();
+  /// Begins to keep the completion records of this client's writes across restarts, and deletes those of
+  /// the clients `forgotten` (store/durable/completion_records.h, R1 and R3). Does nothing without a durable
+  /// tier. Unavailable: the tier failed; whether it has the client is unknown.
+  absl::Status RegisterClient(std::uint64_t client, std::span<const std::uint64_t> forgotten);
+  /// Returns the completion records that the store had when it was opened, by clients. Call it once: it moves
+  /// them out.
+  std::vector<ClientCompletions> TakeCompletions();
 
   /// Begin a scan of a range, and a watch of a range from a position on. Outcomes as for Store::Scan and
   /// Store::Watch.

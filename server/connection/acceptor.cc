@@ -29,7 +29,7 @@ Acceptor::Acceptor(Options options, std::vector<Token> tokens, ServerStore& stor
       store_(store),
       log_(log),
       rate_limited_log_(rate_limited_log),
-      clients_(options_.remembered_clients, store.TakeRemembered()) {
+      clients_(options_.remembered_clients, store.TakeCompletions()) {
   store_.Add(Counter::kClientsRemembered, static_cast<std::int64_t>(clients_.size()));
   if (tokens.empty()) return;
   store_.Add(Counter::kTokens, static_cast<std::int64_t>(tokens.size()));
@@ -210,7 +210,7 @@ ClientEntry& Acceptor::BeginClient(std::uint64_t id, rdma::Connection* connectio
   const std::vector<std::uint64_t> forgotten = clients_.Forget();
   store_.Add(Counter::kClientsRemembered,
              static_cast<std::int64_t>(clients_.size()) - static_cast<std::int64_t>(before));
-  if (const absl::Status status = store_.Remember(id, forgotten); !status.ok()) {
+  if (const absl::Status status = store_.RegisterClient(id, forgotten); !status.ok()) {
     rate_limited_log_.Write(
         LogEvent::kClientNotRemembered,
         absl::StrCat("client ", connection->peer(), ": a restart may forget it: ", status.message()));

@@ -10,31 +10,31 @@ namespace remora {
 
 Reply ClientEntry::Find(std::uint64_t request_id) const {
   Reply reply;
-  const Outcome& outcome = outcomes[request_id % kRememberedWrites];
+  const Completion& completion = completions[request_id % kCompletionsPerClient];
   if (request_id == 0 || request_id >= first_request_id) {
     reply.status = ReplyStatus::kInvalid;
-  } else if (outcome.write.number > request_id) {
+  } else if (completion.record.number > request_id) {
     reply.status = ReplyStatus::kUnknown;
-  } else if (outcome.write.number < request_id) {
+  } else if (completion.record.number < request_id) {
     reply.status = ReplyStatus::kNotFound;
   } else {
-    reply.status = outcome.status;
-    reply.version = outcome.write.version;
-    reply.result = outcome.write.result;
+    reply.status = completion.status;
+    reply.version = completion.record.version;
+    reply.result = completion.record.result;
   }
   return reply;
 }
 
-ClientTable::ClientTable(std::size_t max_gone, std::vector<RememberedClient> remembered)
+ClientTable::ClientTable(std::size_t max_gone, std::vector<ClientCompletions> remembered)
     : max_gone_(max_gone) {
   std::stable_sort(
       remembered.begin(), remembered.end(),
-      [](const RememberedClient& a, const RememberedClient& b) { return a.since_ms < b.since_ms; });
-  for (const RememberedClient& one : remembered) {
+      [](const ClientCompletions& a, const ClientCompletions& b) { return a.since_ms < b.since_ms; });
+  for (const ClientCompletions& one : remembered) {
     ClientEntry& client = Begin(one.client, nullptr);
-    for (const RememberedWrite& write : one.writes) {
-      client.outcomes[write.number % kRememberedWrites] = {write, ReplyStatus::kOk};
-      client.last_request_id = std::max(client.last_request_id, write.number);
+    for (const CompletionRecord& record : one.completions) {
+      client.completions[record.number % kCompletionsPerClient] = {record, ReplyStatus::kOk};
+      client.last_request_id = std::max(client.last_request_id, record.number);
     }
     End(client);
   }

@@ -43,10 +43,10 @@
 
 namespace remora {
 
-/// A client ID, and what became of its writes. Stays where it is.
+/// A client ID, and the completion records of its last writes. Stays where it is.
 struct ClientEntry {
-  struct Outcome {
-    RememberedWrite write;
+  struct Completion {
+    CompletionRecord record;
     ReplyStatus status = ReplyStatus::kOk;  // or kDurableTier: whether it was done is unknown
   };
 
@@ -57,7 +57,7 @@ struct ClientEntry {
   // That came: the greatest (after a restart, of those that are noted), and the first over this connection.
   std::uint64_t last_request_id = 0;
   std::uint64_t first_request_id = 0;  // 0: none came yet
-  std::array<Outcome, kRememberedWrites> outcomes{};
+  std::array<Completion, kCompletionsPerClient> completions{};
 
   /// Takes `count` IDs, up to `last`. Returns false if they are none, for IDs increase (O3).
   bool TakeRequestIds(std::uint64_t last, unsigned count) {
@@ -66,10 +66,11 @@ struct ClientEntry {
     if (first_request_id == 0) first_request_id = last - count + 1;
     return true;
   }
-  /// A write's outcome, if it is one that must be known later. This is the PUT path: a store to memory.
-  void Record(ReplyStatus status, const RememberedWrite& write) {
+  /// Keeps the completion record of a write that was done, or may have been. This is the PUT path: a store
+  /// to memory.
+  void Record(ReplyStatus status, const CompletionRecord& record) {
     if (status != ReplyStatus::kOk && status != ReplyStatus::kDurableTier) return;
-    outcomes[write.number % kRememberedWrites] = {write, status};
+    completions[record.number % kCompletionsPerClient] = {record, status};
   }
   /// Returns the record of a write that was sent over an earlier connection. It is the answer to
   /// kQueryCompletion, but for the request ID of that. kInvalid: it was sent over no earlier one.
@@ -81,7 +82,7 @@ class ClientTable {
  public:
   /// Keeps at most `max_gone` IDs of disconnected clients, and forgets first the client that
   /// disconnected first. `remembered` are disconnected, too.
-  ClientTable(std::size_t max_gone, std::vector<RememberedClient> remembered);
+  ClientTable(std::size_t max_gone, std::vector<ClientCompletions> remembered);
   ClientTable(const ClientTable&) = delete;
   ClientTable& operator=(const ClientTable&) = delete;
 

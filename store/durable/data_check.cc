@@ -23,7 +23,7 @@ absl::StatusOr<DataReport> CheckData(const std::string& data_dir, std::int64_t u
     report.last_version = std::max(report.last_version, entry.header.version);
     return absl::OkStatus();
   }));
-  REMORA_ASSIGN_OR_RETURN(const std::vector<RememberedClient> clients, tier->Clients());
+  REMORA_ASSIGN_OR_RETURN(const std::vector<ClientCompletions> clients, tier->Clients());
   report.clients = clients.size();
   return report;
 }

@@ -65,27 +65,28 @@ inline std::string ClientKey(std::uint64_t client) {
   std::string key(kClientPrefix);
   return key.append(reinterpret_cast<const char*>(&client), sizeof(client));
 }
-/// Returns the key of a write: the key of its client and one more byte. So it sorts behind its client.
+/// Returns the key of a completion record: the key of its client and one more byte. So it sorts behind
+/// its client.
 inline std::string CompletionKey(const RequestName& request) {
-  return ClientKey(request.client) + static_cast<char>(request.number % kRememberedWrites);
+  return ClientKey(request.client) + static_cast<char>(request.number % kCompletionsPerClient);
 }
 
-/// Decodes a client or one of its writes, and adds it to `clients`. The caller passes the entries in
-/// the order of their keys: each client, then its writes. `key` is without kClientPrefix. Returns
+/// Decodes a client or one of its completion records, and adds it to `clients`. The caller passes the
+/// entries in the order of their keys: each client, then its records. `key` is without kClientPrefix. Returns
 /// false if a size is wrong.
-inline bool ReadRemembered(std::string_view key, std::string_view stored,
-                           std::vector<RememberedClient>* clients) {
+inline bool ReadCompletion(std::string_view key, std::string_view stored,
+                           std::vector<ClientCompletions>* clients) {
   std::uint64_t client = 0;
-  const bool is_write = key.size() == sizeof(client) + 1;
-  if (!is_write && key.size() != sizeof(client)) return false;
-  if (stored.size() != (is_write ? sizeof(RememberedWrite) : sizeof(RememberedClient::since_ms)))
+  const bool is_completion = key.size() == sizeof(client) + 1;
+  if (!is_completion && key.size() != sizeof(client)) return false;
+  if (stored.size() != (is_completion ? sizeof(CompletionRecord) : sizeof(ClientCompletions::since_ms)))
     return false;
   std::memcpy(&client, key.data(), sizeof(client));
-  if (!is_write) {
+  if (!is_completion) {
     clients->push_back({.client = client});
     std::memcpy(&clients->back().since_ms, stored.data(), stored.size());
   } else if (!clients->empty() && clients->back().client == client) {  // else the write of R1 failed
-    std::memcpy(&clients->back().writes.emplace_back(), stored.data(), stored.size());
+    std::memcpy(&clients->back().completions.emplace_back(), stored.data(), stored.size());
   }
   return true;
 }

@@ -72,8 +72,8 @@ void LogApplier::AddEntry(const LogEntry& entry) {
   latest.insert_or_assign(entry.key, entry);
   added_version_ = std::max(added_version_, entry.version);
   if (entry.request.client == 0) return;
-  const LoggedCompletion& outcome = outcomes_.emplace_back(entry);
-  meta_.insert_or_assign(outcome.key, outcome.entry());
+  const LoggedCompletion& completion = completions_.emplace_back(entry);
+  meta_.insert_or_assign(completion.key, completion.entry());
 }
 
 absl::Status LogApplier::ApplyUnlogged(std::span<const LogEntry> entries) {
@@ -107,7 +107,7 @@ void LogApplier::Forget() {
   entries_.clear();
   meta_.clear();
   groups_.clear();
-  outcomes_.clear();
+  completions_.clear();
   bytes_ = 0;
 }
 

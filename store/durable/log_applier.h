@@ -6,8 +6,8 @@
 //   C3b  All entries that Apply writes, and the LSN that it reaches, become visible in one atomic step,
 //        and are persisted in one step. So after any crash, RocksDB has exactly the log up to its own
 //        `applied_to`. RocksDB's log is not used.
-//   C3c  The outcome of an entry's request (R2 of completion_records.h) is written in the same step as
-//        the entry.
+//   C3c  The completion record of an entry's request (R2 of completion_records.h) is written in the same
+//        step as the entry.
 #pragma once
 
 #include <cstddef>
@@ -107,8 +107,8 @@ class LogApplier {
                                                        const std::vector<const LogEntry*>& sorted) const;
 
   const LogApplierOptions options_;
-  std::deque<std::string> groups_;         // the maps point to the bytes of these
-  std::deque<LoggedCompletion> outcomes_;  // and of these
+  std::deque<std::string> groups_;            // the maps point to the bytes of these
+  std::deque<LoggedCompletion> completions_;  // and of these
   std::size_t bytes_ = 0;
   Latest entries_;
   Latest meta_;

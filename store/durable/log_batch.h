@@ -22,11 +22,11 @@ struct LogFamilies {
   rocksdb::ColumnFamilyHandle* meta = nullptr;     // of kMeta
 };
 
-/// Adds what the entry does to the batch, without the outcome of its request.
+/// Adds what the entry does to the batch, without the completion record of its request.
 rocksdb::Status AddToBatch(const LogEntry& entry, const LogFamilies& families,
                            rocksdb::WriteBatchBase* batch);
 
-/// The outcome of the request of an entry, which is an entry of kind kMeta itself.
+/// The completion record of the request of an entry, which is an entry of kind kMeta itself.
 struct LoggedCompletion {
   /// REQUIRES: the entry has a request.
   explicit LoggedCompletion(const LogEntry& entry)
@@ -40,7 +40,7 @@ struct LoggedCompletion {
   }
 
   std::string key;
-  RememberedWrite value;
+  CompletionRecord value;
 };
 
 }  // namespace remora

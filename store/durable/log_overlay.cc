@@ -18,14 +18,14 @@ namespace {
 
 constexpr std::string_view kOverlayPlace = "commit log";
 
-/// Adds an entry, and the outcome of its request.
+/// Adds an entry, and the completion record of its request.
 rocksdb::Status AddToOverlay(const LogEntry& entry, const LogOverlayOptions& options,
                              rocksdb::WriteBatchWithIndex* writes) {
   const LogFamilies families{.entries = options.entries, .meta = options.meta};
   const rocksdb::Status status = AddToBatch(entry, families, writes);
   if (!status.ok() || entry.request.client == 0) return status;
-  const LoggedCompletion outcome(entry);
-  return AddToBatch(outcome.entry(), families, writes);
+  const LoggedCompletion completion(entry);
+  return AddToBatch(completion.entry(), families, writes);
 }
 
 }  // namespace

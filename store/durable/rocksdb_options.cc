@@ -79,7 +79,7 @@ rocksdb::ColumnFamilyOptions MetaOptions(std::size_t write_buffer_bytes) {
   // The store reads this family once, at the start, so it needs no filter and no cache.
   rocksdb::BlockBasedTableOptions table;
   table.no_block_cache = true;
-  // Outcomes of writes replace each other in the memtable, so few of them reach a file. The memtable is a
+  // Completion records replace each other in the memtable, so few of them reach a file. The memtable is a
   // vector that is sorted when it is full: a sorted list would cost each write several times as much
   // (decision 0021).
   rocksdb::ColumnFamilyOptions options = FamilyOptions(write_buffer_bytes / 4, table);

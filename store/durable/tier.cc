@@ -261,14 +261,14 @@ void DurableTier::PutClient(std::uint64_t client, std::int64_t since_ms) {
 void DurableTier::DeleteClient(std::uint64_t client) {
   if (impl_->log_ != nullptr) return impl_->log_->DeleteClient(client);
   const std::string key = ClientKey(client);
-  const std::string end = key + static_cast<char>(kRememberedWrites);
+  const std::string end = key + static_cast<char>(kCompletionsPerClient);
   REMORA_CHECK(impl_->batch_.DeleteRange(impl_->meta(), key, end).ok());
 }
 
 void DurableTier::PutCompletion(const RequestName& request, std::uint64_t version, std::int64_t result) {
   if (impl_->log_ != nullptr) return impl_->log_->PutCompletion(request, version, result);
-  const RememberedWrite outcome{request.number, version, result};
-  REMORA_CHECK(impl_->batch_.Put(impl_->meta(), CompletionKey(request), BytesOf(outcome)).ok());
+  const CompletionRecord completion{request.number, version, result};
+  REMORA_CHECK(impl_->batch_.Put(impl_->meta(), CompletionKey(request), BytesOf(completion)).ok());
 }
 
 }  // namespace remora

@@ -4,9 +4,9 @@
 //   column family "default":  key -> {StoredHeader, value} (store/durable/format.h)
 //   column family "meta":     "version_limit" -> 8 bytes; every version ever used is lower
 //                             "synced" -> SyncedMark (store/durable/wal_recovery.h)
-//                             "client" CLIENT -> 8 bytes: RememberedClient::since_ms
-//                             "client" CLIENT NUMBER -> RememberedWrite (store/durable/completion_records.h)
-//                               CLIENT: its 8 bytes; NUMBER: 1 byte, modulo kRememberedWrites
+//                             "client" CLIENT -> 8 bytes: ClientCompletions::since_ms
+//                             "client" CLIENT NUMBER -> CompletionRecord (store/durable/completion_records.h)
+//                               CLIENT: its 8 bytes; NUMBER: 1 byte, modulo kCompletionsPerClient
 //                             "openings" -> a list of Opening (store/durable/format.h)
 #pragma once
 
@@ -88,10 +88,10 @@ class DurableTier {
   void Delete(std::string_view key, std::uint64_t version = 0);
   void SetVersionLimit(std::uint64_t limit);
   void PutClient(std::uint64_t client, std::int64_t since_ms);
-  /// Deletes the client with all its outcomes.
+  /// Deletes the client with all its completion records.
   void DeleteClient(std::uint64_t client);
-  /// Replaces an earlier outcome with the same number modulo kRememberedWrites. REQUIRES: the last
-  /// addition to the group was the Put or Delete of this version.
+  /// Replaces an earlier completion record with the same number modulo kCompletionsPerClient. REQUIRES: the
+  /// last addition to the group was the Put or Delete of this version.
   void PutCompletion(const RequestName& request, std::uint64_t version, std::int64_t result);
 
   enum class Log : std::uint8_t { kWritten = 1, kSkipped = 2 };
@@ -150,11 +150,11 @@ class DurableTier {
   /// - Unavailable: a table cannot be read.
   absl::Status VerifyTables() const;
 
-  /// Returns all clients with their outcomes.
+  /// Returns all clients with their completion records.
   ///
   /// - DataLoss: an entry has the wrong size, or a table is damaged.
   /// - Unavailable: RocksDB cannot read them.
-  absl::StatusOr<std::vector<RememberedClient>> Clients() const;
+  absl::StatusOr<std::vector<ClientCompletions>> Clients() const;
 
   using Entry = StoredEntry;
   /// Function that gets an entry. The bytes of the entry are valid until it returns.

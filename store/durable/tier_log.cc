@@ -215,7 +215,7 @@ void TierLog::PutCompletion(const RequestName& request, std::uint64_t version, s
 
 void TierLog::DeleteClient(std::uint64_t client) {
   PutMeta(ClientKey(client), {});
-  for (std::uint64_t number = 0; number < kRememberedWrites; ++number) {
+  for (std::uint64_t number = 0; number < kCompletionsPerClient; ++number) {
     PutMeta(CompletionKey({client, number}), {});
   }
 }

@@ -21,15 +21,15 @@
 
 namespace remora {
 
-absl::StatusOr<std::vector<RememberedClient>> DurableTier::Clients() const {
-  std::vector<RememberedClient> clients;
+absl::StatusOr<std::vector<ClientCompletions>> DurableTier::Clients() const {
+  std::vector<ClientCompletions> clients;
   const std::unique_ptr<rocksdb::Iterator> iterator = impl_->NewIterator(ReadThrough(), impl_->meta());
   for (iterator->Seek(ToSlice(kClientPrefix)); iterator->Valid(); iterator->Next()) {
     std::string_view key = ViewOf(iterator->key());
     const std::string_view value = ViewOf(iterator->value());
     if (!key.starts_with(kClientPrefix)) break;
     key.remove_prefix(kClientPrefix.size());
-    if (!ReadRemembered(key, value, &clients)) {
+    if (!ReadCompletion(key, value, &clients)) {
       return impl_->Damaged("what it remembers of a client has the wrong size");
     }
   }

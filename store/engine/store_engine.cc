@@ -103,7 +103,7 @@ absl::Status StoreEngine::Start(const StoreOptions& options) {
     if (core_.tier != nullptr) {
       core_.next_version = core_.tier->version_limit();
       core_.metrics.Set(Counter::kLogTorn, core_.tier->log_was_torn() ? 1 : 0);
-      REMORA_ASSIGN_OR_RETURN(remembered_, core_.tier->Clients());
+      REMORA_ASSIGN_OR_RETURN(completions_, core_.tier->Clients());
       REMORA_RETURN_IF_ERROR(core_.tier->Begin(core_.shape.incarnation));
       queue_.UpdateChangesEnd();
     }
@@ -210,7 +210,7 @@ std::vector<MappedSegment> StoreEngine::SegmentMap() const ABSL_NO_THREAD_SAFETY
   return core_.segments.Map();
 }
 
-absl::Status StoreEngine::Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten) {
+absl::Status StoreEngine::RegisterClient(std::uint64_t client, std::span<const std::uint64_t> forgotten) {
   if (core_.tier == nullptr) return absl::OkStatus();
   const WriterLock lock(core_.mutex);
   for (const std::uint64_t other : forgotten) core_.tier->DeleteClient(other);

@@ -33,7 +33,7 @@ namespace remora {
 
 /// Owns the parts of a store.
 ///
-/// Thread Safety: any thread may call all members, but TakeRemembered only once. Each part documents its own
+/// Thread Safety: any thread may call all members, but TakeCompletions only once. Each part documents its own
 /// thread safety.
 class StoreEngine {
  public:
@@ -76,9 +76,9 @@ class StoreEngine {
   /// either.
   bool syncs_in_steps() const { return syncs_in_steps_; }
 
-  /// Implement ServerStore::Remember and TakeRemembered.
-  absl::Status Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten);
-  std::vector<RememberedClient> TakeRemembered() { return std::move(remembered_); }
+  /// Implement ServerStore::RegisterClient and TakeCompletions.
+  absl::Status RegisterClient(std::uint64_t client, std::span<const std::uint64_t> forgotten);
+  std::vector<ClientCompletions> TakeCompletions() { return std::move(completions_); }
 
  private:
   StoreEngine(const StoreOptions& options, const Clock& clock, std::unique_ptr<AnonymousMemory> own_memory,
@@ -94,8 +94,8 @@ class StoreEngine {
   SyncQueue queue_;
   WritePipeline pipeline_;
   IndexLoader loader_;
-  std::vector<RememberedClient> remembered_;  // from Start to TakeRemembered
-  bool syncs_in_steps_ = false;               // from Start on
+  std::vector<ClientCompletions> completions_;  // from Start to TakeCompletions
+  bool syncs_in_steps_ = false;                 // from Start on
 };
 
 }  // namespace remora

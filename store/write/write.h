@@ -50,7 +50,7 @@ struct Write {
   /// Marks the first write of a batch, even if it is the only one. A failed outcome then names the number of
   /// the write that failed.
   bool begins_batch = false;
-  /// Name under which the store remembers the outcome, if it is to. The first write's is that of its batch.
+  /// Request of the completion record, if there is to be one. The first write's is that of its batch.
   RequestName request{};
 
   /// If set, the store calls this with the hashes of its private copy of key and value, before anything else

@@ -136,7 +136,7 @@ TEST_F(Returning, WhatLaterWritesHaveReplacedIsUnknown) {
   ASSERT_ANSWER(kOk, first);
   const std::uint64_t id = first->reply.request_id;
   std::uint64_t last = id;
-  for (std::size_t i = 1; i <= kRememberedWrites; ++i) {
+  for (std::size_t i = 1; i <= kCompletionsPerClient; ++i) {
     const auto put = hand->Put("key", std::to_string(i));
     ASSERT_ANSWER(kOk, put);
     last = put->reply.request_id;

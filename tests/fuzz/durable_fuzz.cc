@@ -31,13 +31,13 @@ void ReadOneEntry(Input& input) {
 }
 
 void ReadClients(Input& input) {
-  std::vector<RememberedClient> clients;
+  std::vector<ClientCompletions> clients;
   std::size_t writes = 0;
   while (!input.empty()) {
     const std::string_view key = input.Text();
     const std::string_view stored = input.Text();
     const std::size_t before = clients.size();
-    if (ReadRemembered(key, stored, &clients)) {
+    if (ReadCompletion(key, stored, &clients)) {
       // A client, or one of its writes, or one of nobody's.
       FUZZ_CHECK(key.size() == 8 ? clients.size() == before + 1
                                  : key.size() == 9 && clients.size() == before);
@@ -45,7 +45,7 @@ void ReadClients(Input& input) {
       FUZZ_CHECK(clients.size() == before);
     }
     std::size_t now = 0;
-    for (const RememberedClient& client : clients) now += client.writes.size();
+    for (const ClientCompletions& client : clients) now += client.completions.size();
     FUZZ_CHECK(now >= writes && now <= writes + 1);
     writes = now;
   }

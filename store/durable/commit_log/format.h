@@ -133,7 +133,8 @@ static_assert(offsetof(LogEntryHeader, value_size) == 16 && offsetof(LogEntryHea
 static_assert(offsetof(LogEntryHeader, kind) == 22 && offsetof(LogEntryHeader, flags) == 23);
 static_assert(std::has_unique_object_representations_v<LogEntryHeader>);
 
-/// The request that caused an entry, and its outcome (store/durable/completion_records.h).
+/// The request that caused an entry. With the entry's version, it makes the completion record
+/// (store/durable/completion_records.h).
 struct LogRequest {
   std::uint64_t client;  // not 0
   std::uint64_t number;

@@ -56,11 +56,12 @@
 //
 // The puts of a multi-put (store/format/wire/multi_put.h) share a message, and no more. Each is
 // done, or not, by itself, in their order, and the reply has the outcome of each. If each has a
-// request ID of its own, outcome tells of it, too; otherwise no outcome is kept.
+// request ID of its own, the server keeps a completion record of it; otherwise it keeps none.
 //
 // A client whose connection broke makes another, under the same client ID. By the time that it is
 // accepted, the server has dropped the connection before: its requests there are done or never will
-// be. The client then asks for the outcome of each write that was sent and not answered (outcome).
+// be. The client then asks for the outcome of each write that was sent and not answered
+// (kQueryCompletion).
 // It sends the write anew, under another ID, if it was not done.
 //
 // The server remembers the last write that was done of each `credits` IDs. So a client sends a

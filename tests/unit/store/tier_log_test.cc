@@ -264,7 +264,7 @@ TEST_F(TierLogTest, AGroupLargerThanAFileIsOnTheDiskAtOnce) {  // T1
   EXPECT_THAT(Stored(), ElementsAre(Pair("a", "2"), Pair("b", "behind")));
 }
 
-TEST_F(TierLogTest, OutcomesComeWithTheirWrites) {
+TEST_F(TierLogTest, CompletionsComeWithTheirWrites) {
   log_->PutMeta(ClientKey(7), "12345678");
   ASSERT_TRUE(log_->Write().ok());
   log_->Put("a", {.version = 9}, "1");
@@ -273,7 +273,7 @@ TEST_F(TierLogTest, OutcomesComeWithTheirWrites) {
   Restart();
   TierModel meta = Stored(1);
   meta.erase(LogApplier::kAppliedToKey);
-  const RememberedWrite write{20, 9, -3};
+  const CompletionRecord write{20, 9, -3};
   EXPECT_THAT(meta,
               UnorderedElementsAre(Pair(ClientKey(7), "12345678"),
                                    Pair(CompletionKey({7, 4}),
