@@ -155,6 +155,26 @@ class BackupCost(Scripts):
         self.assertEqual(run("bench/scripts/backup_cost", "--help").returncode, 0)
 
 
+class ScrapeCost(Scripts):
+    def test_scrapes_are_made_beside_and_only_beside(self):
+        done = run("bench/scripts/scrape_cost", f"--bin={BIN}", "--records=500", "--rounds=2", "--seconds=0.2",
+                   "--interval=0.05")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        made = re.search(r"and with; (\d+) scrapes of ([\d,]+) bytes", done.stdout)
+        self.assertGreater(int(made.group(1)), 2, done.stdout)
+        self.assertGreater(int(made.group(2).replace(",", "")), 1000)
+        self.assertEqual(len(re.findall(r"^\| (read|update), p", done.stdout, re.MULTILINE)), 6, done.stdout)
+        self.assertRegex(done.stdout, r"round by round: [0-9.]+ \([0-9.]+ to [0-9.]+\)\n")
+
+    def test_wrong_usage(self):
+        for flag in ("--rounds=0", "--interval=0", "--interval=soon"):
+            self.assertEqual(run("bench/scripts/scrape_cost", flag).returncode, os.EX_USAGE)
+        self.assertEqual(run("bench/scripts/scrape_cost", "--help").returncode, 0)
+        done = run("bench/scripts/scrape_cost", "--bin=/nowhere")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("/nowhere/kvserver", done.stderr)
+
+
 class BenchGate(Scripts):
     def gate(self, *flags, head=BIN):
         return run("tools/bench-gate", f"--base_bin={BIN}", f"--head_bin={head}", "--cells=C", "--records=500",
