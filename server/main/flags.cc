@@ -21,7 +21,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "server/http/host_check.h"
 #include "server/main/descriptors.h"
 #include "server/main/listen_checks.h"
@@ -126,11 +125,10 @@ void AddMemoryFlags(command_line::CommandLine& line, Flags* flags, Texts* texts)
            "RocksDB's directory; made when missing. Needed with --durability=logged and synced")
       .TypeName("DIR");
   line.Add("--memory", flags->memory,
-           absl::StrFormat(
-               "All the memory that clients may reach: %s. It has the index, the records, and the buffers of "
-               "each client (see --max_clients). RocksDB's buffers and cache, and the program, come on top. "
-               "--eviction says what happens when it is full",
-               command_line::kSizeText))
+           absl::StrCat("All the memory that clients may reach: ", command_line::kSizeText,
+                        ". It has the index, the records, and the buffers of each client (see "
+                        "--max_clients). RocksDB's buffers and cache, and the program, come on top. "
+                        "--eviction says what happens when it is full"))
       .Size()
       .ShowDefault()
       .TypeName("SIZE");

@@ -21,7 +21,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "rdma/tls.h"
 #include "server/connection/auth_tokens.h"
@@ -191,16 +190,16 @@ absl::StatusOr<MemoryPlan> Plan(Flags* flags, std::vector<Note>* notes) {
   flags->server.max_clients = plan.max_clients;
   flags->server.store.descriptors = descriptors.StoreShare(plan.max_clients);
   std::string note =
-      absl::StrFormat("clients: %d at most; the limit of open files (ulimit -n) is %d, enough for %d",
-                      plan.max_clients, descriptors.limit, descriptors.max_clients);
+      absl::StrCat("clients: ", plan.max_clients, " at most; the limit of open files (ulimit -n) is ",
+                   descriptors.limit, ", enough for ", descriptors.max_clients);
   if (is_durable) {
-    absl::StrAppendFormat(&note, "; of these files, the store may open %d", flags->server.store.descriptors);
+    absl::StrAppend(&note, "; of these files, the store may open ", flags->server.store.descriptors);
   }
   notes->push_back({LogEvent::kClientLimit, std::move(note)});
   notes->push_back(
       {LogEvent::kMemoryPlan,
-       absl::StrFormat("memory: %d bytes for index and records, and %d bytes for each of %d clients at most",
-                       plan.region_size, plan.client_bytes, plan.max_clients)});
+       absl::StrCat("memory: ", plan.region_size, " bytes for index and records, and ", plan.client_bytes,
+                    " bytes for each of ", plan.max_clients, " clients at most")});
   return plan;
 }
 

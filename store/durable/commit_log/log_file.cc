@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "store/base/absl_view.h"
 #include "store/base/shortage.h"
 #include "store/base/status_macros.h"
@@ -102,7 +101,7 @@ absl::StatusOr<LogWriterKind> ChooseLogWriter(const std::string& dir) {
 }
 
 std::string LogFileName(Lsn first) {
-  return absl::StrFormat("%016x%s", first.value, std::string(kLogFileEnding));
+  return absl::StrCat(absl::Hex(first.value, absl::kZeroPad16), AbslView(kLogFileEnding));
 }
 
 absl::StatusOr<std::vector<LogFileInfo>> ListLogFiles(const std::string& dir) {
