@@ -23,6 +23,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/client_metrics.h"
 #include "client/counters.h"
 #include "client/options.h"
 #include "client/registered_buffer.h"
@@ -261,6 +262,9 @@ class AsyncClient {
   const absl::Status& status() const;
   /// Returns the counters of this client since Connect.
   const ClientCounters& counters() const;
+  /// Returns the metrics of this client since Connect, as Client::metrics does. The time of an operation runs
+  /// from its begin to its end. GETs are not divided by their path, and no bytes are counted.
+  ClientMetrics metrics() const;
   const Clock& clock() const;
 
  private:

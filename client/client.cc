@@ -45,10 +45,46 @@ class Client::Impl {
   explicit Impl(std::unique_ptr<Session> started)
       : session(std::move(started)), gets(*session), multi_gets(*session) {}
 
-  /// Runs a call: operation(session). Runs it again over another connection, each time that it ends with a
-  /// broken one, as long as the call has time.
+  /// Runs a call: operation(session), and records its time as one of `kind`.
   template <typename Operation>
-  std::invoke_result_t<const Operation&, Session&> Do(const Operation& operation) const {
+  std::invoke_result_t<const Operation&, Session&> Do(ClientMetric kind, const Operation& operation) const {
+    return Timed(kind, [&] { return Run(operation); });
+  }
+
+  /// Returns the result of `call`, and records its time if there is a recorder.
+  template <typename Call>
+  std::invoke_result_t<const Call&> Timed(ClientMetric kind, const Call& call) const {
+    if (session->recorder() == nullptr) [[likely]]
+      return call();
+    return Recorded(kind, call);
+  }
+
+  /// Returns the result of `call`, and records its time. REQUIRES: there is a recorder.
+  template <typename Call>
+  [[gnu::noinline, gnu::cold]] std::invoke_result_t<const Call&> Recorded(ClientMetric kind,
+                                                                          const Call& call) const {
+    const ClientCounters before = session->counters();
+    const TimePoint begin = session->clock().Now();
+    auto result = call();
+    const InUse::Call recording(session->in_use());
+    const Duration took = session->clock().Now() - begin;
+    ClientRecorder& recorder = *session->recorder();
+    recorder.RecordCall(kind, took, StatusOf(result));
+    if (kind == ClientMetric::kGet) recorder.RecordTime(PathOf(session->counters() - before), took);
+    recorder.Publish(session->counters());
+    return result;
+  }
+
+  /// Counts bytes of values, if there is a recorder.
+  void CountBytes(ClientMetric counter, std::size_t bytes) const {
+    if (session->recorder() != nullptr) [[unlikely]]
+      session->recorder()->Add(counter, bytes);
+  }
+
+  /// Runs operation(session). Runs it again over another connection, each time that it ends with a broken
+  /// one, as long as the call has time.
+  template <typename Operation>
+  std::invoke_result_t<const Operation&, Session&> Run(const Operation& operation) const {
     const InUse::Call call(session->in_use());
     absl::Status trouble = session->BeginCall();
     if (trouble.ok()) {
@@ -71,10 +107,10 @@ class Client::Impl {
   /// Runs a call that names memory of the caller, as above. When it returns, the device no longer accesses
   /// that memory.
   template <typename Operation>
-  std::invoke_result_t<const Operation&, Session&> DoWith(const RegisteredBytes& memory,
+  std::invoke_result_t<const Operation&, Session&> DoWith(const RegisteredBytes& memory, ClientMetric kind,
                                                           const Operation& operation) const {
     REMORA_RETURN_IF_ERROR(session->CheckOwn(memory));
-    auto result = Do(operation);
+    auto result = Do(kind, operation);
     const InUse::Call call(session->in_use());
     session->LetGo();
     return result;
@@ -92,7 +128,7 @@ class Client::Impl {
   /// checks before whether the connection broke unnoticed. Only an answer shows that where the server's host
   /// died.
   absl::StatusOr<std::uint64_t> Drop(const ScanRange& range) const {
-    REMORA_RETURN_IF_ERROR(Do(Answers));
+    REMORA_RETURN_IF_ERROR(Run(Answers));
     const InUse::Call call(session->in_use());
     REMORA_RETURN_IF_ERROR(Begin());
     return DropRange(*session, range);
@@ -106,8 +142,22 @@ class Client::Impl {
   /// frame.
   [[gnu::noinline]] absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version) {
     RecordFacts facts;
-    absl::Status status = Do([&](Session&) { return gets.Get(key, value, &facts); });
+    absl::Status status = Run([&](Session&) { return gets.Get(key, value, &facts); });
     if (version != nullptr && status.ok()) *version = facts.version;
+    return status;
+  }
+
+  /// Does a whole GET, and records it.
+  [[gnu::noinline, gnu::cold]] absl::Status RecordedGet(std::string_view key, std::string* value,
+                                                        std::uint64_t* version) {
+    absl::Status status = Recorded(ClientMetric::kGet, [&]() -> absl::Status {
+      {
+        const InUse::Call call(session->in_use());
+        if (TryFastGet(*session, key, value, version)) return absl::OkStatus();
+      }
+      return Get(key, value, version);
+    });
+    if (status.ok()) CountBytes(ClientMetric::kValueBytesRead, value->size());
     return status;
   }
 
@@ -151,6 +201,8 @@ absl::StatusOr<std::string> Client::Get(std::string_view key) {
 // Inlined with the hash function, because nearly all GETs take this path (client/get/fast_get.h).
 [[gnu::flatten]] absl::Status Client::Get(std::string_view key, std::string* value, std::uint64_t* version) {
   if (!IsKey(key)) return CheckKey(key);
+  if (impl_->session->recorder() != nullptr) [[unlikely]]
+    return impl_->RecordedGet(key, value, version);
   {
     const InUse::Call call(impl_->session->in_use());
     if (TryFastGet(*impl_->session, key, value, version)) return absl::OkStatus();
@@ -169,18 +221,23 @@ absl::Status Client::MultiGet(std::span<const std::string_view> keys, std::span<
     }
   };
   bool begun = false;
-  const absl::Status status = impl_->Do([&](Session&) {
+  const absl::Status status = impl_->Do(ClientMetric::kMultiGet, [&](Session&) {
     begun = true;
     begin(absl::OkStatus());
     return impl_->multi_gets.Get(keys, results);
   });
   if (!begun) begin(status);
+  if (impl_->session->recorder() == nullptr) return status;
+  for (const GetResult& result : results) {
+    if (result.status.ok()) impl_->CountBytes(ClientMetric::kValueBytesRead, result.value.size());
+  }
   return status;
 }
 
 absl::StatusOr<bool> Client::Exists(std::string_view key) {
   REMORA_RETURN_IF_ERROR(CheckKey(key));
-  const absl::Status found = impl_->Do([&](Session&) { return impl_->gets.Find(key); });
+  const absl::Status found =
+      impl_->Do(ClientMetric::kExists, [&](Session&) { return impl_->gets.Find(key); });
   if (found.ok()) return true;
   if (absl::IsNotFound(found)) return false;
   return found;
@@ -188,7 +245,8 @@ absl::StatusOr<bool> Client::Exists(std::string_view key) {
 
 absl::StatusOr<std::unique_ptr<RegisteredBuffer>> Client::Register(std::span<std::byte> bytes) {
   std::unique_ptr<RegisteredBuffer> buffer(new RegisteredBuffer(*impl_->session, bytes));
-  REMORA_RETURN_IF_ERROR(impl_->Do([&](Session& session) { return session.Add(buffer.get()); }));
+  REMORA_RETURN_IF_ERROR(
+      impl_->Do(ClientMetric::kOther, [&](Session& session) { return session.Add(buffer.get()); }));
   return buffer;
 }
 
@@ -196,10 +254,12 @@ absl::StatusOr<std::size_t> Client::Get(std::string_view key, const RegisteredBy
                                         std::uint64_t* version) {
   REMORA_RETURN_IF_ERROR(CheckKey(key));
   RecordFacts facts;
-  REMORA_ASSIGN_OR_RETURN(const std::size_t size, impl_->DoWith(into, [&](Session& session) {
-    return impl_->gets.GetInto(key, session.SgeOf(into), &facts);
-  }));
+  REMORA_ASSIGN_OR_RETURN(const std::size_t size,
+                          impl_->DoWith(into, ClientMetric::kGet, [&](Session& session) {
+                            return impl_->gets.GetInto(key, session.SgeOf(into), &facts);
+                          }));
   if (version != nullptr) *version = facts.version;
+  impl_->CountBytes(ClientMetric::kValueBytesRead, size);
   return size;
 }
 
@@ -207,15 +267,21 @@ absl::Status Client::Put(std::string_view key, std::string_view value) { return 
 
 absl::Status Client::Put(std::string_view key, std::string_view value, const PutOptions& options) {
   REMORA_RETURN_IF_ERROR(CheckPut(key, value, options));
-  return impl_->Do([&](Session& session) { return remora::Put(session, key, {value, {}}, options); });
+  absl::Status put = impl_->Do(ClientMetric::kPut, [&](Session& session) {
+    return remora::Put(session, key, {value, {}}, options);
+  });
+  if (put.ok()) impl_->CountBytes(ClientMetric::kValueBytesWritten, value.size());
+  return put;
 }
 
 absl::Status Client::Put(std::string_view key, const RegisteredBytes& value, const PutOptions& options) {
   const std::string_view bytes = ValueIn(value);
   REMORA_RETURN_IF_ERROR(CheckPut(key, bytes, options));
-  return impl_->DoWith(value, [&](Session& session) {
+  absl::Status put = impl_->DoWith(value, ClientMetric::kPut, [&](Session& session) {
     return remora::Put(session, key, {bytes, session.SgeOf(value).local_key}, options);
   });
+  if (put.ok()) impl_->CountBytes(ClientMetric::kValueBytesWritten, bytes.size());
+  return put;
 }
 
 absl::Status Client::MultiPut(std::span<const PutRequest> requests, std::span<PutResult> results) {
@@ -223,38 +289,51 @@ absl::Status Client::MultiPut(std::span<const PutRequest> requests, std::span<Pu
     return absl::InvalidArgumentError(
         absl::StrCat(requests.size(), " requests, but ", results.size(), " results"));
   }
-  const InUse::Call call(impl_->session->in_use());
-  const absl::Status begun = impl_->Begin();
+  const absl::Status status = impl_->Timed(ClientMetric::kMultiPut, [&]() -> absl::Status {
+    const InUse::Call call(impl_->session->in_use());
+    const absl::Status begun = impl_->Begin();
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      results[i].status = CheckPut(requests[i].key, requests[i].value, requests[i].options);
+      if (results[i].status.ok()) results[i].status = begun;
+    }
+    if (!begun.ok()) return begun;
+    return remora::MultiPut(*impl_->session, requests, results);
+  });
+  if (impl_->session->recorder() == nullptr) return status;
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    results[i].status = CheckPut(requests[i].key, requests[i].value, requests[i].options);
-    if (results[i].status.ok()) results[i].status = begun;
+    if (results[i].status.ok()) {
+      impl_->CountBytes(ClientMetric::kValueBytesWritten, requests[i].value.size());
+    }
   }
-  if (!begun.ok()) return begun;
-  return remora::MultiPut(*impl_->session, requests, results);
+  return status;
 }
 
 absl::Status Client::Delete(std::string_view key, const WriteOptions& options) {
   REMORA_RETURN_IF_ERROR(CheckWrite(key, options.condition, options.durability));
-  return impl_->Do([&](Session& session) { return remora::Delete(session, key, options); });
+  return impl_->Do(ClientMetric::kDelete,
+                   [&](Session& session) { return remora::Delete(session, key, options); });
 }
 
 absl::StatusOr<std::int64_t> Client::Increment(std::string_view key, std::int64_t delta,
                                                const PutOptions& options) {
   REMORA_RETURN_IF_ERROR(CheckPut(key, {}, options));
-  return impl_->Do([&](Session& session) { return remora::Increment(session, key, delta, options); });
+  return impl_->Do(ClientMetric::kIncrement,
+                   [&](Session& session) { return remora::Increment(session, key, delta, options); });
 }
 
 absl::StatusOr<std::size_t> Client::Append(std::string_view key, std::string_view bytes,
                                            const PutOptions& options) {
   REMORA_RETURN_IF_ERROR(CheckPut(key, bytes, options));
   REMORA_RETURN_IF_ERROR(CheckAppended(bytes));
-  return impl_->Do([&](Session& session) { return remora::Append(session, key, bytes, options); });
+  return impl_->Do(ClientMetric::kAppend,
+                   [&](Session& session) { return remora::Append(session, key, bytes, options); });
 }
 
 absl::Status Client::Touch(std::string_view key, std::chrono::milliseconds ttl, const WriteOptions& options) {
   REMORA_RETURN_IF_ERROR(CheckWrite(key, options.condition, options.durability));
   REMORA_RETURN_IF_ERROR(CheckTtl(ttl));
-  return impl_->Do([&](Session& session) { return remora::Touch(session, key, ttl, options); });
+  return impl_->Do(ClientMetric::kTouch,
+                   [&](Session& session) { return remora::Touch(session, key, ttl, options); });
 }
 
 absl::Status Client::Persist(std::string_view key, const WriteOptions& options) {
@@ -265,7 +344,8 @@ absl::StatusOr<std::optional<std::chrono::milliseconds>> Client::Ttl(std::string
   REMORA_RETURN_IF_ERROR(CheckKey(key));
   std::string value;
   RecordFacts facts;
-  REMORA_RETURN_IF_ERROR(impl_->Do([&](Session&) { return impl_->gets.Get(key, &value, &facts); }));
+  REMORA_RETURN_IF_ERROR(
+      impl_->Do(ClientMetric::kOther, [&](Session&) { return impl_->gets.Get(key, &value, &facts); }));
   if (facts.expiry_ms == 0) return std::nullopt;
   return impl_->session->server().TimeLeft(facts.expiry_ms);
 }
@@ -274,7 +354,7 @@ absl::Status Client::Apply(const WriteBatch& batch, std::uint64_t* version,
                            std::optional<Durability> durability) {
   if (const std::string why = batch.fault(); !why.empty()) return absl::InvalidArgumentError(why);
   REMORA_RETURN_IF_ERROR(CheckDurability(durability));
-  return impl_->Do([&](Session& session) {
+  return impl_->Do(ClientMetric::kApply, [&](Session& session) {
     return batch.count() == 0 ? absl::OkStatus() : remora::Apply(session, batch, version, durability);
   });
 }
@@ -283,20 +363,21 @@ absl::StatusOr<std::unique_ptr<ClientWatch>> Client::Watch(const WatchOptions& o
   REMORA_ASSIGN_OR_RETURN(
       std::unique_ptr<ClientWatch::Impl> watch,
       ClientWatch::Impl::Begin(options, *impl_->session, [impl = impl_.get()](ClientWatch::Impl::Call call) {
-        return impl->Do([&](Session& session) { return call(session); });
+        return impl->Run([&](Session& session) { return call(session); });
       }));
   return std::unique_ptr<ClientWatch>(new ClientWatch(std::move(watch)));
 }
 
 absl::StatusOr<std::unique_ptr<ClientScan>> Client::Scan(const ScanOptions& options) {
-  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<ClientScan::Impl> scan, impl_->Do([&](Session& session) {
-    return ClientScan::Impl::Begin(session, options);
-  }));
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<ClientScan::Impl> scan,
+                          impl_->Do(ClientMetric::kOther, [&](Session& session) {
+                            return ClientScan::Impl::Begin(session, options);
+                          }));
   return std::unique_ptr<ClientScan>(new ClientScan(std::move(scan)));
 }
 
 absl::StatusOr<std::uint64_t> Client::Count() {
-  return impl_->Do([](Session& session) -> absl::StatusOr<std::uint64_t> {
+  return impl_->Do(ClientMetric::kOther, [](Session& session) -> absl::StatusOr<std::uint64_t> {
     if (session.server().is_loading())
       return CountRange(session, {});  // the counter only has the keys that are loaded
     std::uint64_t last = 0;
@@ -314,19 +395,21 @@ absl::StatusOr<std::uint64_t> Client::Count() {
 absl::StatusOr<std::uint64_t> Client::Count(const RangeOptions& options) {
   ScanRange range;
   if (const char* why = ResolveRange(options, &range)) return absl::InvalidArgumentError(why);
-  return impl_->Do([&](Session& session) { return CountRange(session, range); });
+  return impl_->Do(ClientMetric::kOther, [&](Session& session) { return CountRange(session, range); });
 }
 
 absl::StatusOr<std::uint64_t> Client::DeleteRange(const RangeOptions& options) {
   ScanRange range;
   if (const char* why = ResolveDelete(options, &range)) return absl::InvalidArgumentError(why);
-  return impl_->Drop(range);
+  return impl_->Timed(ClientMetric::kOther, [&] { return impl_->Drop(range); });
 }
 
-absl::StatusOr<std::uint64_t> Client::DropAll() { return impl_->Drop({}); }
+absl::StatusOr<std::uint64_t> Client::DropAll() {
+  return impl_->Timed(ClientMetric::kOther, [&] { return impl_->Drop({}); });
+}
 
 absl::StatusOr<BackupProgress> Client::Backup(std::uint64_t name) {
-  return impl_->Do([name](Session& session) -> absl::StatusOr<BackupProgress> {
+  return impl_->Do(ClientMetric::kOther, [name](Session& session) -> absl::StatusOr<BackupProgress> {
     Request request;
     request.operation = Operation::kBackup;
     request.condition = name;
@@ -338,12 +421,12 @@ absl::StatusOr<BackupProgress> Client::Backup(std::uint64_t name) {
   });
 }
 
-absl::Status Client::Ping() { return impl_->Do(Impl::Answers); }
+absl::Status Client::Ping() { return impl_->Do(ClientMetric::kOther, Impl::Answers); }
 
 absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Client::Stats() {
   std::array<std::uint64_t, kMetricCapacity> last{};
   std::size_t places = 0;
-  REMORA_RETURN_IF_ERROR(impl_->Do([&](Session& session) -> absl::Status {
+  REMORA_RETURN_IF_ERROR(impl_->Do(ClientMetric::kOther, [&](Session& session) -> absl::Status {
     for (int reads = 0; reads < kMaxStatsReads; ++reads) {
       REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, session.ReadSuperblock());
       const bool settled = reads > 0 && superblock->counters == last;
@@ -357,6 +440,7 @@ absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Client::Stats
 }
 
 const ClientCounters& Client::counters() const { return impl_->session->counters(); }
+ClientMetrics Client::metrics() const { return impl_->session->Metrics(); }
 bool Client::is_lost() const { return !impl_->session->reconnects() && impl_->session->is_broken(); }
 rdma::ClientConnection& Client::connection() { return impl_->session->connection(); }
 

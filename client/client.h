@@ -22,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/client_metrics.h"
 #include "client/counters.h"
 #include "client/options.h"
 #include "client/registered_buffer.h"
@@ -335,6 +336,10 @@ class Client {
 
   /// Returns the counters of this client since Connect.
   const ClientCounters& counters() const;
+
+  /// Returns the metrics of this client since Connect. With ClientOptions::metrics any thread may call it,
+  /// also during a call of another one. Without, it has only what `counters` has, and is a call as any other.
+  ClientMetrics metrics() const;
 
   /// Returns whether the connection is broken, as far as the client knows, and the client makes no other one:
   /// then every later call fails. Never true with ClientOptions::reconnect. Sends nothing.

@@ -174,11 +174,12 @@ absl::Status ClientPool::Connect(Slot& slot) {
 }
 
 void ClientPool::Drop(Slot& slot) {
-  const ClientCounters last = slot.client->counters();
-  slot.client.reset();
+  std::unique_ptr<Client> dropped;  // destroyed after the mutex is free
   const std::lock_guard lock(mutex_);
+  dropped = std::move(slot.client);
   ++counters_.replaced;
-  dropped_ += last;
+  dropped_ += dropped->counters();
+  dropped_metrics_ += dropped->metrics();
   slot.counters = {};
 }
 
@@ -230,6 +231,21 @@ ClientCounters ClientPool::client_counters() const {
   const std::lock_guard lock(mutex_);
   ClientCounters sum = dropped_;
   for (const Slot& slot : slots_) sum += slot.counters;
+  return sum;
+}
+
+ClientMetrics ClientPool::metrics() const {
+  ClientMetrics sum;
+  if (client_options_.metrics) {
+    const std::lock_guard lock(mutex_);
+    sum = dropped_metrics_;
+    for (const Slot& slot : slots_) {
+      if (slot.client != nullptr) sum += slot.client->metrics();
+    }
+  } else {
+    sum.Set(client_counters());
+  }
+  sum.Set(counters());
   return sum;
 }
 

@@ -24,6 +24,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/client.h"
+#include "client/client_metrics.h"
+#include "client/client_pool_counters.h"
 #include "client/counters.h"
 #include "client/misuse.h"
 #include "client/options.h"
@@ -41,19 +43,6 @@ struct ClientPoolOptions {
   std::size_t max_clients = 16;
   /// Time for which Acquire waits while all clients are in use. At least 0; 0: it does not wait.
   std::chrono::milliseconds acquire_timeout{5000};
-};
-
-/// State of a pool, and counters since it was made.
-struct ClientPoolCounters {
-  std::size_t in_use = 0;              // leases, and calls that are connecting a client for one
-  std::size_t idle = 0;                // clients without a lease
-  std::size_t waiting = 0;             // threads that wait for a lease
-  std::uint64_t acquires = 0;          // calls of Acquire and TryAcquire
-  std::uint64_t waits = 0;             // those that found all clients in use and began to wait
-  std::uint64_t timeouts = 0;          // those that ended with DeadlineExceeded because of that
-  std::uint64_t connects = 0;          // clients that the pool connected
-  std::uint64_t connect_failures = 0;  // attempts to connect one that failed
-  std::uint64_t replaced = 0;          // clients destroyed because they were lost (Client::is_lost)
 };
 
 /// A bounded set of clients with the same options, which lends them to threads.
@@ -168,10 +157,16 @@ class ClientPool {
   /// use counts up to its last return.
   ClientCounters client_counters() const;
 
+  /// Returns the sum of the metrics of all clients that the pool has had, with those of the pool itself. With
+  /// ClientOptions::metrics it has all calls that have ended. Without, it has what `counters` and
+  /// `client_counters` return.
+  ClientMetrics metrics() const;
+
  private:
   static constexpr std::uint32_t kNoSlot = UINT32_MAX;
 
-  /// Place of one client. Its client belongs to the thread that has the slot, else to the mutex.
+  /// Place of one client. The thread that has the slot uses its client, and puts it there or takes it away
+  /// under the mutex.
   struct Slot {
     std::unique_ptr<Client> client;  // null: none is connected
     // Guarded by mutex_:
@@ -218,6 +213,7 @@ class ClientPool {
   std::deque<Waiter*> waiters_;          // the one that waits longest first
   ClientPoolCounters counters_;
   ClientCounters dropped_;  // counters of clients that were destroyed
+  ClientMetrics dropped_metrics_;
 };
 
 }  // namespace remora

@@ -13,7 +13,8 @@ struct ClientCounters {
   // GETs that asked the server in the end: writers disturbed them, an expiry was in doubt, or they found
   // nothing while the server loads.
   std::uint64_t locates = 0;
-  std::uint64_t cold = 0;  // GETs that asked the server because the record is not in its memory
+  std::uint64_t cold = 0;     // GETs that asked the server because the record is not in its memory
+  std::uint64_t chunked = 0;  // reads of a value in pieces: of a large one, or into the caller's memory
   // READs, among `reads`, that the location cache caused:
   std::uint64_t location_hits = 0;    // READs of a cached location that had the value: the only one of a GET
   std::uint64_t location_wasted = 0;  // READs of one that had not; at most about 1 in 12. The GET began anew
@@ -27,6 +28,7 @@ struct ClientCounters {
     retries += other.retries;
     locates += other.locates;
     cold += other.cold;
+    chunked += other.chunked;
     location_hits += other.location_hits;
     location_wasted += other.location_wasted;
     location_looks += other.location_looks;
@@ -41,6 +43,7 @@ struct ClientCounters {
             later.retries - earlier.retries,
             later.locates - earlier.locates,
             later.cold - earlier.cold,
+            later.chunked - earlier.chunked,
             later.location_hits - earlier.location_hits,
             later.location_wasted - earlier.location_wasted,
             later.location_looks - earlier.location_looks,

@@ -41,6 +41,11 @@ struct ClientOptions {
   /// With a token that only grants reading, each call that would change something ends with PermissionDenied
   /// and does nothing.
   std::string token{};
+  /// If true, the client records the times of its calls, the paths of its GETs, and the bytes of values
+  /// (client/client_metrics.h). Each call then reads the clock twice, and does some plain loads and stores;
+  /// no locked instruction. If false, the default, each call has one branch for it, which always goes the
+  /// same way.
+  bool metrics = false;
   /// Files in PEM format for a tls:// address, where all bytes are encrypted (TLS 1.3). `ca` has the
   /// certificates of the authorities that may have signed the server's certificate. That one must be valid
   /// for the host of the address. `cert` and `key` are the client's own, for a server that asks for one.

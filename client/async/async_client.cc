@@ -180,6 +180,7 @@ void AsyncClient::Attempt() { core_->Attempt(); }
 void AsyncClient::EndAttempt() { core_->EndAttempt(); }
 const absl::Status& AsyncClient::status() const { return core_->status(); }
 const ClientCounters& AsyncClient::counters() const { return core_->session().counters(); }
+ClientMetrics AsyncClient::metrics() const { return core_->session().Metrics(); }
 const Clock& AsyncClient::clock() const { return core_->session().clock(); }
 
 }  // namespace remora

@@ -11,6 +11,33 @@
 #include "store/base/status_macros.h"
 
 namespace remora {
+namespace {
+
+/// Returns the histogram of an operation's times.
+ClientMetric CallOf(const AsyncOperation& operation) {
+  if (operation.kind == AsyncOperation::Kind::kValue) return ClientMetric::kGet;
+  if (operation.kind == AsyncOperation::Kind::kPresence) return ClientMetric::kExists;
+  if (operation.kind != AsyncOperation::Kind::kMessage) return ClientMetric::kOther;
+  switch (operation.message) {
+    case Operation::kPut:
+    case Operation::kCommit:
+      return ClientMetric::kPut;
+    case Operation::kDelete:
+      return ClientMetric::kDelete;
+    case Operation::kTouch:
+      return ClientMetric::kTouch;
+    case Operation::kIncrement:
+      return ClientMetric::kIncrement;
+    case Operation::kAppend:
+      return ClientMetric::kAppend;
+    case Operation::kBatch:
+      return ClientMetric::kApply;
+    default:
+      return ClientMetric::kOther;
+  }
+}
+
+}  // namespace
 
 // --- The whole ------------------------------------------------------------------------------------------
 
@@ -79,6 +106,7 @@ absl::StatusOr<AsyncOperation*> AsyncClient::Core::Begin(AsyncOperation::Kind ki
     memory->Hold();
     operation.memory = *memory;
   }
+  if (session_->recorder() != nullptr) operation.began = session_->clock().Now();
   earliest_ = std::min(earliest_, operation.deadline);
   ++in_flight_;
   return &operation;
@@ -146,6 +174,7 @@ AsyncClient::Begun AsyncClient::Core::BeginWrite(Operation message, std::string_
 AsyncClient::Begun AsyncClient::Core::BeginNothing(Done&& done, const CallOptions& call) {
   REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation,
                           Begin(AsyncOperation::Kind::kMessage, std::move(done), call, nullptr));
+  operation->message = Operation::kBatch;
   End(*operation, absl::OkStatus());
   waker_.Signal();
   return operation->id;
@@ -202,7 +231,15 @@ void AsyncClient::Core::End(AsyncOperation& operation, absl::Status status) {
     operation.lost_id = 0;
   }
   operation.result.status = std::move(status);
+  if (session_->recorder() != nullptr) Record(operation);
   EndIfMemoryIsFree(operation);
+}
+
+void AsyncClient::Core::Record(const AsyncOperation& operation) const {
+  ClientRecorder& recorder = *session_->recorder();
+  recorder.RecordCall(CallOf(operation), session_->clock().Now() - operation.began, operation.result.status);
+  // During an attempt to connect, another thread may change the counters (BeginAttempt).
+  if (!reconnect_.in_progress) recorder.Publish(session_->counters());
 }
 
 bool AsyncClient::Core::IsAtMemory(const AsyncOperation& operation) const {

@@ -130,6 +130,8 @@ class AsyncClient::Core {
   /// Ends the operation: its callback is due, once, as soon as the device no longer accesses the caller's
   /// memory.
   void End(AsyncOperation& operation, absl::Status status);
+  /// Counts an operation that has ended. REQUIRES: the session has a recorder.
+  void Record(const AsyncOperation& operation) const;
   bool IsAtMemory(const AsyncOperation& operation) const;
   /// Makes the callback due if the operation has ended and the device no longer accesses the caller's memory.
   void EndIfMemoryIsFree(AsyncOperation& operation);

@@ -33,6 +33,7 @@ struct AsyncOperation {
   std::uint32_t large_buffer = OperationBuffers::kNone;
   TimePoint deadline;
   Duration timeout{};  // for each piece of a large value
+  TimePoint began{};   // if the client records metrics
   std::string key;     // keeps its memory for later operations
   // The caller's memory that the value is READ into, or gathered from. Set until the client calls the
   // callback.

@@ -168,6 +168,7 @@ absl::StatusOr<remora::ClientOptions> remora::c::ClientOptionsOf(const remora_op
     wanted.scan_window_bytes = static_cast<std::size_t>(taken.scan_window_bytes);
   }
   wanted.reconnect = taken.reconnect != 0;
+  wanted.metrics = taken.metrics != 0;
   if (taken.token != nullptr) wanted.token = taken.token;
   if (taken.tls_ca != nullptr) wanted.tls.ca = taken.tls_ca;
   if (taken.tls_cert != nullptr) wanted.tls.cert = taken.tls_cert;
@@ -341,11 +342,23 @@ remora_code remora_counters(remora_client* client,
     each(context, "retries", counters.retries);
     each(context, "locates", counters.locates);
     each(context, "cold", counters.cold);
+    each(context, "chunked", counters.chunked);
     each(context, "location_hits", counters.location_hits);
     each(context, "location_wasted", counters.location_wasted);
     each(context, "location_looks", counters.location_looks);
     each(context, "reconnects", counters.reconnects);
     each(context, "outcomes", counters.outcomes);
+    return absl::OkStatus();
+  });
+}
+
+remora_code remora_client_metrics(remora_client* client,
+                                  void (*each)(void* context, const char* name, uint64_t value),
+                                  void* context) {
+  return Call([&]() -> absl::Status {
+    absl::Status status = CheckPointers(client != nullptr && each != nullptr);
+    if (!status.ok()) return status;
+    for (const auto& [name, value] : client->client->metrics().Shown()) each(context, name.c_str(), value);
     return absl::OkStatus();
   });
 }

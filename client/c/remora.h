@@ -98,7 +98,9 @@ typedef struct remora_options {
    * REMORA_DEADLINE_EXCEEDED or REMORA_UNKNOWN and was done once or not at all. 0: the first connection is
    * the only one. After REMORA_UNAVAILABLE or REMORA_DEADLINE_EXCEEDED all calls fail. */
   uint32_t reconnect;
-  uint32_t reserved; /* must be 0 */
+  /* 1: the client records the times of its calls, for remora_client_metrics. Each call then reads the clock
+   * twice. 0, the default: it does not. A remora_async ignores it. */
+  uint32_t metrics;
   /* Auth token, for a server that requires one: the line that `kvctl create_token` printed, or the secret in
    * it. Null, the default: no token. */
   const char* token;
@@ -363,6 +365,13 @@ remora_code remora_stats(remora_client* client, void (*each)(void* context, cons
  * "reconnects" and so on, as in ClientCounters (client/counters.h). Sends nothing. */
 remora_code remora_counters(remora_client* client,
                             void (*each)(void* context, const char* name, uint64_t value), void* context);
+
+/* Calls `each` with `context` for every metric of this client, in a fixed order; docs/operating/metrics.md
+ * has their meaning. A histogram is five numbers, with the ends _count, _sum_ns, _p50_ns, _p99_ns and _max_ns
+ * behind its name. With `metrics` of the options off, only the counters are not 0. Sends nothing. */
+remora_code remora_client_metrics(remora_client* client,
+                                  void (*each)(void* context, const char* name, uint64_t value),
+                                  void* context);
 
 #ifdef __cplusplus
 }

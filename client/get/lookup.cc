@@ -265,6 +265,7 @@ void Lookup::ReadRecord(Source source, const Slot& slot, const RecordPlace& plac
   text_.clear();
   if (chunks_ == nullptr) chunks_ = std::make_unique<std::optional<ChunkedReader>>();
   chunks_->emplace(*session_, wanted_, target);
+  ++session_->counters().chunked;
   if (drives_chunks_) return Read(Reading::kAllChunks, 0, 0);
   ReadChunk();
 }

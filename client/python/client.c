@@ -113,19 +113,20 @@ static int IsInterrupted(void* context) {
 static int ClientInit(PyObject* object, PyObject* args, PyObject* kwargs) {
   static char* names[] = {"address",   "connect_timeout",   "timeout", "location_cache_bytes",
                           "reconnect", "scan_window_bytes", "token",   "tls_ca",
-                          "tls_cert",  "tls_key",           NULL};
+                          "tls_cert",  "tls_key",           "metrics", NULL};
   Client* const self = (Client*)object;
   const char* address = NULL;
   PyObject *connect_timeout = NULL, *timeout = NULL, *cache = Py_None, *window = Py_None;
-  int reconnect = 1;
+  int reconnect = 1, metrics = 0;
   remora_options options;
   remora_options_init(&options);
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$OOOpOzzzz", names, &address, &connect_timeout, &timeout,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$OOOpOzzzzp", names, &address, &connect_timeout, &timeout,
                                    &cache, &reconnect, &window, &options.token, &options.tls_ca,
-                                   &options.tls_cert, &options.tls_key) ||
+                                   &options.tls_cert, &options.tls_key, &metrics) ||
       !TakeClientOptions(connect_timeout, timeout, cache, reconnect, &options)) {
     return -1;
   }
+  options.metrics = metrics != 0;
   if (window != Py_None && !TakeSize(window, "scan_window_bytes", &options.scan_window_bytes)) return -1;
   if (self->client != NULL || self->busy) {
     PyErr_SetString(PyExc_RuntimeError, "the client is connected already");
@@ -387,54 +388,6 @@ static PyObject* ClientPing(PyObject* object, PyObject* Py_UNUSED(none)) {
   return result;
 }
 
-typedef struct {
-  Client* self;
-  PyObject* counters;  // a dict
-  int has_lock;
-} Counters;
-
-// The counters come behind all that the call waits for, so from the first one on it has the interpreter's
-// lock.
-static void AddCounter(void* context, const char* name, uint64_t value) {
-  Counters* const into = context;
-  BEGIN_IN_CALLBACK;
-  if (!into->has_lock) PyEval_RestoreThread(into->self->thread);
-  into->has_lock = 1;
-  PyObject* const number = PyLong_FromUnsignedLongLong(value);
-  if (number != NULL) PyDict_SetItemString(into->counters, name, number);
-  Py_XDECREF(number);
-  END_IN_CALLBACK;
-}
-
-typedef remora_code (*TellCounters)(remora_client* client,
-                                    void (*each)(void* context, const char* name, uint64_t value),
-                                    void* context);
-
-static PyObject* DictOf(Client* self, TellCounters tell, int waits) {
-  Counters into = {self, PyDict_New(), !waits};
-  if (into.counters == NULL || !Begin(self)) {
-    Py_XDECREF(into.counters);
-    return NULL;
-  }
-  if (waits) self->thread = PyEval_SaveThread();
-  const remora_code code = tell(self->client, AddCounter, &into);
-  if (!into.has_lock) PyEval_RestoreThread(self->thread);
-  self->interrupted = 0;
-  if (code != REMORA_OK) Raise(code);
-  End(self);
-  if (!PyErr_Occurred()) return into.counters;
-  Py_DECREF(into.counters);
-  return NULL;
-}
-
-static PyObject* ClientStats(PyObject* object, PyObject* Py_UNUSED(none)) {
-  return DictOf((Client*)object, remora_stats, 1);
-}
-
-static PyObject* ClientCounters(PyObject* object, PyObject* Py_UNUSED(none)) {
-  return DictOf((Client*)object, remora_counters, 0);
-}
-
 // --- The type --------------------------------------------------------------------------------------------
 
 static PyMethodDef client_methods[] = {
@@ -473,6 +426,7 @@ static PyMethodDef client_methods[] = {
     {"ping", ClientPing, METH_NOARGS, "One round trip."},
     {"stats", ClientStats, METH_NOARGS, "The server's counters, by name."},
     {"counters", ClientCounters, METH_NOARGS, "What this client did, by name."},
+    {"metrics", ClientMetrics, METH_NOARGS, "What this client did and how long it took, by name."},
     {"_stop", ClientStop, METH_NOARGS,
      "From now on, each call that waits, in any thread, ends with Cancelled."},
     {"close", ClientClose, METH_NOARGS, "Releases its buffers and disconnects."},
@@ -484,7 +438,8 @@ static PyMethodDef client_methods[] = {
 static PyType_Slot client_slots[] = {
     {Py_tp_doc,
      "Client(address, *, connect_timeout=5.0, timeout=5.0, location_cache_bytes=None, reconnect=True,\n"
-     "       scan_window_bytes=None, token=None, tls_ca=None, tls_cert=None, tls_key=None)\n--\n\n"
+     "       scan_window_bytes=None, token=None, tls_ca=None, tls_cert=None, tls_key=None,\n"
+     "       metrics=False)\n--\n\n"
      "One server, and a connection to it, for one thread at a time. It has the operators of a dict, and\n"
      "keys, values and items; it is no collections.abc.Mapping (see the package)."},
     {Py_tp_init, ClientInit},

@@ -196,6 +196,11 @@ extern PyObject* buffer_type;
 
 PyObject* ClientRegister(PyObject* client, PyObject* memory);
 
+// counters.c: methods of a client.
+PyObject* ClientStats(PyObject* client, PyObject* none);
+PyObject* ClientCounters(PyObject* client, PyObject* none);
+PyObject* ClientMetrics(PyObject* client, PyObject* none);
+
 // --- async.c --------------------------------------------------------------------------------------------
 
 /// Returns whether the client is open; otherwise an exception is raised.

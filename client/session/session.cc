@@ -32,6 +32,7 @@ Session::Session(Dialer dialer, const ClientOptions& options, const Clock& clock
     : clock_(clock),
       dialer_(std::move(dialer)),
       options_(options),
+      recorder_(options.metrics ? std::make_unique<ClientRecorder>() : nullptr),
       server_(clock),
       cache_(options.location_cache_bytes.value_or(kDefaultLocationCacheBytes)),
       region_(buffers_, server_, counters_),

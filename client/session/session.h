@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "client/cache/read_cache.h"
 #include "client/counters.h"
+#include "client/metrics/recorder.h"
 #include "client/options.h"
 #include "client/region/region_reader.h"
 #include "client/region/session_buffers.h"
@@ -127,6 +128,15 @@ class Session {
   ScanWindow& scan_window() { return scan_window_; }
   AccessHints& access_hints() { return hints_; }
   ClientCounters& counters() { return counters_; }
+  /// Null unless ClientOptions::metrics.
+  ClientRecorder* recorder() const { return recorder_.get(); }
+  /// Returns the client's metrics. Any thread may call it if there is a recorder.
+  ClientMetrics Metrics() const {
+    if (recorder_ != nullptr) return recorder_->Snapshot();
+    ClientMetrics metrics;
+    metrics.Set(counters_);
+    return metrics;
+  }
   InUse& in_use() { return in_use_; }
   const Clock& clock() const { return clock_; }
   TimePoint Coarse() const { return clock_.Coarse(); }
@@ -273,6 +283,7 @@ class Session {
 
   // Parts:
   ClientCounters counters_;
+  const std::unique_ptr<ClientRecorder> recorder_;
   ServerView server_;
   ReadCache cache_;
   AccessHints hints_;

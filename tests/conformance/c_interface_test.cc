@@ -306,6 +306,12 @@ TEST_F(CInterface, CountsWhatItDid) {
   EXPECT_EQ(counters["reads"], 2u);
   EXPECT_EQ(counters.count("reconnects"), 1u);
   EXPECT_EQ(remora_counters(nullptr, each, &counters), REMORA_INVALID_ARGUMENT);
+  std::map<std::string, uint64_t> metrics;
+  EXPECT_EQ(remora_client_metrics(client_, each, &metrics), REMORA_OK);
+  EXPECT_EQ(metrics["requests"], 1u);
+  EXPECT_EQ(metrics["get_time_count"], 0u);
+  EXPECT_EQ(remora_client_metrics(nullptr, each, &metrics), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_client_metrics(client_, nullptr, &metrics), REMORA_INVALID_ARGUMENT);
 }
 
 TEST_F(CInterface, ShowsTheServersCounters) {

@@ -135,6 +135,21 @@ class ExamplesTest(harness.TestCase):
             self.assertEqual(pool.wait(), 0)
         self.assertEqual(harness.kvctl(self.address, "get", "served").stdout, b"6000")
 
+    def test_metrics(self):
+        self.assertEqual(run("metrics").returncode, 64)
+        self.assertEqual(run("metrics", self.address).returncode, 1)
+        self.memory_server()
+        metrics = run("metrics", self.address)
+        self.assertEqual(metrics.returncode, 0, metrics.stderr)
+        self.assertIn('remora_client_call_seconds_count{client="sessions",call="put"} 4\n', metrics.stdout)
+        self.assertIn('remora_client_get_seconds_count{client="config",path="searched"} 1\n', metrics.stdout)
+        self.assertIn('remora_client_pool_acquires_total{client="sessions"} 4\n', metrics.stdout)
+        check = subprocess.run(
+            ["promtool", "check", "metrics"], input=metrics.stdout, capture_output=True, text=True,
+            timeout=harness.PATIENCE, check=False,
+        )  # fmt: skip
+        self.assertEqual((check.returncode, check.stdout + check.stderr), (0, ""))
+
     def test_async(self):
         self.assertEqual(run("async").returncode, 64)
         self.assertEqual(run("async", self.address).returncode, 1)

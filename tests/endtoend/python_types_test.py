@@ -49,6 +49,19 @@ class TypesTest(harness.TestCase):
                 self.store.put_many(pairs)
         self.assertEqual(len(self.store), 0)
 
+    def test_metrics(self):
+        self.store["key"] = b"value"
+        self.assertEqual(self.store.metrics()["put_time_count"], 0)
+        self.assertEqual(self.store.metrics()["requests"], 1)
+        with remora.Client(self.address, metrics=True) as timed:
+            timed["key"] = b"value"
+            self.assertEqual(timed["key"], b"value")
+            self.assertIsNone(timed.get("none"))
+            metrics = timed.metrics()
+        self.assertEqual((metrics["put_time_count"], metrics["get_time_count"]), (1, 2))
+        self.assertGreater(metrics["put_time_sum_ns"], 0)
+        self.assertEqual((metrics["value_bytes_written"], metrics["value_bytes_read"]), (5, 5))
+
     def test_a_location_cache_beyond_all_memory(self):
         with self.assertRaisesRegex(remora.InvalidArgument, "the most is 68719476736"):
             remora.Client(self.address, location_cache_bytes=1 << 62)

@@ -55,7 +55,9 @@ mkfifo "$scratch/ready"
 "$build/bin/kvserver" --listen="local://$scratch/socket" --durability=memory --memory=64M --quiet --ready_fd=3 \
   3>"$scratch/ready" >"$scratch/server.log" 2>&1 &
 server=$!
-read -r -t 60 ready <"$scratch/ready" && [ "$ready" = ready ] || { cat "$scratch/server.log"; fail "the server is not ready"; }
+ready=
+read -r -t 60 ready <"$scratch/ready" || true
+[ "$ready" = ready ] || { cat "$scratch/server.log"; fail "the server is not ready"; }
 
 cat >"$scratch/program.py" <<'PROGRAM'
 import asyncio
@@ -87,6 +89,7 @@ print("works")
 PROGRAM
 said=$(cd "$scratch" && env -u PYTHONPATH "$scratch/venv/bin/python" "$scratch/program.py" "local://$scratch/socket" "$scratch/venv")
 [ "$said" = works ] || fail "the program said: $said"
-kill "$server" && wait "$server" || fail "the server ended with $?"
+kill "$server"
+wait "$server" || fail "the server ended with $?"
 server=
 echo "all done"

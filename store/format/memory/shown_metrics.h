@@ -20,14 +20,12 @@ inline std::span<const std::uint64_t, kHistogramPlaces> HistogramIn(std::span<co
   return values.subspan(entry.place).first<kHistogramPlaces>();
 }
 
-/// Returns the metrics of which `values`, the first places of a superblock, have all places, in the order of
-/// the registry. A histogram becomes five numbers, with the ends _count, _sum_ns, _p50_ns, _p99_ns and
-/// _max_ns behind its name.
+/// Returns the metrics of `entries`, in their order. A histogram becomes five numbers, with the ends _count,
+/// _sum_ns, _p50_ns, _p99_ns and _max_ns behind its name. REQUIRES: `values` has the places of all.
 inline std::vector<std::pair<std::string, std::uint64_t>> ShownMetrics(
-    std::span<const std::uint64_t> values) {
+    std::span<const MetricEntry> entries, std::span<const std::uint64_t> values) {
   std::vector<std::pair<std::string, std::uint64_t>> shown;
-  for (std::size_t i = 0; i < SharedMetricCount(values.size()); ++i) {
-    const MetricEntry& entry = kMetrics[i];
+  for (const MetricEntry& entry : entries) {
     if (entry.type != MetricType::kHistogram) {
       shown.emplace_back(entry.name, values[entry.place]);
       continue;
@@ -43,6 +41,12 @@ inline std::vector<std::pair<std::string, std::uint64_t>> ShownMetrics(
     add("_max_ns", times[kHistogramMax]);
   }
   return shown;
+}
+
+/// Returns the metrics of a server of which `values`, the first places of its superblock, have all places.
+inline std::vector<std::pair<std::string, std::uint64_t>> ShownMetrics(
+    std::span<const std::uint64_t> values) {
+  return ShownMetrics(std::span(kMetrics).first(SharedMetricCount(values.size())), values);
 }
 
 }  // namespace remora
