@@ -16,7 +16,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
-#include "rdma/address.h"
+#include "rdma/address_list.h"
 #include "store/format/memory/layout.h"
 #include "store/format/types/duration_text.h"
 #include "store/store.h"
@@ -158,7 +158,7 @@ Outcome Prepare(Arguments* arguments) {
   if (arguments->server.empty()) {
     return {EX_USAGE, "say which server: --server=ADDRESS, or the environment variable REMORA_SERVER"};
   }
-  if (absl::Status status = rdma::ParseAddress(arguments->server).status(); !status.ok()) {
+  if (absl::Status status = rdma::ParseAddresses(arguments->server).status(); !status.ok()) {
     return FromStatus(status);
   }
   if (arguments->command == "drop" && !arguments->yes) {
@@ -209,7 +209,8 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   line.Version(absl::StrFormat("kvctl %s, format %d", REMORA_VERSION, kFormatVersion));
   line.Footer(kExitCodes);
   line.Add("--server", arguments->server,
-           "verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or local:///PATH")
+           "verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or local:///PATH; or several of them, with "
+           "commas between, of which the first that serves is taken (auto: before: verbs, local, then TCP)")
       .Environment("REMORA_SERVER");
   line.Add("--timeout", arguments->timeout_ms, "For connecting, and for the operation, in milliseconds")
       .Range(1, 3'600'000)
@@ -369,7 +370,7 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   }
   const bool has_tls_flag = line.Has("--tls_ca") || line.Has("--tls_cert") || line.Has("--tls_key");
   // The environment is for all addresses, and some of them have no TLS.
-  if (!has_tls_flag && !arguments->server.starts_with("tls://")) arguments->tls = {};
+  if (!has_tls_flag && arguments->server.find("tls://") == std::string::npos) arguments->tls = {};
   arguments->value_given = value.count() + more.count() > 0;
   return -1;
 }
