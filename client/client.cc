@@ -17,6 +17,7 @@
 #include "client/put/put.h"
 #include "client/scan/scan_impl.h"
 #include "client/scan/watch_impl.h"
+#include "client/session/address_choice.h"
 #include "client/session/argument_checks.h"
 #include "client/session/call_guard.h"
 #include "client/session/session.h"
@@ -164,16 +165,23 @@ class Client::Impl {
   const std::unique_ptr<Session> session;
   BlockingGets gets;
   MultiGets multi_gets;
+  std::string description;
 };
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Client::~Client() { impl_->session->in_use().Begin(); }
 
+const std::string& Client::description() const { return impl_->description; }
+
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::string_view address,
                                                         const ClientOptions& options, const Clock& clock) {
-  REMORA_ASSIGN_OR_RETURN(const rdma::Address parsed, rdma::ParseAddress(address));
-  REMORA_ASSIGN_OR_RETURN(Dialer dialer, DialerFor(parsed, options, clock));
-  return Connect(std::move(dialer), ResolvedFor(parsed, options), clock);
+  std::string description;
+  auto client = ConnectToFirst(address, options, clock, &description,
+                               [&](Dialer dialer, const ClientOptions& resolved) {
+                                 return Connect(std::move(dialer), resolved, clock);
+                               });
+  if (client.ok()) (*client)->impl_->description = std::move(description);
+  return client;
 }
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(Dialer dialer, const ClientOptions& options,

@@ -98,7 +98,10 @@ struct BackupProgress {
 class Client {
  public:
   /// Connects to a server at `verbs://HOST:PORT`, `tcp://HOST:PORT`, `tls://HOST:PORT` or `local:///PATH`
-  /// (rdma/address.h).
+  /// (rdma/address.h), or to the first that serves of several such addresses with commas between them
+  /// (rdma/address_list.h). `auto:` before them puts them into the order verbs, local, TCP. The client passes
+  /// over an address after Unavailable, DeadlineExceeded or FailedPrecondition. It keeps the address that it
+  /// has chosen; later connections go there, too.
   /// `clock` must outlive the client. Outcomes:
   ///   InvalidArgument: the address, the auth token or an option is malformed; or one side speaks TLS, and
   ///     the other does not.
@@ -125,6 +128,11 @@ class Client {
   /// Connects over `connection`, which the caller has dialled. The client never makes another one.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(std::unique_ptr<rdma::ClientConnection> connection,
                                                          const ClientOptions& options, const Clock& clock);
+
+  /// Returns the address that the client has chosen and its transport, then why it passed over others of the
+  /// list. Empty: the caller made the connection. An example:
+  ///   tcp://kv:7470, tcp (READs are served by the server's CPU); not verbs://kv:7471: no RDMA device ...
+  const std::string& description() const;
 
   /// Rejects at compile time a temporary clock, which would not outlive the client.
   template <typename To>

@@ -16,7 +16,8 @@ namespace remora {
 
 /// Options of Client and AsyncClient.
 struct ClientOptions {
-  /// Time limit of Connect as a whole.
+  /// Time limit of Connect as a whole. Several addresses share it: each has its part of the time that is
+  /// left.
   std::chrono::milliseconds connect_timeout{5000};
   /// Time limit of each later call; with a large value, of each piece of it.
   std::chrono::milliseconds timeout{5000};

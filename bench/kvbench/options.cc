@@ -343,7 +343,8 @@ absl::Status ResolveServer(const CommandLine& line, const Flags& flags, BenchOpt
   }
   const bool has_tls_flag = line.Has("--tls_ca") || line.Has("--tls_cert") || line.Has("--tls_key");
   // The environment is for all addresses, and some of them have no TLS.
-  if (!has_tls_flag && !options.target.address.starts_with("tls://")) options.target.client.tls = {};
+  if (!has_tls_flag && options.target.address.find("tls://") == std::string::npos)
+    options.target.client.tls = {};
   if (line.Has("--location_cache")) options.target.client.location_cache_bytes = flags.location_cache;
   return absl::OkStatus();
 }

@@ -7,6 +7,7 @@
 #include "client/async_client.h"
 #include "client/get/record_copy.h"
 #include "client/scan.h"
+#include "rdma/address_list.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
 #include "store/format/memory/layout.h"
@@ -213,7 +214,7 @@ absl::StatusOr<std::unique_ptr<Target>> OpenTarget(const TargetOptions& options,
     return std::make_unique<EmbeddedTarget>(std::move(store));
   }
   if (IsPeer(options.address)) return OpenPeer(options);
-  REMORA_RETURN_IF_ERROR(rdma::ParseAddress(options.address).status());
+  REMORA_RETURN_IF_ERROR(rdma::ParseAddresses(options.address).status());
   return std::make_unique<ServerTarget>(options, clock);
 }
 

@@ -5,6 +5,7 @@
 
 #include "client/async/engine.h"
 #include "client/put/put.h"
+#include "client/session/address_choice.h"
 #include "client/session/argument_checks.h"
 #include "client/session/call_guard.h"
 #include "store/base/absl_view.h"
@@ -43,9 +44,9 @@ absl::StatusOr<std::unique_ptr<AsyncClient>> AsyncClient::Connect(std::string_vi
                                                                   const ClientOptions& options,
                                                                   const AsyncOptions& async,
                                                                   const Clock& clock) {
-  REMORA_ASSIGN_OR_RETURN(const rdma::Address parsed, rdma::ParseAddress(address));
-  REMORA_ASSIGN_OR_RETURN(Dialer dialer, DialerFor(parsed, options, clock));
-  return Connect(std::move(dialer), ResolvedFor(parsed, options), async, clock);
+  return ConnectToFirst(address, options, clock, nullptr, [&](Dialer dialer, const ClientOptions& resolved) {
+    return Connect(std::move(dialer), resolved, async, clock);
+  });
 }
 
 absl::StatusOr<std::unique_ptr<AsyncClient>> AsyncClient::Connect(Dialer dialer, const ClientOptions& options,

@@ -117,7 +117,8 @@ typedef struct remora_options {
 /* Fills the options with their defaults. */
 void remora_options_init(remora_options* options);
 
-/* Connects to a server at verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or local:///PATH. Null
+/* Connects to a server at verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or local:///PATH, or at the
+ * first that serves of several such addresses with commas between them (see remora(7)). Null
  * `options` stand for the defaults. On REMORA_OK the caller owns *client and ends it with remora_close.
  * Outcomes:
  *   REMORA_INVALID_ARGUMENT: the address, the token or a file for TLS is malformed; or one side speaks TLS,

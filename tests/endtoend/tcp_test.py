@@ -48,6 +48,40 @@ class TcpTest(harness.TestCase):
         for address in (second, f"tcp://localhost:{self.port}", f"local://{self.folder}/socket"):
             self.assertEqual(harness.kvctl(address, "get", "key").stdout, b"value", address)
 
+    def test_the_first_address_that_serves_is_taken(self):
+        nobody, path = f"tcp://127.0.0.1:{harness.free_port()}", f"local://{self.folder}/socket"
+        self.memory_server(f"--listen={path}")
+        self.assertEqual(harness.kvctl(self.address, "put", "key", "value").returncode, 0)
+        tcp = f"{self.address}, tcp (READs are served by the server's CPU)"
+        local = f"{path}, local (READs are copies from mapped memory)"
+        for addresses, choice in (
+            (f"{self.address},{path}", tcp),
+            (f"{nobody},{self.address}", f"{tcp}; not {nobody}: "),
+            (f"auto:{self.address},{path}", local),
+            (f"auto:{nobody},{self.address},local://{self.folder}/none", f"{tcp}; not local://{self.folder}/none: "),
+        ):
+            run = harness.kvctl(addresses, "get", "key")
+            self.assertEqual((run.returncode, run.stdout), (0, b"value"), run.stderr)
+            self.assertTrue(run.stderr.decode().startswith(f"kvctl: connected to {choice}"), run.stderr)
+            self.assertEqual(run.stderr.count(b"\n"), 1)
+        run = harness.kvctl(f"{nobody},local://{self.folder}/none", "get", "key")
+        self.assertEqual(run.returncode, 69)
+        self.assertIn(f"{self.folder}/none: no server listens".encode(), run.stderr.replace(b"at ", b""))
+        self.assertIn(f"; not {nobody}: ".encode(), run.stderr)
+        self.assertEqual(harness.kvctl(f"{self.address},tcp://nobody", "get", "key").returncode, 64)
+        # One address is taken without a word.
+        self.assertEqual(harness.kvctl(self.address, "get", "key").stderr, b"")
+
+    def test_a_server_that_says_no_ends_the_choice(self):
+        path, writer = f"local://{self.folder}/socket", self.make_token("writer")
+        self.memory_server(f"--tokens={self.write('tokens', writer)}")
+        other = harness.Server(f"--listen={path}", "--memory=64M", "--durability=memory")
+        self.addCleanup(other.stop)
+        stranger = f"--token_file={self.write('stranger', self.make_token('writer'))}"
+        run = harness.kvctl(f"{self.address},{path}", "put", "key", "value", stranger)
+        self.assertEqual(run.returncode, 77, run.stderr)
+        self.assertEqual(harness.kvctl(path, "get", "key").returncode, 1)
+
     def test_tokens(self):
         writer, stranger = self.make_token("writer"), self.make_token("writer")
         server = self.memory_server(f"--tokens={self.write('tokens', writer)}")

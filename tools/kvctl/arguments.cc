@@ -15,7 +15,7 @@
 #include <system_error>
 
 #include "absl/strings/str_format.h"
-#include "rdma/address.h"
+#include "rdma/address_list.h"
 #include "store/format/memory/layout.h"
 #include "store/format/types/duration_text.h"
 #include "store/store.h"
@@ -120,7 +120,7 @@ Outcome Prepare(Arguments* arguments) {
   if (arguments->server.empty()) {
     return {EX_USAGE, "say which server: --server=ADDRESS, or the environment variable REMORA_SERVER"};
   }
-  if (absl::Status status = rdma::ParseAddress(arguments->server).status(); !status.ok()) {
+  if (absl::Status status = rdma::ParseAddresses(arguments->server).status(); !status.ok()) {
     return FromStatus(status);
   }
   if (arguments->command == "drop" && !arguments->yes) {
@@ -176,7 +176,7 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   if (const std::string wrong = FindUselessFlag(line, *arguments); !wrong.empty()) return line.Fail(wrong);
   const bool has_tls_flag = line.Has("--tls_ca") || line.Has("--tls_cert") || line.Has("--tls_key");
   // The environment is for all addresses, and some of them have no TLS.
-  if (!has_tls_flag && !arguments->server.starts_with("tls://")) arguments->tls = {};
+  if (!has_tls_flag && arguments->server.find("tls://") == std::string::npos) arguments->tls = {};
   arguments->value_given = line.Has("VALUE");
   return -1;
 }

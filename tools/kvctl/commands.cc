@@ -12,13 +12,16 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/client.h"
 #include "client/session/credentials.h"
+#include "rdma/address_list.h"
 #include "rdma/auth/hmac.h"
 #include "store/base/clock.h"
 #include "store/base/shortage.h"
@@ -102,7 +105,12 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, cons
     if (!token.ok()) return absl::InvalidArgumentError(token.status().message());
     options.token = *std::move(token);
   }
-  return Client::Connect(arguments.server, options, clock);
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, Client::Connect(arguments.server, options, clock));
+  REMORA_ASSIGN_OR_RETURN(const std::vector<rdma::Address> addresses, rdma::ParseAddresses(arguments.server));
+  if (addresses.size() > 1) {
+    command_line::SayError(absl::StrCat("kvctl: connected to ", client->description()));
+  }
+  return client;
 }
 
 Outcome MakeToken(const Arguments& arguments) {

@@ -18,7 +18,8 @@ using command_line::Option;
 
 void AddServerFlags(CommandLine& line, Arguments* arguments) {
   line.Add("--server", arguments->server,
-           "verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or local:///PATH")
+           "verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or local:///PATH; or several of them, with "
+           "commas between, of which the first that serves is taken (auto: before: verbs, local, then TCP)")
       .Environment("REMORA_SERVER");
   line.Add("--timeout", arguments->timeout_ms, "For connecting, and for the operation, in milliseconds")
       .Range(1, 3'600'000)

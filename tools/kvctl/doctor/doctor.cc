@@ -40,7 +40,7 @@ Checks RunChecks(const Options& options) {
   const MachineFacts machine = ReadMachine();
   const std::optional<RdmaFacts> devices = Within<RdmaFacts>(kPatience, [] { return ReadDevices(); });
   const Plan plan = {.memory = options.memory == 0 ? DefaultMemory(system) : options.memory,
-                     .needs_rdma = options.device || absl::StartsWith(options.address, "verbs:")};
+                     .needs_rdma = options.device || absl::StrContains(options.address, "verbs://")};
   Checks checks;
   JudgeLimits(ReadLimits(), plan, !devices || !devices->in_kernel.empty(), &checks);
   JudgeMemory(system, ReadPages(machine.release), plan, &checks);

@@ -1,0 +1,70 @@
+// Choice among the addresses of a server.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/options.h"
+#include "rdma/address.h"
+#include "store/base/clock.h"
+
+namespace remora {
+
+/// Takes the addresses of a list one after the other, until a client is connected to one of them.
+///
+/// Thread safety: none.
+class AddressChoice {
+ public:
+  /// Reads the list (rdma/address_list.h). `clock` must outlive the dialers. Errors as ParseAddresses.
+  static absl::StatusOr<AddressChoice> Of(std::string_view addresses, const ClientOptions& options,
+                                          const Clock& clock);
+
+  /// Returns the dialer for the current address. Errors as SecretOfToken.
+  absl::StatusOr<Dialer> MakeDialer() const;
+  /// Returns the options for the current address, with defaults in place of unset values. The address has its
+  /// share of the time that is left until ClientOptions::connect_timeout.
+  ClientOptions Options() const;
+  /// Takes the next address, because the current one failed so. False: the failure is final, or the current
+  /// address is the last one.
+  bool PassOver(const absl::Status& failure);
+  /// Returns the status of the list, whose current address failed so after those that were passed over.
+  absl::Status StatusOf(const absl::Status& failure) const;
+  /// Returns the current address, its transport, and why those before it were passed over.
+  std::string Description() const;
+
+ private:
+  AddressChoice(std::vector<rdma::Address> addresses, const ClientOptions& options, const Clock& clock);
+  const rdma::Address& current() const { return addresses_[current_]; }
+
+  std::vector<rdma::Address> addresses_;
+  ClientOptions options_;
+  const Clock* clock_;
+  TimePoint deadline_;
+  std::size_t current_ = 0;
+  std::string passed_over_;  // "; not ADDRESS: reason" for each
+};
+
+/// Returns the client that `connect`, given a dialer and options, makes for the first address of the list
+/// that serves one. `description`, unless null, gets AddressChoice::Description.
+template <typename Connect>
+auto ConnectToFirst(std::string_view addresses, const ClientOptions& options, const Clock& clock,
+                    std::string* description, Connect connect) -> decltype(connect(Dialer(), options)) {
+  absl::StatusOr<AddressChoice> choice = AddressChoice::Of(addresses, options, clock);
+  if (!choice.ok()) return choice.status();
+  for (;;) {
+    absl::StatusOr<Dialer> dialer = choice->MakeDialer();
+    if (!dialer.ok()) return dialer.status();
+    auto connected = connect(*std::move(dialer), choice->Options());
+    if (connected.ok()) {
+      if (description != nullptr) *description = choice->Description();
+      return connected;
+    }
+    if (!choice->PassOver(connected.status())) return choice->StatusOf(connected.status());
+  }
+}
+
+}  // namespace remora
