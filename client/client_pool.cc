@@ -13,9 +13,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "client/session/address_choice.h"
 #include "client/session/fork_guard.h"
-#include "client/session/session.h"
-#include "rdma/address.h"
 #include "store/base/status_macros.h"
 
 namespace remora {
@@ -55,22 +54,28 @@ absl::StatusOr<std::unique_ptr<ClientPool>> ClientPool::Create(std::string_view 
                                                                const ClientOptions& client,
                                                                const ClientPoolOptions& pool,
                                                                const Clock& clock) {
-  REMORA_ASSIGN_OR_RETURN(const rdma::Address parsed, rdma::ParseAddress(address));
-  REMORA_ASSIGN_OR_RETURN(Dialer dialer, DialerFor(parsed, client, clock));
-  return Create(std::move(dialer), ResolvedFor(parsed, client), pool, clock);
+  REMORA_RETURN_IF_ERROR(CheckPoolOptions(pool));
+  REMORA_ASSIGN_OR_RETURN(const AddressChoice choice, AddressChoice::Of(address, client, clock));
+  REMORA_RETURN_IF_ERROR(choice.MakeDialer().status());
+  const auto connect = [address = std::string(address), client, &clock] {
+    return Client::Connect(address, client, clock);
+  };
+  return std::unique_ptr<ClientPool>(new ClientPool(connect, client.metrics, pool, clock));
 }
 
 absl::StatusOr<std::unique_ptr<ClientPool>> ClientPool::Create(Dialer dialer, const ClientOptions& client,
                                                                const ClientPoolOptions& pool,
                                                                const Clock& clock) {
   REMORA_RETURN_IF_ERROR(CheckPoolOptions(pool));
-  return std::unique_ptr<ClientPool>(new ClientPool(std::move(dialer), client, pool, clock));
+  const auto connect = [dialer = std::move(dialer), client, &clock] {
+    return Client::Connect(dialer, client, clock);
+  };
+  return std::unique_ptr<ClientPool>(new ClientPool(connect, client.metrics, pool, clock));
 }
 
-ClientPool::ClientPool(Dialer dialer, const ClientOptions& client, const ClientPoolOptions& pool,
-                       const Clock& clock)
-    : dialer_(std::move(dialer)),
-      client_options_(client),
+ClientPool::ClientPool(Connector connect, bool has_metrics, const ClientPoolOptions& pool, const Clock& clock)
+    : connect_(std::move(connect)),
+      has_metrics_(has_metrics),
       options_(pool),
       clock_(clock),
       forks_(Forks::Count()),
@@ -162,7 +167,7 @@ absl::StatusOr<std::uint32_t> ClientPool::AwaitSlot(std::unique_lock<std::mutex>
 }
 
 absl::Status ClientPool::Connect(Slot& slot) {
-  absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(dialer_, client_options_, clock_);
+  absl::StatusOr<std::unique_ptr<Client>> client = connect_();
   const std::lock_guard lock(mutex_);
   if (!client.ok()) {
     ++counters_.connect_failures;
@@ -236,7 +241,7 @@ ClientCounters ClientPool::client_counters() const {
 
 ClientMetrics ClientPool::metrics() const {
   ClientMetrics sum;
-  if (client_options_.metrics) {
+  if (has_metrics_) {
     const std::lock_guard lock(mutex_);
     sum = dropped_metrics_;
     for (const Slot& slot : slots_) {

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -117,8 +118,8 @@ class ClientPool {
     std::uint32_t slot_ = 0;
   };
 
-  /// Makes a pool for a server at `address` (Client::Connect). Connects no client yet. `clock` must outlive
-  /// the pool. Outcomes:
+  /// Makes a pool for a server at `address`, or at the first of several (Client::Connect). Connects no client
+  /// yet. `clock` must outlive the pool. Outcomes:
   ///   InvalidArgument: the address, the auth token or an option of the pool is malformed.
   static absl::StatusOr<std::unique_ptr<ClientPool>> Create(std::string_view address,
                                                             const ClientOptions& client,
@@ -181,7 +182,10 @@ class ClientPool {
     std::uint32_t slot = kNoSlot;
   };
 
-  ClientPool(Dialer dialer, const ClientOptions& client, const ClientPoolOptions& pool, const Clock& clock);
+  /// Several threads call it at the same time.
+  using Connector = std::function<absl::StatusOr<std::unique_ptr<Client>>()>;
+
+  ClientPool(Connector connect, bool has_metrics, const ClientPoolOptions& pool, const Clock& clock);
 
   bool is_forked() const;
   /// Takes a slot that nobody has, the caller's last one if possible; kNoSlot: there is none.
@@ -198,8 +202,8 @@ class ClientPool {
   void LinkIdle(std::uint32_t slot);
   void UnlinkIdle(std::uint32_t slot);
 
-  const Dialer dialer_;
-  const ClientOptions client_options_;
+  const Connector connect_;
+  const bool has_metrics_;  // of the clients: ClientOptions::metrics
   const ClientPoolOptions options_;
   const Clock& clock_;
   const std::uint64_t forks_;

@@ -382,6 +382,8 @@ TEST(PoolOptions, OutOfBoundsAreRefused) {
   refused("local:///none", {.acquire_timeout = milliseconds(-1)},
           "acquire_timeout is -1 ms; choose 0 or more");
   refused("nowhere", {}, "nowhere");
+  refused("local:///none,tcp://", {}, "tcp://");
+  EXPECT_CODE(kOk, ClientPool::Create("auto:local:///none,tcp://none:1", {}, {}, clock).status());
   EXPECT_CODE(kOk, ClientPool::Create("local:///none", {}, {.max_clients = 4096}, clock).status());
 }
 
@@ -389,6 +391,11 @@ TEST(PoolOptions, NoServerIsSaidByAcquire) {
   const SteadyClock clock;
   const auto pool = *ClientPool::Create("local:///nowhere/at/all", {}, {.max_clients = 1}, clock);
   for (int i = 0; i < 3; ++i) EXPECT_CODE(kUnavailable, pool->Acquire().status());
+  const auto none = *ClientPool::Create("local:///nowhere,local:///neither", {}, {.max_clients = 1}, clock);
+  const absl::Status status = none->Acquire().status();
+  EXPECT_CODE(kUnavailable, status);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("/nowhere"));
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("/neither"));
 }
 
 /// A clock of a program that wants its calls to end.

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/session/credentials.h"
+#include "rdma/address_list.h"
 #include "store/format/memory/layout.h"
 #include "tools/command_line/command_line.h"
 #include "tools/command_line/say.h"
@@ -42,10 +43,13 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
       .Check([](const std::string& text) { return std::string(ParseListenAddress(text).status().message()); })
       .TypeName("ADDRESS");
   line.Add("--server", flags->gate.server,
-           "The Remora server: verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or local:///PATH")
+           "The Remora server: verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or local:///PATH; or "
+           "several "
+           "of them, with commas between, of which the first that serves is taken")
       .Environment("REMORA_SERVER")
       .Required()
-      .Check([](const std::string& text) { return std::string(rdma::ParseAddress(text).status().message()); })
+      .Check(
+          [](const std::string& text) { return std::string(rdma::ParseAddresses(text).status().message()); })
       .TypeName("ADDRESS");
   line.Add("--threads", flags->gate.threads,
            "Threads, each with its share of the clients, and a connection to the server")
@@ -78,7 +82,7 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   if (const std::optional<int> exit_status = line.Parse(argc, argv)) return exit_status;
   const bool has_tls_flag = line.Has("--tls_ca") || line.Has("--tls_cert") || line.Has("--tls_key");
   // The environment is for all addresses, and some of them have no TLS.
-  if (!has_tls_flag && !flags->gate.server.starts_with("tls://")) tls = {};
+  if (!has_tls_flag && flags->gate.server.find("tls://") == std::string::npos) tls = {};
   for (const std::string& text : flags->gate.listen) flags->listen.push_back(*ParseListenAddress(text));
   flags->gate.max_clients = static_cast<std::size_t>(max_clients);
   flags->gate.client.timeout = std::chrono::milliseconds(timeout_ms);
