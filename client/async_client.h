@@ -129,6 +129,9 @@ struct AsyncResult {
 /// a watch waits for writes of others. So neither gains by being one of many operations in flight. The two
 /// threads share only the data that the program hands over.
 ///
+/// The class has more than 25 methods: one for each operation, with and without registered memory, and those
+/// that wait.
+///
 /// Thread safety: none; one thread at a time, as for Client. In a forked child each call that begins an
 /// operation ends with FailedPrecondition, and Poll does nothing. The child must not destroy the client.
 class AsyncClient {

@@ -164,6 +164,8 @@ struct KeyExpiry {
 /// operations, and heeds their errors, comes to its end. A task that awaits anything else must have ended
 /// before; otherwise the process ends with a message.
 ///
+/// The class has more than 25 methods: one for each operation of AsyncClient.
+///
 /// Thread safety: that of AsyncClient.
 class CoroutineClient {
   /// An operation that a coroutine awaits. It lives in that coroutine's frame.

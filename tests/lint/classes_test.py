@@ -28,6 +28,7 @@ class ClassesTest(unittest.TestCase):
           ~Outer() = default;
           int a() const { return a_; }
           std::map<int, std::function<void(int)>> Map(const std::string& text = "}{;") const;
+          bool Put(const Options& options = {}) { return Write(options); }
           absl::Status Wait() ABSL_LOCKS_EXCLUDED(mutex_);
           template <typename T>
           void Each(T&& visit) { for (;;) { visit(); } }
@@ -42,7 +43,7 @@ class ClassesTest(unittest.TestCase):
           std::function<void(int)> call_ = [](int) {};
           std::array<int, 3> three_ = {1, 2, 3};
         };"""
-        self.assertEqual(counted(text), [("Outer", 5, 5), ("Inner", 0, 2)])
+        self.assertEqual(counted(text), [("Outer", 6, 5), ("Inner", 0, 2)])
 
     def test_a_large_class_needs_a_reason(self):
         methods = "class A {\n" + "".join(f"  void F{i}();\n" for i in range(26)) + "};\n"
@@ -50,7 +51,8 @@ class ClassesTest(unittest.TestCase):
         for text in (methods, fields):
             with self.subTest(text=text):
                 self.assertEqual(is_unexplained(text), [True])
-                self.assertEqual(is_unexplained("/// It has\n/// more than others, because.\n" + text), [False])
+                self.assertEqual(is_unexplained("/// It has more\n/// than 25 methods, because.\n" + text), [False])
+                self.assertEqual(is_unexplained("/// It takes more than 8 bytes.\n" + text), [True])
                 self.assertEqual(is_unexplained(text.replace("25()", "25() = delete").replace(" f15_", " f14_")),
                                  [text is fields])  # fmt: skip
 
