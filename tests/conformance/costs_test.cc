@@ -212,6 +212,8 @@ TEST_P(Costs, AreAsDocumented) {
   // Also where there is no place for one.
   counted["`Backup`, each of its calls"] =
       Of([&] { ASSERT_CODE(kFailedPrecondition, client_->Backup(1).status()); });
+  counted["`Settings`, each of its pieces"] =
+      Of([&] { ASSERT_CODE(kFailedPrecondition, client_->Settings().status()); });
 
   buffer.reset();  // it is the client's that goes
   Connect({.location_cache_bytes = std::size_t{1} << 16});
