@@ -15,6 +15,7 @@
 #include "client/get/multi_get.h"
 #include "client/put/multi_put.h"
 #include "client/put/put.h"
+#include "client/read_settings.h"
 #include "client/scan/scan_impl.h"
 #include "client/scan/watch_impl.h"
 #include "client/session/address_choice.h"
@@ -430,6 +431,8 @@ absl::StatusOr<BackupProgress> Client::Backup(std::uint64_t name) {
 }
 
 absl::Status Client::Ping() { return impl_->Do(ClientMetric::kOther, Impl::Answers); }
+
+absl::StatusOr<std::string> Client::Settings() { return impl_->Do(ReadSettings); }
 
 absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Client::Stats() {
   std::array<std::uint64_t, kMetricCapacity> last{};

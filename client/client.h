@@ -342,6 +342,14 @@ class Client {
   /// it returns the metrics that both know. Cost: one or two READs.
   absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Stats();
 
+  /// Returns the settings in force on the server, as kvserver has them: a JSON array of objects with the
+  /// strings `key`, `value` and `source` (`default`, `file` or `command line`). They have names of files with
+  /// secrets, and no secret. Cost: one message for each 368 bytes.
+  ///
+  ///   FailedPrecondition: the server is of an earlier release that does not tell, or has no settings.
+  ///   PermissionDenied: the client's token is for reading alone.
+  absl::StatusOr<std::string> Settings();
+
   /// Returns the counters of this client since Connect.
   const ClientCounters& counters() const;
 

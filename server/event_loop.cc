@@ -66,7 +66,10 @@ bool EventLoop::Serve(bool busy) {
 bool EventLoop::RunPeriodicTasks() {
   Acceptor& acceptor = parts_.acceptor;
   bool busy = false;
-  if (parts_.signals.TakeReload()) acceptor.ReloadTokens();
+  if (parts_.signals.TakeReload()) {
+    if (parts_.on_reload) parts_.on_reload();
+    acceptor.ReloadTokens();
+  }
   busy |= acceptor.AcceptClients();
   busy |= parts_.reserves.AnswerDue();
   parts_.reads.ExpireScans();
@@ -155,6 +158,7 @@ inline void EventLoop::Dispatch(const PendingRequest& pending) {
     case Operation::kScanNext:
     case Operation::kQueryCompletion:
     case Operation::kBackup:
+    case Operation::kSettings:
       parts_.reads.Add(pending);
       return;
   }

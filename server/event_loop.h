@@ -12,6 +12,7 @@
 #include <poll.h>
 
 #include <array>
+#include <functional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -49,6 +50,7 @@ class EventLoop final : public SessionObserver {
     ReplySender& replies;
     RateLimitedLog& rate_limited_log;
     const OperatorLog& log;
+    const std::function<void()>& on_reload;
     const ServiceNotices& notices;  // while the constructor runs
   };
 

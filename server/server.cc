@@ -77,7 +77,8 @@ void Server::MakeParts(const ServerOptions& options, std::vector<Token> tokens) 
   auto backups = std::make_unique<BackupService>(
       *store_, options.backup_dir, options.backup_keep,
       [log = rate_limited_log_.get()](LogEvent event, std::string_view line) { log->Write(event, line); });
-  reads_ = std::make_unique<ReadService>(*store_, *large_writes_, *reserves_, *replies_, std::move(backups));
+  reads_ = std::make_unique<ReadService>(*store_, *large_writes_, *reserves_, *replies_, std::move(backups),
+                                         options.settings);
   event_loop_ = std::make_unique<EventLoop>(EventLoop::Parts{.store = *store_,
                                                              .signals = *signals_,
                                                              .acceptor = *acceptor_,
@@ -88,6 +89,7 @@ void Server::MakeParts(const ServerOptions& options, std::vector<Token> tokens) 
                                                              .replies = *replies_,
                                                              .rate_limited_log = *rate_limited_log_,
                                                              .log = log_,
+                                                             .on_reload = on_reload_,
                                                              .notices = options.notices},
                                             options.store.durability != Durability::kMemory);
   acceptor_->AddObserver(*large_writes_);

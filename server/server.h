@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -61,6 +62,10 @@ struct ServerOptions {
   /// a time (server/monitoring/rate_limited_log.h). May be empty.
   LogSink log;
   ServiceNotices notices{};
+  /// Returns the settings for clients that ask (`kvctl config`), as JSON. May be empty.
+  ReadService::SettingsSource settings{};
+  /// Is called in the step behind ReloadTokens, before the tokens are read. May be empty.
+  std::function<void()> on_reload{};
 };
 
 /// Thread safety: Stop may be called from any thread and from a signal handler. Everything else is
@@ -99,15 +104,19 @@ class Server {
   /// Async-signal-safe.
   void ReloadTokens();
 
+  /// Changes ServerOptions::backup_keep, from the next backup on.
+  void SetBackupKeep(std::uint32_t keep) { reads_->SetBackupKeep(keep); }
+
   ServerStore& store() { return *store_; }
   std::size_t client_count() const { return acceptor_->client_count(); }
 
  private:
-  explicit Server(const ServerOptions& options) : log_(options.log) {}
+  explicit Server(const ServerOptions& options) : log_(options.log), on_reload_(options.on_reload) {}
   /// Makes the parts between the store and its clients.
   void MakeParts(const ServerOptions& options, std::vector<Token> tokens);
 
   const OperatorLog log_;
+  const std::function<void()> on_reload_;
   std::unique_ptr<WakeSignals> signals_;
   std::unique_ptr<ExportedMemory> memory_;
   std::unique_ptr<HugePages> huge_pages_;  // null: the system's affair alone

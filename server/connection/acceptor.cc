@@ -77,7 +77,7 @@ bool Acceptor::AcceptClient(Port& port) {
   const std::string peer = connection->peer();
   ClientEntry* const client = hello.client == 0 ? nullptr : &BeginClient(hello.client, connection.get(), use);
   HelloReply reply;
-  reply.flags = LoadingFlag(store_);
+  reply.flags = LoadingFlag(store_) | ReplyFlag::kHasSettings;
   if (use != nullptr && use->token.role == Role::kReadOnly) reply.flags |= ReplyFlag::kReadOnly;
   reply.incarnation = store_.superblock().incarnation;
   reply.server_ms = store_.clock().UnixMillis();

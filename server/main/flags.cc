@@ -11,6 +11,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -327,12 +328,14 @@ absl::Status TakeAddresses(const command_line::CommandLine& line, const Texts& t
 
 }  // namespace
 
-std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
+std::optional<int> ParseFlags(int argc, char** argv, Flags* flags,
+                              const std::function<void(const std::string& error)>& report) {
   flags->server.huge_pages = true;
   flags->memory = DefaultMemory(ReadSystemMemory());
   command_line::CommandLine line(
       "kvserver: a key-value store whose clients read it in place, over RDMA, TCP or mapped memory.");
   line.Footer(kExitStatus);
+  if (report) line.ReportTo(report);
   Texts texts;
   AddMemoryFlags(line, flags, &texts);
   AddStorageFlags(line, flags, &texts);
@@ -341,16 +344,23 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   AddOperatorFlags(line, flags, &texts);
   if (const std::optional<int> exit_status = line.Parse(argc, argv)) return exit_status;
 
-  absl::Status usable = flags->ready_fd >= 0 ? CheckReadyFd(flags->ready_fd) : absl::OkStatus();
+  absl::Status usable = flags->ready_fd >= 0 && !report ? CheckReadyFd(flags->ready_fd) : absl::OkStatus();
   if (usable.ok()) usable = TakeStorage(texts, flags);
   if (usable.ok()) usable = TakeAddresses(line, texts, flags);
   if (!usable.ok()) {
-    command_line::SayError(absl::StrCat("kvserver: ", usable.message()));
+    const std::string error(usable.message());
+    report ? report(error) : command_line::SayError("kvserver: " + error);
     return EX_USAGE;
   }
-  if (line.asks_for_config()) return line.Print(absl::StrCat(kConfigHead, line.ConfigText()));
+  if (line.asks_for_config())
+    return line.Print(absl::StrCat(kConfigHead, command_line::ConfigText(line.Settings())));
   flags->server.serves_without_token = flags->insecure_open;
-  if (texts.quiet) flags->log_level = LogLevel::kWarning;
+  flags->has_config_file = line.Has("--config");
+  flags->settings = Settings(line.Settings());
+  if (texts.quiet) {
+    flags->log_level = LogLevel::kWarning;
+    flags->settings.SetDefault("log_level", LogLevelName(flags->log_level));
+  }
   return std::nullopt;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "rdma/tls.h"
 #include "rdma/transport.h"
 #include "server/main/server_log.h"
+#include "server/main/settings.h"
 #include "server/monitoring/log_events.h"
 #include "server/server.h"
 
@@ -33,10 +35,14 @@ struct Flags {
   std::vector<std::string> http_hosts{};  // names of the server beside that of `http`
   LogFormat log_format = LogFormat::kText;
   LogLevel log_level = LogLevel::kInfo;
+  bool has_config_file = false;
+  Settings settings{};  // of all flags
 };
 
 /// Reads the command line, and the file that it names. Returns an exit status if the program is to end with
-/// it; the reason is then on standard error.
-std::optional<int> ParseFlags(int argc, char** argv, Flags* flags);
+/// it; `report` got the reason, without the program's name. Empty: it is printed. A call with a `report` is
+/// for a server that serves already: it looks at no descriptor.
+std::optional<int> ParseFlags(int argc, char** argv, Flags* flags,
+                              const std::function<void(const std::string& error)>& report = {});
 
 }  // namespace remora

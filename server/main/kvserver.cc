@@ -26,6 +26,7 @@
 #include "server/connection/auth_tokens.h"
 #include "server/connection/client_session.h"
 #include "server/http/monitor_service.h"
+#include "server/main/config_reload.h"
 #include "server/main/descriptors.h"
 #include "server/main/exit_status.h"
 #include "server/main/flags.h"
@@ -222,6 +223,9 @@ int Main(int argc, char** argv) {
   standard_error->set_format(flags.log_format);
   standard_error->set_level(flags.log_level);
   flags.server.log = Log;
+  ConfigReload reload(argc, argv, flags, *standard_error);  // outlives the server
+  flags.server.settings = [&reload] { return reload.settings().json(); };
+  flags.server.on_reload = [&reload] { reload.Reload(); };
 
   if (!flags.server.tokens_file.empty()) {
     // Before anything is made; and by clients a token that cannot be read is refused in the same way.
@@ -254,6 +258,8 @@ int Main(int argc, char** argv) {
     Log(LogEvent::kStartFailed, StoreFailure(flags, *plan, server.status()));
     return StoreExitStatus(server.status());
   }
+  reload.Serve(server->get());
+  reload.settings().SetDefault("max_clients", std::to_string(plan->max_clients));
   const std::unique_ptr<MonitorService> shown = *std::move(monitoring);  // ends before the server
   const HeardSignals heard(server->get());
 

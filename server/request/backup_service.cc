@@ -57,8 +57,8 @@ void BackupService::Begin(std::uint64_t name) {
   log_(LogEvent::kBackupBegun, absl::StrCat("backup to ", dir_, ": begun"));
   running_ = std::make_unique<Running>();
   running_->name = name;
-  const auto run = [this, running = running_.get()](const std::stop_token& stop) {
-    running->outcome = store_.Backup(dir_, keep_, stop);
+  const auto run = [this, running = running_.get(), keep = keep_](const std::stop_token& stop) {
+    running->outcome = store_.Backup(dir_, keep, stop);
     running->done.store(true, std::memory_order_release);
   };
   auto thread = StartThread([&] { return std::jthread(run); });

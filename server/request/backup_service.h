@@ -27,6 +27,8 @@ class BackupService {
   BackupService(const BackupService&) = delete;
   BackupService& operator=(const BackupService&) = delete;
 
+  /// Keeps this number of the newest ones, from the next one on; 0: all.
+  void SetKeep(std::uint32_t keep) { keep_ = keep; }
   /// Does the work of a kBackup: begins a backup, or returns its state. Nothing: it is in progress.
   /// Other errors are those of Store::Backup.
   ///
@@ -49,7 +51,7 @@ class BackupService {
 
   ServerStore& store_;
   const std::string dir_;
-  const std::uint32_t keep_;
+  std::uint32_t keep_;
   const LogSink log_;
   std::unique_ptr<Running> running_;  // null: none is in progress
   std::deque<Ended> ended_;           // the last kRememberedBackups

@@ -20,13 +20,15 @@ constexpr std::chrono::milliseconds kPause{5};
 }  // namespace
 
 ReadService::ReadService(ServerStore& store, LargeWrites& large_writes, ReserveQueue& reserves,
-                         ReplySender& replies, std::unique_ptr<BackupService> backups)
+                         ReplySender& replies, std::unique_ptr<BackupService> backups,
+                         SettingsSource settings)
     : store_(store),
       large_writes_(large_writes),
       reserves_(reserves),
       replies_(replies),
       scans_(store),
-      backups_(std::move(backups)) {}
+      backups_(std::move(backups)),
+      settings_(std::move(settings)) {}
 
 bool ReadService::AnswerSome() {
   std::size_t postponed = 0;
@@ -71,6 +73,10 @@ bool ReadService::AnswerSome() {
     }
     if (pending.request.operation == Operation::kBackup) {
       AnswerBackup(pending);
+      continue;
+    }
+    if (pending.request.operation == Operation::kSettings) {
+      AnswerSettings(pending);
       continue;
     }
     const bool is_scan =
@@ -127,6 +133,26 @@ void ReadService::AnswerBackup(const PendingRequest& pending) {
   reply.request_id = pending.request.request_id;
   replies_.Send(pending.session, reply,
                 std::string_view(reinterpret_cast<const char*>(&**told), sizeof(BackupDone)));
+}
+
+void ReadService::AnswerSettings(const PendingRequest& pending) {
+  if (!settings_) {
+    return replies_.Answer(
+        pending,
+        absl::FailedPreconditionError("this server was started by another program than kvserver, and has no "
+                                      "settings to tell; ask that program"));
+  }
+  const std::string_view text = settings_();
+  const Request& request = pending.request;
+  if (request.condition > text.size() || request.key_size != 0 || request.value_size != 0) {
+    return replies_.Answer(
+        pending, absl::InvalidArgumentError("a request for settings with a payload, or beyond their end"));
+  }
+  Reply reply;
+  reply.request_id = request.request_id;
+  reply.version = HashSettings(text);
+  reply.result = static_cast<std::int64_t>(text.size());
+  replies_.Send(pending.session, reply, text.substr(request.condition, kMaxReplyBehind));
 }
 
 absl::Status ReadService::Locate(const ClientSession& session, const Request& request, Reply* reply) {

@@ -1,10 +1,13 @@
 // Answers to requests that are no writes of the group: pings, locations of records, reservations
-// for large values, scans, backups, outcomes of earlier writes. It also answers writes that are out
+// for large values, scans, backups, settings, outcomes of earlier writes. It also answers writes that are out
 // of bounds.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,9 +28,12 @@ namespace remora {
 /// Thread Safety: none; the server's one thread.
 class ReadService final : public SessionObserver {
  public:
-  /// All but `backups` outlive this.
+  /// Returns the settings as a text, which is valid until the server's next step. May be empty.
+  using SettingsSource = std::function<std::string_view()>;
+
+  /// All but `backups` and `settings` outlive this.
   ReadService(ServerStore& store, LargeWrites& large_writes, ReserveQueue& reserves, ReplySender& replies,
-              std::unique_ptr<BackupService> backups);
+              std::unique_ptr<BackupService> backups, SettingsSource settings);
 
   /// Takes a request that the next AnswerWaiting answers, or postpones.
   void Add(const PendingRequest& pending) { waiting_.push_back(pending); }
@@ -38,6 +44,8 @@ class ReadService final : public SessionObserver {
 
   /// Ends the scans that no client has used for long.
   void ExpireScans() { scans_.Expire(); }
+  /// Changes the number of backups to keep, from the next backup on; 0: all.
+  void SetBackupKeep(std::uint32_t keep) { backups_->SetKeep(keep); }
   /// Returns when ExpireScans has work. Nothing: there is no scan.
   std::optional<TimePoint> next_expiry() const { return scans_.next_expiry(); }
 
@@ -48,6 +56,7 @@ class ReadService final : public SessionObserver {
   bool AnswerSome();
   void AnswerCompletionQuery(const PendingRequest& pending);
   void AnswerBackup(const PendingRequest& pending);
+  void AnswerSettings(const PendingRequest& pending);
   /// Locates a record. Aborted: there is no space right now to bring the record back to memory.
   absl::Status Locate(const ClientSession& session, const Request& request, Reply* reply);
 
@@ -57,6 +66,7 @@ class ReadService final : public SessionObserver {
   ReplySender& replies_;
   ScanService scans_;
   const std::unique_ptr<BackupService> backups_;
+  const SettingsSource settings_;
   std::vector<PendingRequest> waiting_;
 };
 

@@ -55,6 +55,7 @@ class Fields : public Hostile {
             {Operation::kScan, "", start},
             {Operation::kScanNext, "", ""},
             {Operation::kBackup, "", ""},
+            {Operation::kSettings, "", ""},
             {Operation::kQueryCompletion, "", ""}};
   }
 

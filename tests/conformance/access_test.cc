@@ -223,6 +223,7 @@ TEST_P(Access, AReaderChangesNothing) {
   EXPECT_CODE(kPermissionDenied, reader->DropAll().status());
   EXPECT_CODE(kPermissionDenied, reader->DeleteRange({.begin = "a"}).status());
   EXPECT_CODE(kPermissionDenied, reader->client()->Backup(7).status());
+  EXPECT_CODE(kPermissionDenied, reader->client()->Settings().status());
   const std::string large(100'000, 'x');
   const std::vector<PutRequest> puts = {{"key", "4"}, {"other", large}, {"third", "5"}, {"fourth", "6"}};
   std::vector<PutResult> results(puts.size());

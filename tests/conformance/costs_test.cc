@@ -180,6 +180,8 @@ class Costs : public testing::TestWithParam<std::tuple<DeploymentKind, Durabilit
     // Also where there is no place for one.
     counted_["`Backup`, each of its calls"] =
         Of([&] { ASSERT_CODE(kFailedPrecondition, client_->Backup(1).status()); });
+    counted_["`Settings`, each of its pieces"] =
+        Of([&] { ASSERT_CODE(kFailedPrecondition, client_->Settings().status()); });
   }
 
   void CountGetsOfRememberedPlaces() {

@@ -1,8 +1,15 @@
-"""kvserver's configuration file: read, outvoted by flags, printed, and refused with the line that is wrong."""
+"""kvserver's configuration: read from a file, outvoted by flags, shown by kvctl, read anew, refused with the line."""
 
+import contextlib
+import json
 import os
 import pathlib
+import re
+import signal
+import socket
+import struct
 import subprocess
+import threading
 import unittest
 
 import harness
@@ -111,6 +118,226 @@ class ConfigTest(harness.TestCase):
         )  # fmt: skip
         self.assertEqual(run.returncode, 77, run.stderr)
         self.assertIn(b"Permission denied", run.stderr)
+
+
+class RunningServerTest(harness.TestCase):
+    """kvctl config shows the settings in force. SIGHUP has the file read anew."""
+
+    def setUp(self):
+        super().setUp()
+        self.tcp = f"tcp://127.0.0.1:{harness.free_port()}"
+        self.token = self.make_token("one")
+        self.env = {"env": {**os.environ, "REMORA_TOKEN_FILE": self.write("mine", self.token)}}
+        self.lines = [f"listen = {self.address}", f"listen = {self.tcp}", "durability = memory",
+                      f"tokens = {self.write('tokens', self.token)}", "memory = 64M"]  # fmt: skip
+
+    def configure(self, *more, leave_out=""):
+        lines = [line for line in self.lines if not leave_out or not line.startswith(leave_out)]
+        return self.write("kvserver.conf", "\n".join((*lines, *more)) + "\n")
+
+    def serve(self, *flags, more=()):
+        self.kvserver = harness.Server(f"--config={self.configure(*more)}", *flags)
+        self.addCleanup(self.kvserver.close)
+
+    def config(self, address=None, *flags):
+        run = harness.kvctl(address or self.address, "config", *flags, **self.env)
+        self.assertEqual((run.returncode, run.stderr), (0, b""))
+        return run.stdout.decode()
+
+    def in_force(self, address=None):
+        settings = json.loads(self.config(address, "--json"))
+        return {(setting["key"], setting["value"]): setting["source"] for setting in settings}
+
+    def value_of(self, key):
+        return [value for known, value in self.in_force() if known == key]
+
+    def test_each_setting_and_its_source(self):
+        self.serve("--memory=32M", "--quiet")
+        for address in (self.address, self.tcp):
+            found = self.in_force(address)
+            for key, value, source in (
+                ("listen", self.address, "file"), ("listen", self.tcp, "file"), ("durability", "memory", "file"),
+                ("memory", "32M", "command line"), ("quiet", "true", "command line"), ("eviction", "least_used", "default"),
+                ("tokens", f"{self.folder}/tokens", "file"), ("max_clients", "11", "default"),
+                ("log_level", "warning", "default"), ("backup_dir", "", "default"), ("log_format", "text", "default"),
+            ):  # fmt: skip
+                self.assertEqual(found.get((key, value)), source, (key, value, found))
+            printed = subprocess.run(
+                [harness.program("kvserver"), f"--config={self.folder}/kvserver.conf", "--print_config"],
+                capture_output=True, check=True, text=True,
+            ).stdout  # fmt: skip
+            keys = {line.removeprefix("# ").split(" =")[0] for line in printed.splitlines()[1:]}
+            self.assertEqual({key for key, _ in found}, keys, "each key of a file is there")
+            lines = self.config(address).splitlines()
+            self.assertEqual(len(lines), len(found))
+            self.assertRegex("\n".join(lines), r"(?m)^memory = 32M +# command line$")
+            self.assertRegex("\n".join(lines), r"(?m)^# backup_dir = +# default$")
+
+    def test_no_secret_is_shown(self):
+        certificate = self.folder / "cert.pem"
+        key = self.folder / "key.pem"
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=db1",
+             "-keyout", key, "-out", certificate], capture_output=True, check=True,
+        )  # fmt: skip
+        key.chmod(0o600)
+        self.lines.append(f"listen = tls://127.0.0.1:{harness.free_port()}")
+        self.serve(f"--tls_cert={certificate}", f"--tls_key={key}")
+        text = self.config() + self.config(None, "--json")
+        self.assertIn(f"{self.folder}/key.pem", text)
+        secrets = [self.token.split()[2], *key.read_text().splitlines()[1:-1]]
+        self.assertGreater(len(secrets), 2)
+        for secret in secrets:
+            self.assertNotIn(secret, text)
+
+    def test_it_takes_a_token_for_writing(self):
+        reader = self.make_token("reader", "read-only")
+        self.write("tokens", self.token + reader)
+        self.serve()
+        self.env = {"env": {**os.environ, "REMORA_TOKEN_FILE": self.write("mine", reader)}}
+        run = harness.kvctl(self.address, "config", **self.env)
+        self.assertEqual((run.returncode, run.stdout), (77, b""))
+        self.assertIn(b"for reading alone", run.stderr)
+
+    def test_values_with_blanks_and_quotes(self):
+        self.lines[0] = f'listen = "local://{self.folder}/a # \\"b\\" \\\\"'
+        self.address = f'local://{self.folder}/a # "b" \\'
+        self.serve()
+        self.assertIn(self.address, self.value_of("listen"))
+        # The lines of a text are those of a file.
+        lines = self.config().splitlines(keepends=True)
+        again = self.write("again", "".join(line for line in lines if not line.startswith("ready_fd")))
+        run = subprocess.run([harness.program("kvserver"), f"--config={again}", "--print_config"], capture_output=True, check=False)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn(b'/a # \\"b\\" \\\\"\n', run.stdout)
+
+    def test_a_server_that_does_not_tell(self):
+        """As those of earlier releases: its greeting has no flag for it. (Here it is taken out on the way.)"""
+        self.lines = self.lines[:3]
+        self.serve("--insecure_open")
+        host, port = self.tcp.removeprefix("tcp://").split(":")
+        magic = struct.pack("<Q", 0x30414F4D45524F4C)
+        cleared = []
+
+        def pass_on(source, to, changes):
+            while piece := source.recv(1 << 16):
+                at = piece.find(magic) if changes and not cleared else -1
+                if at >= 0:
+                    flags = struct.unpack_from("<I", piece, at + 12)[0]
+                    cleared.append(flags & 32)
+                    piece = piece[: at + 12] + struct.pack("<I", flags & ~32) + piece[at + 16 :]
+                to.sendall(piece)
+            to.shutdown(socket.SHUT_WR)
+            source.close()
+
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+
+            def serve():
+                with contextlib.suppress(OSError):
+                    while True:
+                        client, _ = listener.accept()
+                        server = socket.create_connection((host, int(port)))
+                        for ends in ((client, server, False), (server, client, True)):
+                            threading.Thread(target=self.quietly, args=(pass_on, *ends), daemon=True).start()
+
+            threading.Thread(target=serve, daemon=True).start()
+            through = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+            run = harness.kvctl(through, "config")
+            self.assertEqual(cleared, [32], run)
+            self.assertEqual((run.returncode, run.stdout), (69, b""), run.stderr)
+            self.assertIn(b"earlier release", run.stderr)
+            self.assertIn(b"--print_config", run.stderr)
+            listener.shutdown(socket.SHUT_RDWR)
+
+    @staticmethod
+    def quietly(function, *arguments):
+        with contextlib.suppress(OSError):
+            function(*arguments)
+
+    # --- SIGHUP
+
+    def reload(self, says):
+        """Returns what was logged since, once that says so."""
+        before = len(self.kvserver.said())
+        self.kvserver.process.send_signal(signal.SIGHUP)
+        harness.wait_until(lambda: re.search(says, self.kvserver.said()[before:]), f"it says {says}")
+        harness.kvctl(self.address, "ping", **self.env)
+        return self.kvserver.said()[before:].decode()
+
+    def test_a_level_changes_while_it_serves(self):
+        self.serve(more=["log_level = warning"])
+        self.assertNotIn(b"client_connected", self.kvserver.said())
+        self.configure("log_level = info")
+        said = self.reload(b"config_reloaded: .*log_level is info, it was warning\n")
+        self.assertNotIn("restart_needed", said)
+        harness.wait_until(lambda: b"client_connected" in self.kvserver.said(), "the level is in force")
+        self.assertEqual(self.in_force()[("log_level", "info")], "file")
+        self.configure("log_level = info", "log_format = json")
+        self.reload(b"config_reloaded")
+        harness.wait_until(lambda: b'"event":"client_connected"' in self.kvserver.said(), "the format is in force")
+        self.configure("quiet = true")
+        self.reload(b"config_reloaded")
+        self.assertEqual((self.value_of("quiet"), self.value_of("log_level")), (["true"], ["warning"]))
+        self.configure()
+        self.reload(b"config_reloaded")
+        self.assertEqual((self.value_of("quiet"), self.value_of("log_level")), (["false"], ["info"]))
+
+    def test_the_command_line_still_goes_before_the_file(self):
+        self.serve("--log_level=info", more=["log_level = error"])
+        self.configure("log_level = warning")
+        self.reload(b"config_reloaded: .*no setting has changed\n")
+        self.assertEqual(self.in_force()[("log_level", "info")], "command line")
+
+    def test_keys_that_need_a_restart_are_named(self):
+        self.serve()
+        self.configure("memory = 128M", "max_clients = 7", "log_level = info", leave_out="memory")
+        said = self.reload(b"restart_needed: .*\n")
+        self.assertRegex(said, r"restart_needed: [^\n]*: memory, max_clients\n")
+        self.assertEqual(self.value_of("memory"), ["64M"], "what is in force has not changed")
+        self.assertNotEqual(self.value_of("max_clients"), ["7"])
+        self.configure(leave_out=f"listen = {self.tcp}")
+        self.assertRegex(self.reload(b"restart_needed: .*\n"), r"restart_needed: [^\n]*: listen\n")
+        self.assertEqual(harness.kvctl(self.tcp, "ping", **self.env).returncode, 0)
+
+    def test_a_bad_file_changes_nothing(self):
+        self.serve(more=["log_level = warning"])
+        before = self.in_force()
+        file = f"{self.folder}/kvserver.conf"
+        for more, says in (
+            (["log_level = info", "memroy = 1G"], rf"{file}: line 7: there is no key memroy; the nearest is memory"),
+            (["log_level = loud"], rf"{file}: line 6: log_level: "),
+            (["log_level = info", "log_format"], rf"{file}: line 7: "),
+            (["log_level = info", f"data_dir = {self.folder}/data"], "--durability=memory keeps nothing in a --data_dir"),
+        ):  # fmt: skip
+            self.configure(*more)
+            said = self.reload(b"reload_failed: kept all settings.*\n")
+            self.assertRegex(said, says)
+            self.assertEqual(self.in_force(), before)
+        os.unlink(file)
+        self.assertIn("No such file", self.reload(b"reload_failed: kept all settings.*\n"))
+        self.assertEqual(self.in_force(), before)
+        self.assertNotIn(b"client_connected", self.kvserver.said())
+        self.assertFalse((self.folder / "data").exists())
+        # Tokens are read anew all the same.
+        other = self.make_token("other")
+        self.write("tokens", other)
+        self.kvserver.process.send_signal(signal.SIGHUP)
+        self.env = {"env": {**os.environ, "REMORA_TOKEN_FILE": self.write("mine", other)}}
+        harness.wait_until(lambda: harness.kvctl(self.address, "ping", **self.env).returncode == 0, "the new token is in force")
+
+    def test_backups_to_keep(self):
+        self.lines[2:3] = [f"data_dir = {self.folder}/data", f"backup_dir = {self.folder}/backups"]
+        self.serve()
+
+        def backups():
+            self.assertEqual(harness.kvctl(self.address, "backup", **self.env).returncode, 0)
+            run = harness.kvctl(None, "backups", f"--from={self.folder}/backups")
+            return len(run.stdout.splitlines())
+
+        self.assertEqual([backups(), backups(), backups()], [1, 2, 3])
+        self.configure("backup_keep = 2")
+        self.reload(b"config_reloaded: .*backup_keep is 2, it was 0\n")
+        self.assertEqual(backups(), 2)
 
 
 if __name__ == "__main__":

@@ -220,7 +220,7 @@ def client():
 
 def server():
     for name, operation in (('put', 1), ('delete', 2), ('locate', 3), ('reserve', 6), ('part', 7), ('commit', 8), ('increment', 9),
-                            ('scan', 12), ('outcome', 13), ('backup', 15)):
+                            ('scan', 12), ('outcome', 13), ('backup', 15), ('settings', 17)):
         yield name, b'\1\0' + bytes([5, 0, operation]) * 6
     yield 'batch', b'\0\0' + bytes([4, 0]) * 3
     yield 'slice', b'\0\0' + bytes([0, 0, 0]) + text(b'anything') + bytes([5, 16, 1])

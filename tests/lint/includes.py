@@ -69,7 +69,7 @@ THIRD_PARTIES = [
     (re.compile(r"xxhash\.h$"), re.compile(r"store/|client/")),
     (re.compile(r"httplib\.h$"), re.compile(r"server/http/http_responder\.cc$")),
     (re.compile(r"prometheus/"), re.compile(r"server/http/exposition\.cc$")),
-    (re.compile(r"jansson\.h$"), re.compile(r"tools/json/|server/main/server_log\.cc$")),
+    (re.compile(r"jansson\.h$"), re.compile(r"tools/json/|server/main/(server_log|settings)\.cc$")),
     (re.compile(r"Python\.h$"), re.compile(r"client/python/\w+\.h$")),
     (re.compile(r"absl/"), re.compile(r"(store/(?!format/)|rdma/|client/|server/)")),
 ]

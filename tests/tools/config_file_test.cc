@@ -203,12 +203,12 @@ TEST_F(ConfiguredTest, ThePrintedFileSaysTheSame) {
                   {"--listen=a", "--listen=b c", "--times=8", "--print_config"}),
             std::nullopt);
   EXPECT_TRUE(line_.asks_for_config());
-  const std::string text = line_.ConfigText();
+  const std::string text = ConfigText(line_.Settings());
   EXPECT_EQ(text, "listen = a\nlisten = b c\ntimes = 8\nname = \"#1\"\n# color =\n# quiet = false\n");
   EXPECT_EQ(Parse(text), std::nullopt);
-  EXPECT_EQ(line_.ConfigText(), text);
+  EXPECT_EQ(ConfigText(line_.Settings()), text);
   EXPECT_EQ(ParseWords({}), std::nullopt);
-  EXPECT_EQ(line_.ConfigText(), "# listen =\n# times = 3\n# name =\n# color =\n# quiet = false\n");
+  EXPECT_EQ(ConfigText(line_.Settings()), "# listen =\n# times = 3\n# name =\n# color =\n# quiet = false\n");
 }
 
 }  // namespace

@@ -438,20 +438,29 @@ void CommandLine::ForEach(const std::function<void(DeclaredOption&)>& visit) {
 
 int CommandLine::Fail(const std::string& error) const {
   const std::string of = command_ == nullptr ? "" : " " + command_->name;
-  SayError(line_.name + ": " + error + "; see " + line_.name + of + " --help");
+  Report(error + "; see " + line_.name + of + " --help");
   return EX_USAGE;
 }
 
+void CommandLine::Report(const std::string& error) const {
+  if (report_) return report_(error);
+  SayError(line_.name + ": " + error);
+}
+
 void CommandLine::ForgetCounts() {
-  for (DeclaredOption& option : line_.options) option.count = 0;
+  const auto forget = [](DeclaredOption& option) {
+    option.count = 0;
+    option.is_from_file = false;
+  };
+  for (DeclaredOption& option : line_.options) forget(option);
   for (DeclaredCommand& command : commands_) {
-    for (DeclaredOption& option : command.options) option.count = 0;
+    for (DeclaredOption& option : command.options) forget(option);
   }
 }
 
 int CommandLine::Print(const std::string& text) const {
   if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return EX_OK;
-  SayError(line_.name + ": standard output: " + std::strerror(errno));
+  Report(std::string("standard output: ") + std::strerror(errno));
   return EX_IOERR;
 }
 

@@ -123,6 +123,20 @@ class Command {
   DeclaredCommand* declared_;
 };
 
+/// The origin of an option's value.
+enum class Source { kDefault, kFile, kCommandLine };
+/// Returns "default", "file" or "command line".
+const char* SourceName(Source source);
+
+struct Setting {
+  std::string key;    // the name of the option, without its dashes
+  std::string value;  // as text; of a flag, "true" or "false"; empty: none was given, and there is no default
+  Source source = Source::kDefault;
+};
+
+/// Returns a file for --config that says the same. A default stands there as a comment.
+std::string ConfigText(const std::vector<Setting>& settings);
+
 class CommandLine : public Command {
  public:
   /// `program`: its name in the help and before errors; empty: as it was called, without its folder.
@@ -155,11 +169,13 @@ class CommandLine : public Command {
   const std::string& command() const { return command_->name; }
   /// Returns whether this option was given. REQUIRES: Parse returned nothing.
   bool Has(const std::string& option) const;
-  /// Returns whether the file of ConfigText is to be printed. REQUIRES: Parse returned nothing.
+  /// Returns whether the ConfigText of the settings is to be printed. REQUIRES: Parse returned nothing.
   bool asks_for_config() const { return print_config_asked_; }
-  /// Returns a file for --config that says the same as this command line and its file. An option that neither
-  /// has stands there as a comment, with its default. REQUIRES: Parse returned nothing.
-  std::string ConfigText() const;
+  /// Returns the options that may be keys of a file, with one Setting for each value that was given.
+  /// REQUIRES: Parse returned nothing.
+  std::vector<Setting> Settings() const;
+  /// Hands errors to `report`, without the program's name, instead of printing them.
+  void ReportTo(std::function<void(const std::string& error)> report) { report_ = std::move(report); }
   /// Prints to standard output. Returns 0, or EX_IOERR after an error that it prints.
   int Print(const std::string& text) const;
 
@@ -176,6 +192,7 @@ class CommandLine : public Command {
   std::optional<int> TakeConfigFile(const std::vector<std::string>& words);
   std::string TakeConfigLine(const ConfigLine& line);
 
+  void Report(const std::string& error) const;
   DeclaredOption* Find(std::string name);
   /// Calls with each option that may be given, those of the command first.
   void ForEach(const std::function<void(DeclaredOption&)>& visit);
@@ -188,7 +205,8 @@ class CommandLine : public Command {
   std::string footer_;
   std::string version_;
   std::string config_file_;
-  DeclaredCommand* command_ = nullptr;  // that was given
+  std::function<void(const std::string& error)> report_;  // empty: they are printed
+  DeclaredCommand* command_ = nullptr;                    // that was given
   bool help_asked_ = false;
   bool version_asked_ = false;
   bool print_config_asked_ = false;

@@ -12,7 +12,6 @@
 #include "tools/command_line/config_file.h"
 #include "tools/command_line/declared.h"
 #include "tools/command_line/nearest.h"
-#include "tools/command_line/say.h"
 
 namespace remora::command_line {
 
@@ -26,7 +25,7 @@ void CommandLine::ReadsConfigFile(const std::string& help) {
 std::optional<int> CommandLine::TakeConfigFile(const std::vector<std::string>& words) {
   const std::string path = config_file_;
   const auto fail = [&](const std::string& wrong, int status) {
-    SayError(line_.name + ": " + path + ": " + wrong);
+    Report(path + ": " + wrong);
     return status;
   };
   std::string error;
@@ -55,6 +54,7 @@ std::optional<int> CommandLine::TakeConfigFile(const std::vector<std::string>& w
   const std::string wrong = TakeWords(words);  // again: nothing was wrong with them
   if (!wrong.empty()) return Fail(wrong);
   for (const auto& [option, count] : counts) {
+    option->is_from_file = option->count == 0 && count > 0;
     if (option->count == 0) option->count = count;
   }
   return std::nullopt;
@@ -75,19 +75,40 @@ std::string CommandLine::TakeConfigLine(const ConfigLine& line) {
   return line.value == "true" ? Take(*option, line.value, line.key) : "";
 }
 
-std::string CommandLine::ConfigText() const {
-  std::string text;
+std::vector<Setting> CommandLine::Settings() const {
+  std::vector<Setting> settings;
   for (const DeclaredOption& option : line_.options) {
     if (option.is_positional || !option.is_in_config) continue;
     const std::string key = option.name().substr(2);
     if (option.count == 0) {
-      const std::string shown = option.takes_value ? option.default_text : "false";
-      text += "# " + (shown.empty() ? key + " =" : FormatConfigLine(key, shown)) + "\n";
+      settings.push_back({key, option.takes_value ? option.default_text : "false", Source::kDefault});
       continue;
     }
-    for (const std::string& value : option.given) text += FormatConfigLine(key, value) + "\n";
+    const Source source = option.is_from_file ? Source::kFile : Source::kCommandLine;
+    for (const std::string& value : option.given) settings.push_back({key, value, source});
+  }
+  return settings;
+}
+
+std::string ConfigText(const std::vector<Setting>& settings) {
+  std::string text;
+  for (const auto& [key, value, source] : settings) {
+    if (source == Source::kDefault) text += "# ";
+    text += (value.empty() && source == Source::kDefault ? key + " =" : FormatConfigLine(key, value)) + "\n";
   }
   return text;
+}
+
+const char* SourceName(Source source) {
+  switch (source) {
+    case Source::kDefault:
+      return "default";
+    case Source::kFile:
+      return "file";
+    case Source::kCommandLine:
+      return "command line";
+  }
+  return "";
 }
 
 }  // namespace remora::command_line

@@ -38,6 +38,7 @@ struct DeclaredOption {
   std::vector<const DeclaredOption*> needs;
   std::vector<const DeclaredOption*> excludes;
   std::size_t count = 0;
+  bool is_from_file = false;       // the values are those of the file of --config
   std::vector<std::string> given;  // the texts of the values, if count > 0; of a flag, "true"
 
   const std::string& name() const { return names.back(); }

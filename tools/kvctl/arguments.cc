@@ -99,8 +99,8 @@ std::string FindUselessFlag(const CommandLine& line, const Arguments& arguments)
 }
 
 bool TakesKey(std::string_view command) {
-  for (const std::string_view other :
-       {"ping", "stats", "top", "doctor", "scan", "watch", "count", "drop", "export", "import", "backup"}) {
+  for (const std::string_view other : {"ping", "stats", "config", "top", "doctor", "scan", "watch", "count",
+                                       "drop", "export", "import", "backup"}) {
     if (command == other) return false;
   }
   return true;

@@ -278,6 +278,8 @@ void AddOperatorCommands(CommandLine& line, Arguments* arguments) {
   AddSize(line.AddCommand("size", "Print the memory that a server needs for a number of records"), arguments);
   line.AddCommand("stats", "Print the server's metrics, a name and a value on each line")
       .AddFlag("--json", arguments->json, "As one JSON object");
+  line.AddCommand("config", "Print the server's settings in force: key, value, and what each comes from")
+      .AddFlag("--json", arguments->json, "As a JSON array of objects");
   AddTop(line.AddCommand("top", "Show operations a second, memory and backlog, again and again"), arguments);
   AddDoctor(line.AddCommand("doctor", "Check this machine, and the server if one is named; say what to do"),
             arguments);

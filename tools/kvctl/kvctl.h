@@ -5,6 +5,7 @@
 //   commands.cc    a connection, and one operation over it
 //   backup.cc      backup, backups, restore and check
 //   transfer.cc    export and import
+//   config.cc      config
 //   size.cc        size
 //   diagnosis.cc   doctor; its checks are in doctor/
 //   top.cc         top; its lines and pages are in top/
@@ -128,6 +129,7 @@ Outcome Exists(Client& client, const Arguments& arguments);
 Outcome Write(Client& client, const Arguments& arguments);
 Outcome Ttl(Client& client, const Arguments& arguments);
 Outcome Stats(Client& client, const Arguments& arguments);
+Outcome Config(Client& client, const Arguments& arguments);
 /// The rates of the server, again and again.
 Outcome Top(const Arguments& arguments, const Clock& clock);
 Outcome Scan(Client& client, const Arguments& arguments);

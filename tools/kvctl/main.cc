@@ -35,6 +35,7 @@ Outcome Run(Arguments arguments) {
   if (arguments.command == "ttl") return Ttl(**client, arguments);
   if (arguments.command == "exists") return Exists(**client, arguments);
   if (arguments.command == "stats") return Stats(**client, arguments);
+  if (arguments.command == "config") return Config(**client, arguments);
   if (arguments.command == "scan") return Scan(**client, arguments);
   if (arguments.command == "watch") return Watch(**client, arguments);
   if (arguments.command == "backup") return Backup(**client);

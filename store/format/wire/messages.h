@@ -52,6 +52,9 @@
 // the names of the last kRememberedBackups that have ended. The server alone decides where backups
 // go.
 //
+// The settings of a server are a text, JSON of its program's, which a client takes in pieces. Each reply has
+// the size and the hash of the whole text. If the hash changes between two pieces, the client begins again.
+//
 // The writes of a batch are done all or none. Its status is that of the first that could not be done.
 //
 // The puts of a multi-put (store/format/wire/multi_put.h) share a message, and no more. Each is
@@ -146,7 +149,7 @@ static_assert(kFormatVersion <= 255);
 struct HelloReply {
   std::uint64_t magic = kHelloMagic;
   std::uint32_t credits = 0;  // requests that the client may have unanswered
-  std::uint32_t flags = 0;    // ReplyFlag::kLoading, kReadOnly
+  std::uint32_t flags = 0;    // ReplyFlag::kLoading, kReadOnly, kHasSettings
   std::uint64_t incarnation = 0;
   std::int64_t server_ms = 0;         // Clock::UnixMillis
   RemoteRegion memory;                // to READ: superblock, index, records
@@ -223,6 +226,9 @@ enum class Operation : std::uint8_t {
   kQueryCompletion = 13,  // nothing; payload_offset: the request ID of a write that this client has sent
   // Its value is the bytes of a list of puts; key_size, ttl_ms and condition are 0.
   kMultiPut = 16,
+  // Nothing in the staging buffer; condition: the place of the first wanted byte in the text of the settings.
+  // For a server with ReplyFlag::kHasSettings.
+  kSettings = 17,
 };
 
 /// Returns whether it may change stored data, at once.
@@ -242,11 +248,11 @@ constexpr bool IsWrite(Operation operation) {
   }
 }
 
-/// Returns whether it needs a token for writing: writes, their preparations, and backups, which
-/// fill the server's disk. (And scans of ScanKind::kDrop.)
+/// Returns whether it needs a token for writing: writes, their preparations, backups, which fill the
+/// server's disk, and settings, which have names of its files. (And scans of ScanKind::kDrop.)
 constexpr bool NeedsWriter(Operation operation) {
   return IsWrite(operation) || operation == Operation::kReserve || operation == Operation::kPart ||
-         operation == Operation::kBackup;
+         operation == Operation::kBackup || operation == Operation::kSettings;
 }
 
 struct Request {
@@ -307,20 +313,24 @@ enum ReplyFlag : std::uint16_t {
   // The cause of a kDurableTier, or of the first one in a put list (store/base/shortage.h):
   kShortage = 8,
   kDisk = 16,
+  kHasSettings = 32,  // of a HelloReply: the server takes kSettings
 };
 
 struct Reply {
   std::uint64_t request_id = 0;
   std::uint64_t version = 0;   // of a write: its own; batch: of its first; put list: of the first that was
-                               // done; locate: that of the record; scan: the cursor
+                               // done; locate: that of the record; scan: the cursor;
+                               // settings: the hash of the text (HashSettings)
   std::uint64_t slot = 0;      // of what stores a record, and locate: where it is (EncodeSlot); scan
-  std::int64_t result = 0;     // increment: the number; append: the size of the value; scan: of the page
+  std::int64_t result = 0;     // increment: the number; append: the size of the value; scan: of the page;
+                               // settings: of the text
   std::int64_t server_ms = 0;  // Clock::UnixMillis
   ReplyStatus status = ReplyStatus::kOk;
   std::uint8_t reserved = 0;
   std::uint16_t flags = 0;  // ReplyFlag
   // Bytes behind this struct, up to kMaxReplyBehind. Status not kOk: text, why. kOk, of a reserve: a Grant,
-  // or nothing; of a backup: a BackupDone; nothing: it is under way; of a put list: MultiPutOutcomes.
+  // or nothing; of a backup: a BackupDone; nothing: it is under way; of a put list: MultiPutOutcomes. Of
+  // settings: the bytes from there on.
   std::uint16_t behind_size = 0;
   std::uint16_t reserved2 = 0;
 };
@@ -353,6 +363,10 @@ inline constexpr std::int64_t kTurnSeconds = 1;
 /// (rdma::kMaxShortMessage).
 inline constexpr std::size_t kMaxReplyBehind = 368;
 inline constexpr std::size_t kMaxReplySize = sizeof(Reply) + kMaxReplyBehind;
+
+/// A client takes no larger text for settings.
+inline constexpr std::size_t kMaxSettingsSize = std::size_t{1} << 20;
+inline std::uint64_t HashSettings(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
 
 /// Hashes of reads in one request, of 8 bytes each.
 inline constexpr std::size_t kMaxReads = 64;
