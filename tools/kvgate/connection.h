@@ -96,8 +96,8 @@ class Connection {
   std::size_t held_ = 0;         // bytes of their requests, and of their replies that are complete
   Order order_ = Order::kLocal;  // of those in flight
   std::size_t expected_reply_ = kMaxOutput / 4;  // none is known yet
-  bool ends_ = false;       // no more commands; it is over when its output was sent
-  bool is_broken_ = false;  // the socket failed
+  bool ends_ = false;                            // no more commands; it is over when its output was sent
+  bool is_broken_ = false;                       // the socket failed
 };
 
 }  // namespace remora::kvgate

@@ -49,8 +49,8 @@ int Fail(const absl::Status& status) {
   return ExitStatusOf(status);
 }
 
-/// Lets large values go back to the system when they are freed. Otherwise the allocator would keep ever larger
-/// ones after each that it frees (mallopt(3)), in pieces.
+/// Lets large values go back to the system when they are freed. Otherwise the allocator would keep ever
+/// larger ones after each that it frees (mallopt(3)), in pieces.
 void ReturnLargeMemory() {
   constexpr int kLarge = 256 << 10;
   ::mallopt(M_MMAP_THRESHOLD, kLarge);
