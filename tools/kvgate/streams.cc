@@ -10,6 +10,8 @@ namespace remora::kvgate {
 namespace {
 
 constexpr std::size_t kReadSize = std::size_t{16} << 10;
+// After a read that was full: a large value is on its way.
+constexpr std::size_t kLargeReadSize = std::size_t{256} << 10;
 // An empty output that has held more gives its memory back.
 constexpr std::size_t kKeptOutput = std::size_t{64} << 10;
 
@@ -20,13 +22,15 @@ bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 bool RequestStream::Receive(int fd) {
   input_.erase(0, std::exchange(taken_, 0));
   const std::size_t held = input_.size();
-  input_.resize(held + kReadSize);
+  if (held == 0 && next_read_ == kReadSize && input_.capacity() > kLargeReadSize / 2) input_ = {};
+  input_.resize(held + next_read_);
   ssize_t got = 0;
   do {
-    got = ::recv(fd, input_.data() + held, kReadSize, 0);
+    got = ::recv(fd, input_.data() + held, next_read_, 0);
   } while (got < 0 && errno == EINTR);
   const int error = errno;
   input_.resize(held + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  next_read_ = got == static_cast<ssize_t>(next_read_) ? kLargeReadSize : kReadSize;
   // The client may still wait for the replies to what it has sent.
   if (got == 0) has_ended_ = true;
   return got >= 0 || WouldBlock(error);

@@ -30,6 +30,7 @@ class RequestStream {
   RequestParser parser_;
   std::string input_;
   std::size_t taken_ = 0;  // of input_
+  std::size_t next_read_ = std::size_t{16} << 10;
   bool has_ended_ = false;
 };
 
