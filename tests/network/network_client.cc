@@ -14,7 +14,8 @@
 //   wrong           what may not be: an answer, an outcome that is not stated, or a call that ended late
 //   reconnects, outcomes  since the client began: connections after the first, writes of which it had to ask
 //   p50_us, p99_us  what GETs took that succeeded; longest_ms: what any call took
-// Exit status: 0, or 1 if something was wrong.
+// The environment variable REMORA_TOKEN_FILE names a token for the server. Exit status: 0, or 1 if something
+// was wrong.
 #include <poll.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -33,6 +34,7 @@
 #include <vector>
 
 #include "client/client.h"
+#include "client/session/credentials.h"
 #include "rdma/adaptive_poll.h"
 #include "store/base/absl_view.h"
 #include "tests/network/judge.h"
@@ -294,11 +296,23 @@ int Fail(const char* what, const absl::Status& status) {
   return EX_UNAVAILABLE;
 }
 
+/// Returns the options with the token of REMORA_TOKEN_FILE, if it is set, and patience to connect.
+ClientOptions OptionsOfEnvironment() {
+  ClientOptions options{.connect_timeout = std::chrono::seconds(30)};
+  const char* const file = std::getenv("REMORA_TOKEN_FILE");
+  if (file == nullptr) return options;
+  absl::StatusOr<std::string> token = ReadTokenFile(file);
+  if (!token.ok()) std::exit(Fail("token", token.status()));
+  options.token = *std::move(token);
+  return options;
+}
+
 int Work(const std::string& address, const std::string& name, const std::string& other,
          milliseconds timeout) {
   const SteadyClock clock;
-  auto client =
-      Client::Connect(address, {.connect_timeout = std::chrono::seconds(30), .timeout = timeout}, clock);
+  ClientOptions options = OptionsOfEnvironment();
+  options.timeout = timeout;
+  auto client = Client::Connect(address, options, clock);
   if (!client.ok()) return Fail("connect", client.status());
   Worker worker(**client, name, other, timeout);
   worker.Begin();
@@ -316,8 +330,9 @@ int Work(const std::string& address, const std::string& name, const std::string&
 
 int Notice(const std::string& address, const std::string& what) {
   const SteadyClock clock;
-  auto client =
-      Client::Connect(address, {.connect_timeout = std::chrono::seconds(30), .reconnect = false}, clock);
+  ClientOptions options = OptionsOfEnvironment();
+  options.reconnect = false;
+  auto client = Client::Connect(address, options, clock);
   if (!client.ok()) return Fail("connect", client.status());
   std::printf("connected\n");
   std::fflush(stdout);
@@ -343,7 +358,8 @@ int Notice(const std::string& address, const std::string& what) {
 
 int Connect(const std::string& address, std::size_t count, std::size_t together) {
   const SteadyClock clock;
-  const ClientOptions options{.connect_timeout = std::chrono::seconds(30), .location_cache_bytes = 0};
+  ClientOptions options = OptionsOfEnvironment();
+  options.location_cache_bytes = 0;
   std::deque<std::unique_ptr<Client>> clients;
   for (std::size_t i = 0; i < count; ++i) {
     auto client = Client::Connect(address, options, clock);
