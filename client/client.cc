@@ -432,7 +432,7 @@ absl::StatusOr<BackupProgress> Client::Backup(std::uint64_t name) {
 
 absl::Status Client::Ping() { return impl_->Do(ClientMetric::kOther, Impl::Answers); }
 
-absl::StatusOr<std::string> Client::Settings() { return impl_->Do(ReadSettings); }
+absl::StatusOr<std::string> Client::Settings() { return impl_->Do(ClientMetric::kOther, ReadSettings); }
 
 absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Client::Stats() {
   std::array<std::uint64_t, kMetricCapacity> last{};
