@@ -3,6 +3,7 @@
 //   example_pool ADDRESS THREADS CLIENTS REQUESTS
 #include <atomic>
 #include <charconv>
+#include <chrono>
 #include <cstdint>
 #include <iostream>
 #include <mutex>
@@ -35,7 +36,10 @@ int main(int argc, char** argv) {
     return 64;
   }
   const remora::SteadyClock clock;
-  const auto pool = remora::ClientPool::Create(argv[1], {}, {.max_clients = clients}, clock);
+  // Requests wait while the server is restarted.
+  constexpr std::chrono::minutes kPatience{1};
+  const auto pool = remora::ClientPool::Create(argv[1], {.timeout = kPatience},
+                                               {.max_clients = clients, .acquire_timeout = kPatience}, clock);
   if (!pool.ok()) {
     std::cerr << pool.status() << '\n';
     return 1;
