@@ -1,9 +1,10 @@
 // Records the metrics of one client while it works (ClientOptions::metrics).
 //
-//   M1 Only the client's thread writes, with plain loads and stores. So recording needs no locked
-//   instruction. M2 Each number is one word that is stored with one access. A thread that takes a snapshot
-//   meanwhile sees
-//      each number before or after a call, but perhaps not all of one call.
+//   M1  Only the client's thread writes, with plain loads and stores. So recording needs no locked
+//       instruction.
+//
+//   M2  Each number is one word that is stored with one access. A thread that takes a snapshot meanwhile
+//       sees each number before or after a call, but perhaps not all of one call.
 #pragma once
 
 #include <array>
