@@ -418,7 +418,7 @@ absl::Status TierLog::PersistAll() {
 
 bool TierLog::HasToPersist() const {
   const Lsn persisted = persisted_to();  // first, as it never passes applied_to()
-  return flush_failed_.load(std::memory_order_relaxed) || applied_to() - persisted >= persist_bytes_;
+  return flush_failed_.load() || apply_failed_.load() || applied_to() - persisted >= persist_bytes_;
 }
 
 absl::Status TierLog::PersistStep() {

@@ -228,7 +228,8 @@ class TierLog {
   absl::Status Persist() ABSL_EXCLUSIVE_LOCKS_REQUIRED(persist_mutex_) ABSL_LOCKS_EXCLUDED(apply_mutex_);
   /// Flushes RocksDB. Not under apply_mutex_: Persist uses nothing that other members of applier_ change.
   absl::Status Flush() ABSL_NO_THREAD_SAFETY_ANALYSIS { return applier_.Persist(); }
-  /// Persists if enough bytes are applied, or if the last flush has failed.
+  /// Persists if enough bytes are applied, or if the last flush or the last step of the applier has failed.
+  /// RocksDB may refuse such a step because a compaction has failed.
   absl::Status PersistStep() ABSL_LOCKS_EXCLUDED(persist_mutex_, apply_mutex_);
   /// Appends a group. If the log is full, it first makes space. Errors are those of CommitLog::Append, and
   /// of PersistAll.

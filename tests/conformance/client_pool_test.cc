@@ -190,6 +190,7 @@ TEST_P(Pools, KeepTheirSizeWhenConnectingFails) {
   EXPECT_EQ(pool->counters().in_use, 0u);
   RestartServer();
   const Lease first = Acquired(*pool, kNoWait), second = Acquired(*pool, kNoWait);
+  ASSERT_TRUE(first && second);
   EXPECT_CODE(kOk, first->Ping());
   EXPECT_CODE(kOk, second->Ping());
   EXPECT_CODE(kDeadlineExceeded, pool->TryAcquire(kNoWait).status());
