@@ -128,7 +128,6 @@ std::vector<std::pair<std::string, std::uint64_t>> ClientMetrics::Shown() const 
 
 std::string PrometheusText(std::span<const NamedClientMetrics> clients) {
   std::string text;
-  std::string_view last;
   for (std::size_t first = 0; first < std::size(kClientMetrics);) {
     const PromName family = PromNameOf(kClientMetrics[first]);
     std::size_t end = first;
