@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "store/format/memory/layout.h"
+#include "store/options.h"
 #include "tools/command_line/command_line.h"
 #include "tools/kvctl/kvctl.h"
 
