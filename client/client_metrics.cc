@@ -11,27 +11,6 @@ namespace {
 
 constexpr double kNanosecondsInSecond = 1e9;
 
-/// NAME{label=value} of the registry, in parts. Neighbours with the same family are one metric.
-struct PromName {
-  std::string_view family;
-  std::string_view label;
-  std::string_view value;
-};
-
-PromName PromNameOf(const MetricEntry& entry) {
-  const std::string_view text = entry.prometheus_name;
-  const std::size_t brace = text.find('{');
-  if (brace == std::string_view::npos) return {text, {}, {}};
-  const std::size_t equals = text.find('=');
-  return {text.substr(0, brace), text.substr(brace + 1, equals - brace - 1),
-          text.substr(equals + 1, text.size() - equals - 2)};
-}
-
-std::string_view FamilyHelp(const MetricEntry& entry, const PromName& name) {
-  const std::string_view help = entry.help;
-  return name.label.empty() ? help : help.substr(0, help.find(':'));
-}
-
 const char* TypeName(MetricType type) {
   switch (type) {
     case MetricType::kCounter:
@@ -59,7 +38,7 @@ std::string Escaped(std::string_view text) {
 }
 
 /// Appends NAME{labels} and a blank. `bound` is for a bucket of a histogram.
-void AppendSeries(std::string* text, const PromName& name, std::string_view end, std::string_view client,
+void AppendSeries(std::string* text, const LabelledName& name, std::string_view end, std::string_view client,
                   std::string_view bound = {}) {
   std::string labels;
   const auto add = [&labels](std::string_view label, std::string_view value) {
@@ -77,7 +56,7 @@ std::string SecondsText(std::uint64_t ns) {
   return absl::StrCat(static_cast<double>(ns) / kNanosecondsInSecond);
 }
 
-void AppendHistogram(std::string* text, const PromName& name, std::string_view client,
+void AppendHistogram(std::string* text, const LabelledName& name, std::string_view client,
                      std::span<const std::uint64_t, kHistogramPlaces> times) {
   std::uint64_t count = 0;
   for (std::size_t i = 0; i < kHistogramBuckets; ++i) {
@@ -129,15 +108,16 @@ std::vector<std::pair<std::string, std::uint64_t>> ClientMetrics::Shown() const 
 std::string PrometheusText(std::span<const NamedClientMetrics> clients) {
   std::string text;
   for (std::size_t first = 0; first < std::size(kClientMetrics);) {
-    const PromName family = PromNameOf(kClientMetrics[first]);
+    const LabelledName family = LabelledNameOf(kClientMetrics[first]);
     std::size_t end = first;
-    while (end < std::size(kClientMetrics) && PromNameOf(kClientMetrics[end]).family == family.family) ++end;
+    while (end < std::size(kClientMetrics) && LabelledNameOf(kClientMetrics[end]).family == family.family)
+      ++end;
     const MetricEntry& head = kClientMetrics[first];
-    text.append("# HELP ").append(family.family).append(" ").append(FamilyHelp(head, family));
+    text.append("# HELP ").append(family.family).append(" ").append(family.help);
     text.append("\n# TYPE ").append(family.family).append(" ").append(TypeName(head.type)).append("\n");
     for (const NamedClientMetrics& client : clients) {
       for (const MetricEntry& entry : std::span(kClientMetrics).subspan(first, end - first)) {
-        const PromName name = PromNameOf(entry);
+        const LabelledName name = LabelledNameOf(entry);
         if (entry.type == MetricType::kHistogram) {
           AppendHistogram(&text, name, client.name, HistogramIn(client.metrics.values(), entry));
           continue;

@@ -58,8 +58,8 @@ struct ServerOptions {
   std::shared_ptr<rdma::ServerTls> tls{};
   /// Asks for huge pages for the memory (server/memory/huge_pages.h), in a thread of its own.
   bool huge_pages = false;
-  /// Gets each event that an operator wants to see. Of those that clients cause, it gets a bounded number in
-  /// a time (server/monitoring/rate_limited_log.h). May be empty.
+  /// Gets each event that an operator wants to see. The number of events that clients cause is
+  /// bounded (server/monitoring/rate_limited_log.h). May be empty.
   LogSink log;
   ServiceNotices notices{};
   /// Returns the settings for clients that ask (`kvctl config`), as JSON. May be empty.

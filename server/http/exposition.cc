@@ -25,24 +25,6 @@ namespace {
 
 constexpr double kNanosecondsPerSecond = 1e9;
 
-/// The parts of NAME or NAME{label=value}, as the registry writes it.
-struct LabelledName {
-  std::string family;
-  std::string help;
-  std::vector<prometheus::ClientMetric::Label> labels;
-};
-
-LabelledName ParseName(std::string_view text, std::string_view help) {
-  const std::size_t brace = text.find('{');
-  LabelledName name{.family = std::string(text.substr(0, brace)), .help = std::string(help), .labels = {}};
-  if (brace == std::string_view::npos) return name;
-  name.help = help.substr(0, help.find(':'));
-  const std::string_view label = text.substr(brace + 1, text.size() - brace - 2);
-  const std::size_t equals = label.find('=');
-  name.labels.push_back({std::string(label.substr(0, equals)), std::string(label.substr(equals + 1))});
-  return name;
-}
-
 prometheus::MetricFamily HistogramFamily(const MetricEntry& entry, std::span<const std::uint64_t> values) {
   const auto times = HistogramIn(values, entry);
   prometheus::MetricFamily family;
@@ -61,7 +43,8 @@ prometheus::MetricFamily HistogramFamily(const MetricEntry& entry, std::span<con
   return family;
 }
 
-prometheus::MetricFamily FamilyOf(const char* name, const char* help, MetricType type, double value) {
+prometheus::MetricFamily FamilyOf(std::string_view name, std::string_view help, MetricType type,
+                                  double value) {
   prometheus::MetricFamily family;
   family.name = name;
   family.help = help;
@@ -99,9 +82,11 @@ std::string PrometheusText(const ProcessFacts& process, std::span<const std::uin
     }
     double value = static_cast<double>(values[entry.place]);
     if (entry.unit == MetricUnit::kSeconds) value /= kNanosecondsPerSecond;
-    LabelledName name = ParseName(entry.prometheus_name, entry.help);
-    prometheus::MetricFamily family = FamilyOf(name.family.c_str(), name.help.c_str(), entry.type, value);
-    family.metric[0].label = std::move(name.labels);
+    const LabelledName name = LabelledNameOf(entry);
+    prometheus::MetricFamily family = FamilyOf(name.family, name.help, entry.type, value);
+    if (!name.label.empty()) {
+      family.metric[0].label = {{std::string(name.label), std::string(name.value)}};
+    }
     if (families.back().name == family.name) {
       families.back().metric.push_back(std::move(family.metric[0]));
     } else {

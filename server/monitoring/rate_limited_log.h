@@ -1,5 +1,5 @@
-// Lines of the log that others cause, and that may come without end. Of each group some are written,
-// the others are counted, and one line says how many.
+// Lines of the log that others cause, and that may come without end. The log writes some of each group, and
+// counts the others; one line says how many they are.
 //
 //   A window of a group begins with a line, and lasts kWindow. The first kLines in it are written. At its
 //   end, if there were more, one line says how many were not; the next line begins the next window.

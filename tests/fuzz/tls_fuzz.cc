@@ -201,7 +201,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
       FUZZ_CHECK(network.end(1 - i).given().starts_with(network.end(i).heard()));
     }
   }
-  // As many rounds as the socket buffers make of the bytes.
+  // The socket buffers divide the bytes among that many rounds at most.
   for (int i = 0; i < 200 && !network.was_changed(); ++i) {
     network.GoOn();
     if (network.end(0).heard() == network.end(1).given() &&

@@ -12,7 +12,7 @@
 namespace remora::kvgate {
 namespace {
 
-// Of a name or of arguments, in an error.
+// Bytes of a name, or of the arguments, that an error shows.
 constexpr std::size_t kMostShown = 128;
 
 char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }

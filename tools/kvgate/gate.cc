@@ -22,7 +22,7 @@ constexpr int kPauseMs = 50;
 constexpr int kKeepAliveSeconds = 300;  // as in Redis
 
 void Tune(int fd) {
-  // Of a Unix socket they fail.
+  // These options fail on a Unix socket, which does not need them.
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));

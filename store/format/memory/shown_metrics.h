@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,26 @@ namespace remora {
 inline std::span<const std::uint64_t, kHistogramPlaces> HistogramIn(std::span<const std::uint64_t> values,
                                                                     const MetricEntry& entry) {
   return values.subspan(entry.place).first<kHistogramPlaces>();
+}
+
+/// The parts of a Prometheus name of the registry, NAME or NAME{label=value}. Neighbours with the same family
+/// are one metric. The texts are the registry's.
+struct LabelledName {
+  std::string_view family;
+  std::string_view label;  // empty: it has none
+  std::string_view value;
+  std::string_view help;  // of the family
+};
+
+inline LabelledName LabelledNameOf(const MetricEntry& entry) {
+  const std::string_view text = entry.prometheus_name;
+  const std::string_view help = entry.help;
+  const std::size_t brace = text.find('{');
+  if (brace == std::string_view::npos) return {text, {}, {}, help};
+  const std::string_view label = text.substr(brace + 1, text.size() - brace - 2);
+  const std::size_t equals = label.find('=');
+  return {text.substr(0, brace), label.substr(0, equals), label.substr(equals + 1),
+          help.substr(0, help.find(':'))};
 }
 
 /// Returns the metrics of `entries`, in their order. A histogram becomes five numbers, with the ends _count,

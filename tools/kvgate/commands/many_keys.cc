@@ -134,7 +134,7 @@ Order OrderOfDelete(const Request& request) {
 
 // --- MSET -----------------------------------------------------------------------------------------------
 
-/// Puts all pairs of the request or none. Of a key that comes more than once, the last value counts.
+/// Puts all pairs of the request or none. If a key comes more than once, its last value counts.
 Task<absl::Status> PutPairs(Call& call, Condition condition) {
   const std::size_t pairs = (call.request.size() - 1) / 2;
   if (pairs == 1) {
