@@ -164,7 +164,7 @@ class Connection:
                     return
                 request = parse_head(head, self.names)
             except Refusal as refusal:
-                await self._refuse(refusal)
+                await self.refuse(refusal)
                 return
             response = await self._ask_handler(request)
             if not await self._send(request, response):
@@ -200,7 +200,7 @@ class Connection:
             print(f"http: {request.path!r}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             return plain(Refusal(500, "an error of this server; its log has more"))
 
-    async def _refuse(self, refusal: Refusal) -> None:
+    async def refuse(self, refusal: Refusal) -> None:
         """Answers, and reads on for a moment: else a client that still sends may lose the answer."""
         await self._send(Request("GET", "/", {}, False), plain(refusal))
         with contextlib.suppress(asyncio.TimeoutError, OSError):
@@ -266,7 +266,7 @@ async def listen(handler: Handler, host: str, port: int, names: frozenset[str] =
         task = asyncio.current_task()
         try:
             if len(connections) >= MOST_CONNECTIONS:
-                await connection._refuse(Refusal(503, f"{MOST_CONNECTIONS} clients are connected already; try again later"))
+                await connection.refuse(Refusal(503, f"{MOST_CONNECTIONS} clients are connected already; try again later"))
                 return
             connections.add(task)
             await connection.serve()

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Renders the manual pages of a folder, and stores them.
 
     load.py SERVER FOLDER

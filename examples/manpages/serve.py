@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """The site: serves the manual pages of a store to browsers.
 
     serve.py [--listen=HOST:PORT] [--host=NAME]... [--rendered=FOLDER] SERVER

@@ -8,7 +8,7 @@ from pages import Entry, Key, Page
 
 SECTIONS = {
     "1": "commands", "2": "system calls", "3": "library functions", "4": "devices", "5": "files and formats", "6": "games",
-    "7": "overviews and conventions", "8": "administration", "9": "kernel functions", "2type": "types of system calls",
+    "7": "overviews", "8": "administration", "9": "kernel functions", "2type": "types of system calls",
     "3const": "constants", "3head": "headers", "3type": "types",
 }  # fmt: skip
 

@@ -129,7 +129,7 @@ class ManualPagesTest(unittest.TestCase):
         self.assertIn("The same name on FreeBSD", self.browser.text("aside"))
         self.click("aside a.compare")
         self.await_path("/compare")
-        panes = self.browser.evaluate("[...document.querySelectorAll('.pane h2:first-child')].map(h => h.innerText)")
+        panes = self.browser.evaluate("[...document.querySelectorAll('.pane > h2')].map(h => h.innerText)")
         self.assertEqual(panes, ["Linux: tcp(7)", "FreeBSD: tcp(4)"])
         side = "[...document.querySelectorAll('.pane')].map(p => p.getBoundingClientRect().top)"
         self.assertEqual(len(set(self.browser.evaluate(side))), 1)
