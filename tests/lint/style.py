@@ -10,6 +10,7 @@ import re
 import sys
 
 MAX_LINES = 500
+MAX_PICTURE = 60_000  # bytes
 UNFINISHED = re.compile(r"\b(TODO|FIXME)\b")
 # Whole texts of others, and this file, which names what it looks for.
 EXEMPT = {"LICENSE", "tests/lint/style.py", "tests/lint/style_test.py"}
@@ -32,6 +33,9 @@ def files(root):
 
 
 def faults_of(path):
+    if path.suffix == ".png":
+        size = path.stat().st_size
+        return [(1, f"has {size} bytes; {MAX_PICTURE} at most")] if size > MAX_PICTURE else []
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:

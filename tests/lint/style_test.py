@@ -12,6 +12,7 @@ BAD = {
     "open.cc": ("int a;", "has no newline at its end"),
     "tab.cc": ("\tint a;\n", "has a tab"),
     "blank.cc": ("int a; \n", "has blanks at its end"),
+    "large.png": ("x" * 60_001, "has 60001 bytes; 60000 at most"),
     "later.cc": ("// TODO: later\n", "is unfinished"),
 }
 
