@@ -2,8 +2,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <iterator>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,27 +22,69 @@ constexpr const char* kHead = R"(<!DOCTYPE html>
 <html xmlns="http://www.w3.org/1999/xhtml" lang="en">
 <head>
 <meta charset="utf-8"/>
+<meta name="viewport" content="width=device-width, initial-scale=1"/>
+<meta name="color-scheme" content="light dark"/>
 <title>kvbench</title>
 <style>
-body { font: 15px/1.45 system-ui, sans-serif; color: #222; background: #fff; max-width: 75em; margin: 2em auto;
-       padding: 0 1em; }
+:root { --text: #222; --page: #fff; --line: #ddd; --rule: #e2e2e2; --warn: #7a4d00; --warn_back: #fff1cc; }
+@media (prefers-color-scheme: dark) {
+  :root { --text: #e6e9ed; --page: #0e1116; --line: #2d333d; --rule: #2d333d; --warn: #f3cd72; --warn_back: #3b2c07; }
+}
+body { font: 15px/1.45 system-ui, sans-serif; color: var(--text); background: var(--page); max-width: 80em;
+       margin: 1.5em auto; padding: 0 1em; }
 h1 { font-size: 1.5em; } h2 { font-size: 1.15em; margin-top: 2em; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .2em .7em; border-bottom: 1px solid #ddd; text-align: right;
-         white-space: nowrap; }
+table { border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums; }
+th, td { padding: .2em .4em; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th:first-child, td:first-child, td.name, th.name { text-align: left; }
+td.long { white-space: normal; overflow-wrap: anywhere; min-width: 8em; }
 div.wide { overflow-x: auto; }
-svg { max-width: 100%; height: auto; font: 12px system-ui, sans-serif; fill: #333; }
-svg .rule { stroke: #e2e2e2; }
+p.warning { color: var(--warn); background: var(--warn_back); padding: .6em .8em; border-radius: 6px; }
+svg { width: 100%; min-width: 560px; height: auto; font: 11px system-ui, sans-serif; fill: var(--text); }
+svg .rule { stroke: var(--rule); }
 </style>
 </head>
 <body>
 <h1>kvbench</h1>
 )";
 
-void Cell(std::string* html, const char* tag, std::string_view text, bool name = false) {
-  absl::StrAppend(html, "<", tag, name ? " class=\"name\">" : ">", Escaped(text), "</", tag, ">");
+// Classes of cells: numbers have none.
+constexpr const char* kName = " class=\"name\"";
+constexpr const char* kLong = " class=\"long\"";
+
+void Cell(std::string* html, const char* tag, std::string_view text, const char* kind = "") {
+  absl::StrAppend(html, "<", tag, kind, ">", Escaped(text), "</", tag, ">");
 }
+
+/// A chart that scrolls where the window is narrower than its texts need.
+std::string Wide(const std::string& chart) { return "<div class=\"wide\">" + chart + "</div>\n"; }
+
+/// Unit of all times in one column of a table: that of the smallest one, so no time is rounded to nothing.
+class TimeUnit {
+ public:
+  void Add(double ns) {
+    if (ns > 0) least_ns_ = std::min(least_ns_, ns);
+  }
+  const char* name() const { return kUnits[Number()].name; }
+  std::string Text(double ns) const {
+    const double time = ns / kUnits[Number()].ns;
+    if (time >= 100) return Grouped(static_cast<std::uint64_t>(std::llround(time)));
+    return absl::StrFormat("%.*f", time >= 10 ? 1 : 2, time);
+  }
+
+ private:
+  struct Unit {
+    const char* name;
+    double ns;
+  };
+  static constexpr Unit kUnits[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
+  std::size_t Number() const {
+    std::size_t number = 0;
+    while (number + 1 < std::size(kUnits) && least_ns_ < 1e18 && least_ns_ >= kUnits[number + 1].ns) ++number;
+    return number;
+  }
+
+  double least_ns_ = 1e18;
+};
 
 // The phase that is shown in charts: the run, or what there is.
 const PhaseResult* ShownPhase(const RunReport& report) {
@@ -63,21 +108,26 @@ std::string SettingsTable(const std::vector<NamedReport>& reports) {
       const auto& settings = named.report.settings;
       const auto found = std::find_if(settings.begin(), settings.end(),
                                       [&name](const auto& setting) { return setting.first == name; });
-      Cell(&html, "td", found == settings.end() ? "" : found->second);
+      Cell(&html, "td", found == settings.end() ? "" : found->second, kLong);
     }
     html += "</tr>\n";
   }
   return html + "</table></div>\n";
 }
 
-std::string SummaryTable(const std::vector<NamedReport>& reports) {
-  std::string html = "<h2>Summary</h2>\n<div class=\"wide\"><table>\n<tr>";
-  for (const char* name : {"", "phase", "operation"}) Cell(&html, "th", name, true);
-  for (const char* name : {"operations", "per second", "mean"}) Cell(&html, "th", name);
-  for (const NamedQuantile& quantile : kQuantiles) Cell(&html, "th", quantile.name);
-  Cell(&html, "th", "max");
-  Cell(&html, "th", "errors");
-  html += "</tr>\n";
+/// One row of the summary: one kind of operation in one phase.
+struct SummaryRow {
+  const std::string* report;
+  const PhaseResult* phase;
+  std::size_t kind;
+  std::uint64_t errors;
+  std::vector<double> times_ns;  // the mean, the quantiles, the maximum
+
+  double rate() const { return phase->per_second(phase->operations[kind]); }
+};
+
+std::vector<SummaryRow> SummaryRows(const std::vector<NamedReport>& reports) {
+  std::vector<SummaryRow> rows;
   for (const NamedReport& named : reports) {
     for (const PhaseResult& phase : named.report.phases) {
       for (std::size_t kind = 0; kind < kOperationKinds; ++kind) {
@@ -87,23 +137,82 @@ std::string SummaryTable(const std::vector<NamedReport>& reports) {
         }
         if (phase.operations[kind] + errors == 0) continue;
         const Histogram& latency = phase.latency[kind];
-        html += "<tr>";
-        Cell(&html, "td", named.name);
-        Cell(&html, "td", absl::StrCat(phase.name, phase.cut_short ? ", cut short" : ""), true);
-        Cell(&html, "td", kOperationNames[kind], true);
-        Cell(&html, "td", Grouped(phase.operations[kind]));
-        Cell(&html, "td", Grouped(static_cast<std::uint64_t>(phase.per_second(phase.operations[kind]))));
-        Cell(&html, "td", TimeText(latency.mean()));
+        SummaryRow row{&named.name, &phase, kind, errors, {latency.mean()}};
         for (const NamedQuantile& quantile : kQuantiles) {
-          Cell(&html, "td", TimeText(static_cast<double>(latency.Quantile(quantile.fraction))));
+          row.times_ns.push_back(static_cast<double>(latency.Quantile(quantile.fraction)));
         }
-        Cell(&html, "td", TimeText(static_cast<double>(latency.max())));
-        Cell(&html, "td", Grouped(errors));
-        html += "</tr>\n";
+        row.times_ns.push_back(static_cast<double>(latency.max()));
+        rows.push_back(std::move(row));
       }
     }
   }
+  return rows;
+}
+
+/// Returns the throughput as a multiple of the first report's in the same phase and kind of operation.
+std::string RatioText(const std::vector<SummaryRow>& rows, const SummaryRow& row) {
+  const auto first = std::find_if(rows.begin(), rows.end(), [&row](const SummaryRow& other) {
+    return other.phase->name == row.phase->name && other.kind == row.kind;
+  });
+  if (first->report != rows.front().report || first->rate() <= 0) return "";
+  return absl::StrFormat("%.2f", row.rate() / first->rate());
+}
+
+std::string SummaryTable(const std::vector<NamedReport>& reports) {
+  const std::vector<SummaryRow> rows = SummaryRows(reports);
+  std::vector<const char*> times = {"mean"};
+  for (const NamedQuantile& quantile : kQuantiles) times.push_back(quantile.name);
+  times.push_back("max");
+  std::vector<TimeUnit> units(times.size());
+  for (const SummaryRow& row : rows) {
+    for (std::size_t i = 0; i < times.size(); ++i) units[i].Add(row.times_ns[i]);
+  }
+  const bool compares = reports.size() > 1;
+  std::string html = "<h2>Summary</h2>\n<div class=\"wide\"><table>\n<tr>";
+  for (const char* name : {"", "phase", "operation"}) Cell(&html, "th", name, kName);
+  for (const char* name : {"operations", "per second"}) Cell(&html, "th", name);
+  if (compares) Cell(&html, "th", "ratio");
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    Cell(&html, "th", absl::StrCat(times[i], ", ", units[i].name()));
+  }
+  Cell(&html, "th", "errors");
+  html += "</tr>\n";
+  for (const SummaryRow& row : rows) {
+    html += "<tr>";
+    Cell(&html, "td", *row.report);
+    Cell(&html, "td", absl::StrCat(row.phase->name, row.phase->cut_short ? ", cut short" : ""), kName);
+    Cell(&html, "td", kOperationNames[row.kind], kName);
+    Cell(&html, "td", Grouped(row.phase->operations[row.kind]));
+    Cell(&html, "td", Grouped(static_cast<std::uint64_t>(row.rate())));
+    if (compares) Cell(&html, "td", RatioText(rows, row));
+    for (std::size_t i = 0; i < times.size(); ++i) Cell(&html, "td", units[i].Text(row.times_ns[i]));
+    Cell(&html, "td", Grouped(row.errors));
+    html += "</tr>\n";
+  }
   return html + "</table></div>\n";
+}
+
+/// Names the settings of records, values and placement in which the reports differ: their numbers then say
+/// little about each other. Empty: there are none.
+std::string Warning(const std::vector<NamedReport>& reports) {
+  std::string names;
+  for (const char* name :
+       {"recordcount", "fieldcount", "fieldlength", "target", "memory_bytes", "processes"}) {
+    std::vector<std::string> values;
+    for (const NamedReport& named : reports) {
+      for (const auto& [setting, value] : named.report.settings) {
+        if (setting == name) values.push_back(value);
+      }
+    }
+    // A setting that some reports lack differs, too.
+    const bool differs = !values.empty() && (values.size() != reports.size() ||
+                                             std::count(values.begin(), values.end(), values[0]) !=
+                                                 static_cast<std::ptrdiff_t>(values.size()));
+    if (differs) absl::StrAppend(&names, names.empty() ? "" : ", ", name);
+  }
+  if (names.empty()) return names;
+  return "<p class=\"warning\">The runs differ in records, value size or placement: " + names +
+         ". Compare their numbers with care; the table of settings has the values.</p>\n";
 }
 
 /// Returns the middle one of an odd number of values, else the lower of the two. REQUIRES: one at least.
@@ -134,8 +243,17 @@ std::vector<Alike> RunsThatAreAlike(const std::vector<NamedReport>& reports) {
   return all;
 }
 
-std::string MediansTable(const std::vector<NamedReport>& reports) {
-  std::string rows;
+/// One row of the table of medians: one kind of operation in runs that are alike.
+struct MedianRow {
+  std::string name;
+  std::size_t kind;
+  std::size_t runs;
+  std::vector<double> rates;     // the median, the least, the most
+  std::vector<double> times_ns;  // the median of each quantile
+};
+
+std::vector<MedianRow> MedianRows(const std::vector<NamedReport>& reports) {
+  std::vector<MedianRow> rows;
   for (const Alike& alike : RunsThatAreAlike(reports)) {
     const std::vector<const PhaseResult*>& runs = alike.runs;
     if (runs.size() < 2) continue;
@@ -149,27 +267,42 @@ std::string MediansTable(const std::vector<NamedReport>& reports) {
           of_all([kind](const PhaseResult& run) { return run.per_second(run.operations[kind]); });
       const auto [least, most] = std::minmax_element(rates.begin(), rates.end());
       if (*most == 0) continue;
-      rows += "<tr>";
-      Cell(&rows, "td", absl::StrCat(alike.name, ", ..."), true);
-      Cell(&rows, "td", kOperationNames[kind], true);
-      Cell(&rows, "td", Grouped(runs.size()));
-      for (const double rate : {Median(rates), *least, *most}) {
-        Cell(&rows, "td", Grouped(static_cast<std::uint64_t>(rate)));
-      }
+      MedianRow row{absl::StrCat(alike.name, ", ..."), kind, runs.size(), {Median(rates), *least, *most}, {}};
       for (const NamedQuantile& quantile : kQuantiles) {
-        Cell(&rows, "td", TimeText(Median(of_all([&](const PhaseResult& run) {
+        row.times_ns.push_back(Median(of_all([&](const PhaseResult& run) {
           return static_cast<double>(run.latency[kind].Quantile(quantile.fraction));
-        }))));
+        })));
       }
-      rows += "</tr>\n";
+      rows.push_back(std::move(row));
     }
   }
-  if (rows.empty()) return rows;
+  return rows;
+}
+
+std::string MediansTable(const std::vector<NamedReport>& reports) {
+  const std::vector<MedianRow> rows = MedianRows(reports);
+  if (rows.empty()) return {};
+  std::vector<TimeUnit> units(std::size(kQuantiles));
+  for (const MedianRow& row : rows) {
+    for (std::size_t i = 0; i < units.size(); ++i) units[i].Add(row.times_ns[i]);
+  }
   std::string html = "<h2>Medians of runs with the same settings</h2>\n<div class=\"wide\"><table>\n<tr>";
-  for (const char* heading : {"", "operation"}) Cell(&html, "th", heading, true);
+  for (const char* heading : {"", "operation"}) Cell(&html, "th", heading, kName);
   for (const char* heading : {"runs", "per second", "least", "most"}) Cell(&html, "th", heading);
-  for (const NamedQuantile& quantile : kQuantiles) Cell(&html, "th", quantile.name);
-  return html + "</tr>\n" + rows + "</table></div>\n";
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    Cell(&html, "th", absl::StrCat(kQuantiles[i].name, ", ", units[i].name()));
+  }
+  html += "</tr>\n";
+  for (const MedianRow& row : rows) {
+    html += "<tr>";
+    Cell(&html, "td", row.name, kName);
+    Cell(&html, "td", kOperationNames[row.kind], kName);
+    Cell(&html, "td", Grouped(row.runs));
+    for (const double rate : row.rates) Cell(&html, "td", Grouped(static_cast<std::uint64_t>(rate)));
+    for (std::size_t i = 0; i < units.size(); ++i) Cell(&html, "td", units[i].Text(row.times_ns[i]));
+    html += "</tr>\n";
+  }
+  return html + "</table></div>\n";
 }
 
 std::string Comparison(const std::vector<NamedReport>& reports) {
@@ -181,7 +314,7 @@ std::string Comparison(const std::vector<NamedReport>& reports) {
     const double rate = phase->per_second(phase->all_operations());
     throughput.push_back({reports[i].name, rate, Grouped(static_cast<std::uint64_t>(rate)), i});
   }
-  std::string html = "<h2>Operations per second</h2>\n" + BarChart(throughput);
+  std::string html = "<h2>Operations per second</h2>\n" + Wide(BarChart(throughput));
   for (std::size_t kind = 0; kind < kOperationKinds; ++kind) {
     std::vector<Bar> bars;
     for (const double fraction : {0.5, 0.99}) {
@@ -194,7 +327,7 @@ std::string Comparison(const std::vector<NamedReport>& reports) {
       }
     }
     if (bars.empty()) continue;
-    absl::StrAppend(&html, "<h2>Latency of ", kOperationNames[kind], "</h2>\n", BarChart(bars));
+    absl::StrAppend(&html, "<h2>Latency of ", kOperationNames[kind], "</h2>\n", Wide(BarChart(bars)));
   }
   return html;
 }
@@ -223,7 +356,7 @@ std::string ThroughputOverTime(const std::vector<NamedReport>& reports) {
   }
   if (series.empty()) return {};
   return "<h2>Throughput over time</h2>\n" +
-         LineChart(LinearAxis("seconds", longest), LinearAxis("operations per second", most), series);
+         Wide(LineChart(LinearAxis("seconds", longest), LinearAxis("operations per second", most), series));
 }
 
 // How many nines a share has: 1 for 90 %, 2 for 99 %. So a cumulative distribution shows its tail.
@@ -263,7 +396,7 @@ std::string LatencyDistributions(const std::vector<NamedReport>& reports) {
           nines, nines == 1 ? "90 %" : absl::StrFormat("%.*f %%", nines - 2, 100 - std::pow(10, 2 - nines)));
     }
     absl::StrAppend(&html, "<h2>Distribution of the latency of ", kOperationNames[kind], "</h2>\n",
-                    LineChart(LogTimeAxis("latency", low, high), y, series));
+                    Wide(LineChart(LogTimeAxis("latency", low, high), y, series)));
   }
   return html;
 }
@@ -289,9 +422,9 @@ std::string Errors(const std::vector<NamedReport>& reports) {
 
 std::string ToHtml(const std::vector<NamedReport>& reports, const std::string& curves) {
   const std::string charts =
-      !curves.empty() ? curves
+      !curves.empty() ? Wide(curves)
                       : Comparison(reports) + ThroughputOverTime(reports) + LatencyDistributions(reports);
-  return kHead + MediansTable(reports) + SummaryTable(reports) + Errors(reports) + charts +
+  return kHead + Warning(reports) + MediansTable(reports) + SummaryTable(reports) + Errors(reports) + charts +
          SettingsTable(reports) + "</body>\n</html>\n";
 }
 

@@ -124,7 +124,7 @@ TEST(Html, HoldsTheNumbersAndEscapesTexts) {
   EXPECT_THAT(page,
               AllOf(StartsWith("<!DOCTYPE html>"),
                     HasSubstr("<td class=\"name\">read</td><td>1,000</td><td>500</td>"),
-                    HasSubstr("<td>500.5 us</td>"), HasSubstr("one &lt;run&gt;"), Not(HasSubstr("<run>")),
+                    HasSubstr("<th>mean, us</th>"), HasSubstr("one &lt;run&gt;"), Not(HasSubstr("<run>")),
                     HasSubstr("local:///x &lt;&amp;&gt; &quot;y&quot;"), HasSubstr("2 x not found")));
   EXPECT_THAT(page, AllOf(HasSubstr("Throughput over time"), HasSubstr("latency of read"),
                           HasSubstr("latency of update"), Not(HasSubstr("latency of insert"))));
@@ -132,6 +132,32 @@ TEST(Html, HoldsTheNumbersAndEscapesTexts) {
   EXPECT_THAT(page, AllOf(Not(HasSubstr("<script")), Not(HasSubstr("src=")), Not(HasSubstr("href="))));
   // One report is compared with nothing.
   EXPECT_THAT(page, Not(HasSubstr("<h2>Operations per second")));
+}
+
+TEST(Html, AColumnHasOneUnit) {
+  // Reads of 1 us to 1 ms, and an update of 5 us: the smallest mean is the update's.
+  const std::string page = ToHtml({{"one", Known()}});
+  EXPECT_THAT(page, AllOf(HasSubstr("<td>500</td><td>501</td>"), HasSubstr("<td>0</td><td>5.00</td>"),
+                          HasSubstr("<th>max, us</th>"), Not(HasSubstr(" us</td>"))));
+}
+
+TEST(Html, RunsThatDifferInRecordsValuesOrPlacementAreMarked) {
+  RunReport other = Known();
+  other.settings[1].second = "2000";
+  EXPECT_THAT(ToHtml({{"a", Known()}, {"b", other}}), HasSubstr("value size or placement: recordcount."));
+  other.settings.emplace_back("fieldlength", "64");
+  EXPECT_THAT(ToHtml({{"a", Known()}, {"b", other}}), HasSubstr("placement: recordcount, fieldlength."));
+  EXPECT_THAT(ToHtml({{"a", Known()}, {"b", Known()}}), Not(HasSubstr("The runs differ")));
+  EXPECT_THAT(ToHtml({{"a", other}}), Not(HasSubstr("The runs differ")));
+}
+
+TEST(Html, TheRatioIsToTheFirstReport) {
+  RunReport slow = Known();
+  slow.phases[0].seconds = 4;
+  const std::string page = ToHtml({{"fast", Known()}, {"slow", slow}});
+  EXPECT_THAT(page, AllOf(HasSubstr("<th>ratio</th>"), HasSubstr("<td>500</td><td>1.00</td>"),
+                          HasSubstr("<td>250</td><td>0.50</td>")));
+  EXPECT_THAT(ToHtml({{"one", Known()}}), Not(HasSubstr(">ratio<")));
 }
 
 TEST(Html, ComparesSeveral) {
