@@ -16,6 +16,7 @@
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
 #include "store/durable/format.h"
+#include "store/durable/log_batch.h"
 #include "store/durable/status.h"
 
 namespace remora {
@@ -30,15 +31,6 @@ std::string_view BytesOfLsn(const Lsn& lsn) {
 }
 
 StoredHeader StoredHeaderOf(const LogEntry& entry) { return {entry.version, entry.expiry_ms}; }
-
-/// Returns the entries in ascending order of their keys, which is that of RocksDB's default comparator.
-std::vector<const LogEntry*> SortedByKey(const absl::flat_hash_map<std::string_view, LogEntry>& latest) {
-  std::vector<const LogEntry*> sorted;
-  sorted.reserve(latest.size());
-  for (const auto& [key, entry] : latest) sorted.push_back(&entry);
-  std::sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) { return a->key < b->key; });
-  return sorted;
-}
 
 }  // namespace
 
@@ -59,26 +51,30 @@ LogApplier::LogApplier(LogApplierOptions options, Lsn applied_to)
 void LogApplier::Add(const LogGroup& group) {
   if (group.end() <= applied_to_) return;
   REMORA_CHECK(Lsn{group.header.lsn} >= added_to_);
-  LogEntries entries(groups_.emplace_back(group.bytes));
-  bytes_ += group.bytes.size();
+  LogEntries entries = group.entries();
   LogEntry entry;
-  while (entries.Next(&entry)) AddEntry(entry);
+  while (entries.Next(&entry)) {
+    LatestEntries& latest = entry.kind == LogEntryKind::kMeta ? meta_ : entries_;
+    latest.Set(entry);
+    NoteEntry(entry);
+  }
   added_to_ = group.end();
 }
 
-void LogApplier::AddEntry(const LogEntry& entry) {
-  Latest& latest = entry.kind == LogEntryKind::kMeta ? meta_ : entries_;
-  // The map keeps the key of the first entry, whose bytes are equal and stay valid as long.
-  latest.insert_or_assign(entry.key, entry);
+void LogApplier::NoteEntry(const LogEntry& entry) {
   added_version_ = std::max(added_version_, entry.version);
   if (entry.request.client == 0) return;
-  const LoggedCompletion& completion = completions_.emplace_back(entry);
-  meta_.insert_or_assign(completion.key, completion.entry());
+  const LoggedCompletion completion(entry);
+  meta_.Set(completion.entry());
 }
 
 absl::Status LogApplier::ApplyUnlogged(std::span<const LogEntry> entries) {
   REMORA_CHECK(added_to_ == applied_to_ && entries_.empty() && meta_.empty());
-  for (const LogEntry& entry : entries) AddEntry(entry);
+  for (const LogEntry& entry : entries) {
+    LatestEntries& latest = entry.kind == LogEntryKind::kMeta ? meta_ : entries_;
+    latest.SetView(entry);
+    NoteEntry(entry);
+  }
   const absl::Status status = Write();
   Forget();
   return status;
@@ -94,9 +90,9 @@ absl::Status LogApplier::Apply() {
 absl::Status LogApplier::Write() {
   const LogEntry applied_to = {
       .kind = LogEntryKind::kMeta, .key = kAppliedToKey, .value = BytesOfLsn(added_to_)};
-  meta_.insert_or_assign(applied_to.key, applied_to);
-  const std::vector<const LogEntry*> entries = SortedByKey(entries_);
-  const std::vector<const LogEntry*> meta = SortedByKey(meta_);
+  meta_.Set(applied_to);
+  const std::vector<const LogEntry*> entries = entries_.Sorted();
+  const std::vector<const LogEntry*> meta = meta_.Sorted();
   REMORA_RETURN_IF_ERROR(options_.way == ApplyWay::kInsert ? Insert(entries, meta) : Ingest(entries, meta));
   applied_to_ = added_to_;
   applied_version_ = added_version_;
@@ -104,11 +100,8 @@ absl::Status LogApplier::Write() {
 }
 
 void LogApplier::Forget() {
-  entries_.clear();
-  meta_.clear();
-  groups_.clear();
-  completions_.clear();
-  bytes_ = 0;
+  entries_.Clear();
+  meta_.Clear();
 }
 
 absl::Status LogApplier::Insert(const std::vector<const LogEntry*>& entries,

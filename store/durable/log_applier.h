@@ -12,18 +12,16 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "store/durable/commit_log/group_codec.h"
-#include "store/durable/log_batch.h"
+#include "store/durable/latest_entries.h"
 
 namespace rocksdb {
 class ColumnFamilyHandle;
@@ -65,8 +63,8 @@ class LogApplier {
   LogApplier(const LogApplier&) = delete;
   LogApplier& operator=(const LogApplier&) = delete;
 
-  /// Adds a copy of the group, unless the group is applied already. REQUIRES: the group is behind all
-  /// groups that were added.
+  /// Adds a copy of what the group writes, unless the group is applied already. REQUIRES: the group is behind
+  /// all groups that were added.
   void Add(const LogGroup& group);
 
   /// Writes entries that are in no group of the log, in one step, behind all applied groups. The caller
@@ -87,16 +85,15 @@ class LogApplier {
   Lsn applied_to() const { return applied_to_; }
   /// Returns the highest version of an applied entry, or 0 if there is none.
   std::uint64_t applied_version() const { return applied_version_; }
-  /// Returns the bytes in memory of the groups that are added and not applied.
-  std::size_t bytes() const { return bytes_; }
+  /// Returns the bytes in memory of the last entries of all keys in the groups that are added and not
+  /// applied.
+  std::size_t bytes() const { return entries_.bytes() + meta_.bytes(); }
   /// Returns the number of distinct keys in these groups.
   std::size_t keys() const { return entries_.size(); }
 
  private:
-  using Latest = absl::flat_hash_map<std::string_view, LogEntry>;
-
-  /// Adds an entry to the maps. REQUIRES: its bytes stay valid until Forget.
-  void AddEntry(const LogEntry& entry);
+  /// Notes the version of the entry, and the completion record of its request.
+  void NoteEntry(const LogEntry& entry);
   absl::Status Write();
   void Forget();
   absl::Status Insert(const std::vector<const LogEntry*>& entries, const std::vector<const LogEntry*>& meta);
@@ -107,11 +104,8 @@ class LogApplier {
                                                        const std::vector<const LogEntry*>& sorted) const;
 
   const LogApplierOptions options_;
-  std::deque<std::string> groups_;            // the maps point to the bytes of these
-  std::deque<LoggedCompletion> completions_;  // and of these
-  std::size_t bytes_ = 0;
-  Latest entries_;
-  Latest meta_;
+  LatestEntries entries_;
+  LatestEntries meta_;
   Lsn added_to_;
   Lsn applied_to_;
   std::uint64_t added_version_ = 0;

@@ -4,8 +4,6 @@
 #include <rocksdb/write_batch.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
@@ -27,16 +25,14 @@ constexpr std::uint64_t kFilesOfLog = 16;
 // Holds a group with a value of the largest size, its key, and 1 MiB of other entries.
 constexpr std::uint64_t kMostLogFile = kMaxValueSize + (std::uint64_t{1} << 20);
 constexpr std::uint64_t kMostApplied = std::uint64_t{8} << 20;
+// A step takes twice as much memory: a copy, and RocksDB's batch.
+constexpr std::uint64_t kMostOfStep = std::uint64_t{16} << 20;
+// Share of the log that may wait for the applier. A restart replays it, and the first scan waits for it.
+constexpr std::uint64_t kLazyShare = 16;
 
-// Longest pause between two steps of the applier. A longer pause merges more versions of a key; a shorter
-// one leaves less work to a caller that waits for the applier.
+// Pause between two looks of the applier. If it hurries, a longer pause merges more versions of a key; a
+// shorter one leaves less work to a caller that waits for it.
 constexpr std::chrono::milliseconds kApplyPause{100};
-
-// A view that has to read more than this has the applier begin a step, for the sake of the next one.
-constexpr std::uint64_t kWorthApplying = std::uint64_t{64} << 10;
-// Twice what one step of the applier takes. An applier that is behind by more should not cost each scan the
-// memory.
-constexpr std::uint64_t kMostOverlay = 2 * kMostApplied;
 
 // Pace of a writer when the log is full: 10 MB/s, which the flushes of any disk can follow.
 constexpr double kSlowestNsPerByte = 100;
@@ -45,6 +41,9 @@ constexpr double kLongestSleepNs = 10'000'000;
 
 // Bytes that tables take beside their records, approximately.
 constexpr std::uint64_t kTablesRoom = std::uint64_t{1} << 20;
+
+// Deleted keys that are not applied take memory beside the log.
+constexpr std::size_t kManyDeletes = 65536;
 
 // Number of entries whose memory the next group may use again.
 constexpr std::size_t kKeptEntries = 4096;
@@ -76,6 +75,7 @@ TierLog::TierLog(const TierLogOptions& options, Lsn applied_to)
     : options_(options),
       file_size_(LogFileSizeFor(options.max_bytes)),
       apply_bytes_(std::min(kMostApplied, options.max_bytes / kFilesOfLog)),
+      step_bytes_(std::min(kMostOfStep, options.max_bytes / kFilesOfLog)),
       persist_bytes_(std::min(options.write_buffer_bytes, options.max_bytes / 4)),
       applier_({.db = options.db,
                 .entries = options.entries,
@@ -83,6 +83,7 @@ TierLog::TierLog(const TierLogOptions& options, Lsn applied_to)
                 .way = ApplyWay::kInsert,
                 .dir = {}},
                applied_to),
+      pace_(options.max_bytes / kLazyShare),
       applied_to_(applied_to.value),
       persisted_to_(applied_to.value) {}
 
@@ -155,7 +156,7 @@ absl::StatusOr<std::unique_ptr<TierLog>> TierLog::OpenIn(DataDir& dir, TierLogOp
 
 absl::Status TierLog::Replay(const LogGroup& group) {
   applier_.Add(group);
-  if (applier_.bytes() < apply_bytes_) return absl::OkStatus();
+  if (applier_.bytes() < step_bytes_) return absl::OkStatus();
   REMORA_RETURN_IF_ERROR(ApplyAdded());
   if (applied_to() - persisted_to() < persist_bytes_) return absl::OkStatus();
   // C4: an earlier process may have appended the group without a sync.
@@ -311,6 +312,7 @@ void TierLog::NoteDeletes(Lsn lsn) {
     deletes_[AbslView(entry.key)] = lsn.value;
     deletes_in_order_.emplace_back(lsn.value, entry.key);
   }
+  if (deletes_in_order_.size() >= kManyDeletes) pace_.Ask();  // C12
   // Release: RocksDB has the deletions that are dropped here (see IsDeleted).
   has_deletes_.store(!deletes_.empty(), std::memory_order_release);
 }
@@ -324,12 +326,17 @@ bool TierLog::IsDeleted(std::string_view key) const {
 }
 
 bool TierLog::Holds(std::uint64_t version) {
+  pace_.Ask();  // C12: later calls are about later versions
   // Acquire: from here on, this thread's reads of RocksDB see the applied groups.
   if (version <= applied_version_.load(std::memory_order_acquire)) return true;
   // An evictor asks for many records. RocksDB refuses each attempt after a failed flush.
   const bool is_tried_by_thread = options_.applying == LogApplying::kInThread;
   if (is_tried_by_thread && apply_failed_.load(std::memory_order_relaxed)) return false;
-  ApplyAll().IgnoreError();  // after an error, applied_version_ says how far it came
+  const Lsn until = appended();
+  const LogMutexLock lock(&apply_mutex_);
+  while (version > applied_version_.load() && applied_to() < until) {
+    if (!ApplyTo(until, applied_to() + apply_bytes_).ok()) break;  // applied_version_ says how far it came
+  }
   return version <= applied_version_.load(std::memory_order_acquire);
 }
 
@@ -344,19 +351,20 @@ absl::Status TierLog::ApplyAll() {
   return ApplyTo(until);
 }
 
-absl::Status TierLog::ApplyTo(Lsn until) {
+absl::Status TierLog::ApplyTo(Lsn until, Lsn enough) {
   const TimePoint begin = std::chrono::steady_clock::now();
-  const absl::Status status = ApplyGroupsTo(until);
+  const absl::Status status = ApplyGroupsTo(until, enough);
   apply_status_ = status;
   apply_failed_.store(!status.ok(), std::memory_order_relaxed);
-  if (status.ok()) applied_at_ = begin;  // `until` is of a moment before
+  if (status.ok() && applied_to() >= until) applied_at_ = begin;  // `until` is of a moment before
   return status;
 }
 
-absl::Status TierLog::ApplyGroupsTo(Lsn until) {
+absl::Status TierLog::ApplyGroupsTo(Lsn until, Lsn enough) {
   if (flush_is_open_) REMORA_RETURN_IF_ERROR(Sync());  // T2
   for (;;) {
-    if (applier_.bytes() >= apply_bytes_) REMORA_RETURN_IF_ERROR(ApplyAdded());
+    if (reader_->end() >= enough) return ApplyAdded();
+    if (applier_.bytes() >= step_bytes_) REMORA_RETURN_IF_ERROR(ApplyAdded());
     REMORA_ASSIGN_OR_RETURN(const bool more, reader_->Next(until));
     if (!more) return ApplyAdded();
     applier_.Add(reader_->group());
@@ -449,10 +457,19 @@ bool TierLog::WaitFor(Step step) {
   return !stops_;
 }
 
+bool TierLog::IsStepDue() {
+  const TimePoint now = std::chrono::steady_clock::now();
+  const Lsn applied = applied_to();  // first, as it never passes appended()
+  const std::uint64_t backlog = appended() - applied;
+  const LogMutexLock lock(&apply_mutex_);
+  if (backlog == 0) applied_at_ = std::max(applied_at_, now);
+  return pace_.IsDue(backlog, now - applied_at_, now) || !apply_status_.ok();
+}
+
 void TierLog::RunApplier() {
   while (WaitFor(Step::kApply)) {
     // On an error, the next round tries again. Meanwhile the log fills, until Append returns the error.
-    ApplyAll().IgnoreError();
+    if (IsStepDue()) ApplyAll().IgnoreError();
     TellProgress();
     if (HasToPersist()) Wake(Step::kPersist);
   }
@@ -462,25 +479,7 @@ void TierLog::RunPersister() {
   while (WaitFor(Step::kPersist)) PersistStep().IgnoreError();  // the applier wakes it again
 }
 
-// --- Views (C7) -----------------------------------------------------------------------------------------
-
-absl::StatusOr<TierLog::View> TierLog::OpenView(const ScanRange& range) {
-  const Lsn until = appended();
-  for (;;) {
-    const LogMoment moment = moment_.Get();
-    const Lsn at = moment.position.lsn();
-    if (at >= until) return View{.snapshot = moment.snapshot, .overlay = nullptr};
-    if (until - at > kWorthApplying) Wake(Step::kApply);
-    if (until - at <= kMostOverlay) {
-      absl::StatusOr<std::unique_ptr<ScanOverlay>> overlay =
-          ScanOverlay::Read(options_.dir, moment.position, until, range);
-      if (overlay.ok()) return View{.snapshot = moment.snapshot, .overlay = *std::move(overlay)};
-      // The file may be recycled by now, or there is no descriptor left. The applier has its file open.
-    }
-    // From then on, the latest moment is not before `until`.
-    REMORA_RETURN_IF_ERROR(ApplyAll());
-  }
-}
+// --- Slow writers (C10) ---------------------------------------------------------------------------------
 
 // The pause for each byte grows linearly, from 0 when half of the log is filled. Two files do not count as
 // space: the spare, and the oldest file, of which only a part is still needed.

@@ -19,6 +19,8 @@
 //   C10  Writers are slowed down as the log fills, and apply it themselves when it is full. So a write
 //        is rejected only if the disk fails.
 //   C11  A directory of an earlier store loses nothing: OpenIn flushes RocksDB's log to tables first.
+//   C12  The thread of the applier is late while nobody needs what RocksDB has, so that it merges more
+//        versions of a key (apply_pace.h). Evictions, scans and many deleted keys make it hurry.
 //   T1   A group that is larger than a file of the log goes directly to RocksDB, after all logged groups
 //        are applied. It is on the disk when Write returns. Before it is written, the log gets a mark in
 //        its place (C8c). It is refused if the disk has no room for the tables that the flush writes.
@@ -48,6 +50,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "store/base/clock.h"
+#include "store/durable/apply_pace.h"
 #include "store/durable/change_log.h"
 #include "store/durable/commit_log/commit_log.h"
 #include "store/durable/commit_log/log_reader.h"
@@ -171,7 +174,8 @@ class TierLog {
   /// 16 MiB on it applies them itself.
   absl::StatusOr<View> OpenView(const ScanRange& range);
   /// Returns whether RocksDB has the write of this version, and all earlier ones (C6). It applies the log if
-  /// need be. Returns false if that fails, or if the last attempt has failed and the thread tries again.
+  /// need be, as far as need be. Returns false if that fails, or if the last attempt has failed and the
+  /// thread tries again.
   bool Holds(std::uint64_t version);
   /// Returns whether the key was deleted, and RocksDB may still have it (C6).
   bool IsDeleted(std::string_view key) const;
@@ -210,9 +214,10 @@ class TierLog {
   TierLog(const TierLogOptions& options, Lsn applied_to);
 
   absl::Status Replay(const LogGroup& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
-  absl::Status ApplyTo(Lsn until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
+  /// Applies the groups before `until`, or fewer: it may stop behind `enough`.
+  absl::Status ApplyTo(Lsn until, Lsn enough = kMaxLsn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
   /// Does the work of ApplyTo.
-  absl::Status ApplyGroupsTo(Lsn until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
+  absl::Status ApplyGroupsTo(Lsn until, Lsn enough) ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
   absl::Status ApplyAdded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
   /// Tells take_progress_. `begin`: of a write to RocksDB that has just ended; nullopt: none has.
   void TellProgress(std::optional<TimePoint> begin) ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
@@ -243,6 +248,8 @@ class TierLog {
   void Wake(Step step) ABSL_LOCKS_EXCLUDED(thread_mutex_);
   /// Waits until the step is wanted. Returns false at the end.
   bool WaitFor(Step step) ABSL_LOCKS_EXCLUDED(thread_mutex_);
+  /// Returns whether the thread of the applier has to make a step now.
+  bool IsStepDue();
   void RunApplier();
   void RunPersister();
   bool HasToPersist() const;
@@ -254,7 +261,8 @@ class TierLog {
 
   const TierLogOptions options_;
   const std::uint64_t file_size_;
-  const std::uint64_t apply_bytes_;    // bytes that one step of the applier reads and sorts
+  const std::uint64_t apply_bytes_;    // bytes of the log that a waiting caller applies at once
+  const std::uint64_t step_bytes_;     // bytes of distinct keys and values in one step of the applier
   const std::uint64_t persist_bytes_;  // bytes of the log from one flush to the next
   std::unique_ptr<CommitLog> log_;
 
@@ -278,6 +286,7 @@ class TierLog {
   TimePoint applied_at_ ABSL_GUARDED_BY(apply_mutex_) = std::chrono::steady_clock::now();
 
   LatestLogMoment moment_;
+  ApplyPace pace_;  // IsDue: the thread of the applier
 
   // Stored under apply_mutex_; persisted_to_ under persist_mutex_.
   std::atomic<std::uint64_t> applied_to_;

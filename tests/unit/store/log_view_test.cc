@@ -237,6 +237,23 @@ TEST_F(LogViewDatabaseTest, AViewOfVeryManyBytesAppliesThem) {
   EXPECT_EQ(StoredKeys().size(), 20u);
 }
 
+// A caller that needs an old record does not wait for all that was written since.
+TEST_F(LogViewDatabaseTest, AnEvictionAppliesNoMoreThanItNeeds) {  // C6
+  const std::string value(std::size_t{20} << 10, 'v');
+  for (int i = 0; i < 20; ++i) Put("key" + std::to_string(i % 10), value);
+  EXPECT_TRUE(log_->Holds(1));
+  EXPECT_GT(log_->applied_to(), Lsn{});
+  EXPECT_LT(log_->applied_to(), log_->appended());
+  for (std::uint64_t version = 2; version <= version_; ++version) {
+    ASSERT_TRUE(log_->Holds(version));
+    // 64 KiB of groups, a sixteenth of the log, and the group that goes beyond.
+    EXPECT_LE(log_->applied_to().value, (version + 5) * (value.size() + 2000));
+  }
+  EXPECT_EQ(log_->applied_to(), log_->appended());
+  EXPECT_EQ(StoredKeys().size(), 10u);
+  EXPECT_FALSE(log_->Holds(version_ + 1)) << "there is no such version";
+}
+
 TEST_F(LogViewDatabaseTest, AReaderResumesWhereAnotherOneStands) {
   Put("a", "1");
   const std::unique_ptr<CommitLogReader> first = *CommitLogReader::Open(temp_ / "log", Lsn{});
