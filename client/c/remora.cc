@@ -319,6 +319,18 @@ remora_code remora_ping(remora_client* client) {
   });
 }
 
+remora_code remora_settings(remora_client* client, const char** json) {
+  return Call([&]() -> absl::Status {
+    if (absl::Status status = CheckPointers(client != nullptr && json != nullptr); !status.ok())
+      return status;
+    absl::StatusOr<std::string> settings = client->client->Settings();
+    if (!settings.ok()) return settings.status();
+    client->value = *std::move(settings);
+    *json = client->value.c_str();
+    return absl::OkStatus();
+  });
+}
+
 remora_code remora_stats(remora_client* client, void (*each)(void* context, const char* name, uint64_t value),
                          void* context) {
   return Call([&]() -> absl::Status {

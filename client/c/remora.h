@@ -358,6 +358,14 @@ remora_code remora_backup(remora_client* client, uint64_t name, remora_backup_pr
 /* Sends a message to the server and waits for its reply: one round trip. */
 remora_code remora_ping(remora_client* client);
 
+/* Sets *json to the settings in force on the server: a JSON array of objects with the strings "key",
+ * "value" and "source" ("default", "file" or "command line"). A zero byte ends it. It has names of files
+ * with secrets, and no secret. It is in memory of the client, valid until its next call.
+ * Outcomes:
+ *   REMORA_FAILED_PRECONDITION: the server is of an earlier release that does not tell, or has no settings.
+ *   REMORA_PERMISSION_DENIED: the client's token is for reading alone. */
+remora_code remora_settings(remora_client* client, const char** json);
+
 /* Calls `each` with `context` for every counter of the server, in a fixed order. */
 remora_code remora_stats(remora_client* client, void (*each)(void* context, const char* name, uint64_t value),
                          void* context);

@@ -44,10 +44,12 @@ int ImportTypes(void) {
   if (types != NULL) {
     change_type = PyObject_GetAttrString(types, "Change");
     backup_type = PyObject_GetAttrString(types, "Backup");
+    settings_of = PyObject_GetAttrString(types, "_settings_of");
     until_type = PyObject_GetAttrString(types, "Until");
     Py_DECREF(types);
   }
-  return errors != NULL && change_type != NULL && backup_type != NULL && until_type != NULL;
+  return errors != NULL && change_type != NULL && backup_type != NULL && settings_of != NULL &&
+         until_type != NULL;
 }
 
 int Take(PyObject* object, Bytes* bytes) {

@@ -424,6 +424,8 @@ static PyMethodDef client_methods[] = {
     {"ttl", ClientTtl, METH_O, "Seconds that are left; math.inf: for ever; NotFound."},
     {"register", ClientRegister, METH_O, "Makes writable memory known, to read values into."},
     {"ping", ClientPing, METH_NOARGS, "One round trip."},
+    {"settings", ClientSettings, METH_NOARGS,
+     "The settings in force on the server, and where each comes from."},
     {"stats", ClientStats, METH_NOARGS, "The server's counters, by name."},
     {"counters", ClientCounters, METH_NOARGS, "What this client did, by name."},
     {"metrics", ClientMetrics, METH_NOARGS, "What this client did and how long it took, by name."},

@@ -1,8 +1,8 @@
 // Inside the extension module remora._remora: remora.h for Python, with the buffer protocol, and without the
 // interpreter's lock while a call is under way. remora/_remora.pyi says what it has.
 //
-// module.c makes the module; client.c, many.c, buffer.c, batch.c, scan.c, watch.c, async.c with
-// async_drive.c, and async_buffer.c its types; arguments.c takes what Python gives.
+// module.c makes the module; client.c with many.c, counters.c and settings.c, buffer.c, batch.c, scan.c,
+// watch.c, async.c with async_drive.c, and async_buffer.c its types; arguments.c takes what Python gives.
 #pragma once
 
 #pragma GCC diagnostic ignored "-Wpedantic"  // Python's slots hold functions as void*
@@ -83,8 +83,8 @@ void StayForEver(void* none);
 
 // --- arguments.c ----------------------------------------------------------------------------------------
 
-/// Imports what Raise raises, what TakeTtl takes, and change_type and backup_type. False: an exception is
-/// raised.
+/// Imports what Raise raises, what TakeTtl takes, change_type, backup_type and settings_of. False: an
+/// exception is raised.
 int ImportTypes(void);
 /// Returns null, with the exception of the code raised, unless another is raised already.
 PyObject* Raise(remora_code code);
@@ -195,6 +195,10 @@ PyObject* Self(PyObject* object, PyObject* none);
 extern PyObject* buffer_type;
 
 PyObject* ClientRegister(PyObject* client, PyObject* memory);
+
+// settings.c: a method of a client, and remora._types._settings_of.
+extern PyObject* settings_of;
+PyObject* ClientSettings(PyObject* client, PyObject* none);
 
 // counters.c: methods of a client.
 PyObject* ClientStats(PyObject* client, PyObject* none);

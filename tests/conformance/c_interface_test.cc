@@ -325,6 +325,14 @@ TEST_F(CInterface, ShowsTheServersCounters) {
   EXPECT_EQ(stats["keys"], 1u);
 }
 
+TEST_F(CInterface, AServerWithoutSettingsSaysSo) {
+  const char* json = nullptr;
+  EXPECT_EQ(remora_settings(client_, &json), REMORA_FAILED_PRECONDITION);
+  EXPECT_EQ(json, nullptr);
+  EXPECT_EQ(remora_settings(client_, nullptr), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_settings(nullptr, &json), REMORA_INVALID_ARGUMENT);
+}
+
 TEST_F(CInterface, RefusesWhatCannotBe) {
   const void* value = nullptr;
   size_t size = 0;

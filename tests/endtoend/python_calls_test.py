@@ -300,6 +300,7 @@ class SignalsTest(CallsTest):
             "delete_range": lambda store: store.delete_range(prefix="key"),
             "drop_all": lambda store: store.drop_all(),
             "backup": lambda store: store.backup(5),
+            "settings": lambda store: store.settings(),
             "ping": lambda store: store.ping(),
         }
         stores = {name: self.connect() for name in calls}

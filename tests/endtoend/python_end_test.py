@@ -36,6 +36,7 @@ class EndTest(harness.TestCase):
             "delete_range": lambda: store.delete_range(prefix="a"),
             "scan": lambda: list(store.scan()),
             "watch": lambda: store.watch(),
+            "settings": lambda: store.settings(),
             "stats": lambda: store.stats(),
             "ping": lambda: store.ping(),
             "backup": lambda: store.backup(5),

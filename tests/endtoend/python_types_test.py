@@ -2,6 +2,7 @@
 
 import array
 import collections.abc
+import json
 import math
 import os
 import pathlib
@@ -61,6 +62,26 @@ class TypesTest(harness.TestCase):
         self.assertEqual((metrics["put_time_count"], metrics["get_time_count"]), (1, 2))
         self.assertGreater(metrics["put_time_sum_ns"], 0)
         self.assertEqual((metrics["value_bytes_written"], metrics["value_bytes_read"]), (5, 5))
+
+    def test_settings(self):
+        """As kvctl shows them: also those of more bytes than a reply has."""
+        folder = f"{self.folder}/ö" + "long" * 50
+        os.mkdir(folder)
+        address = f"local://{self.folder}/other"
+        self.addCleanup(harness.Server(f"--listen={address}", "--memory=64M", f"--data_dir={folder}").close)
+        with remora.Client(address) as store:
+            settings = store.settings()
+            self.assertGreater(store.put("key", b"value"), 0)  # the client goes on
+        shown = json.loads(harness.kvctl(address, "config", "--json").stdout.decode())
+        self.assertEqual([setting._asdict() for setting in settings], shown)
+        self.assertIn(remora.Setting("data_dir", folder, "command line"), settings)
+        self.assertIn("default", {setting.source for setting in settings})
+
+    def test_settings_that_are_none(self):
+        for text in ("", "{", "5", "[5]", "[{}]", '[{"key": "a", "value": "b"}]', "null"):
+            with self.subTest(text), self.assertRaisesRegex(remora.DataLoss, "is it kvserver"):
+                remora._types._settings_of(text)
+        self.assertEqual(remora._types._settings_of("[]"), [])
 
     def test_a_location_cache_beyond_all_memory(self):
         with self.assertRaisesRegex(remora.InvalidArgument, "the most is 68719476736"):

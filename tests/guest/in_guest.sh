@@ -79,6 +79,28 @@ run_doctor() {
   done
 }
 
+run_report() {
+  say "tools/hardware-report has the device's figures, and perftest's"
+  "$(dirname "$0")/../../tools/hardware-report" --quick --bin="$bin" --output="$scratch/report"
+  python3 -B - "$scratch/report" "$REMORA_VERBS_HOST" <<'PYTHON'
+import json, sys
+
+text = open(sys.argv[1], encoding="utf-8").read()
+assert sys.argv[2] not in text, "the device's address is in it"
+report = json.loads(text)
+assert report["missing"] == {}, report["missing"]
+assert [card["name"] for card in report["cards"]] == ["rxe1"], report["cards"]
+values = {check["name"]: check["verdict"] for check in report["doctor"]["checks"]}
+for kind in ("read", "write", "send"):
+    assert values[f"rdma.rxe1.loopback_{kind}"] == "ok", values
+    assert report["perftest"][f"{kind}_us"] > 0, report["perftest"]
+for workload in ("c", "a"):
+    assert report["measurements"]["kvbench"]["verbs"][workload]["operations_per_second"] > 0, report["measurements"]
+assert report["measurements"]["path_ratio"][0]["get_warm"] > 0, report["measurements"]
+print("perftest:", report["perftest"])
+PYTHON
+}
+
 # Checks kvserver's message about write access, and its counters.
 run_memory_windows() {
   local windows=$1 counter=$2 words=$3
@@ -109,6 +131,7 @@ run_mutants
 run_pages
 run_floor
 run_doctor
+run_report
 run_memory_windows auto staging_buffers_bound 'bound to its connection, by memory windows'
 run_memory_windows off staging_buffers_unbound 'as --memory_windows is off'
 say "a short soak, over both transports at once"

@@ -43,4 +43,9 @@ DESTDIR=$scratch/server quietly cmake --install "$build" --prefix /usr --compone
 [ "$(cat "$scratch/server/etc/remora/kvserver.conf")" = "# mine" ] || fail "the configuration was replaced"
 grep -qx 'ExecStart=/usr/bin/kvserver --config=/etc/remora/kvserver.conf' \
   "$scratch/server/usr/lib/systemd/system/kvserver.service" || fail "the unit names other places"
+# A package has a maintainer.
+status=0
+DEBEMAIL="no address" "$(dirname "$0")/../../tools/package/deb" --build="$build" --output="$scratch/deb" >"$scratch/log" 2>&1 || status=$?
+grep -q "need a maintainer, not '.* <no address>'" "$scratch/log" || status+=" without a reason"
+[ "$status" = 64 ] || { cat "$scratch/log"; fail "tools/package/deb took \"no address\", or ended with $status"; }
 echo "all done"

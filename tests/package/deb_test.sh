@@ -6,6 +6,7 @@
 set -euo pipefail
 
 source=$(readlink -f "$1")
+export DEBFULLNAME=${DEBFULLNAME:-A test} DEBEMAIL=${DEBEMAIL:-test@example.org}
 [ "$(id -u)" -eq 0 ] || { echo "deb_test: needs root, for a root of its own"; exit 77; }
 # Mounts end with this namespace.
 [ -n "${REMORA_DEB_TEST-}" ] || REMORA_DEB_TEST=inside exec unshare --mount "$0" "$@"
@@ -32,6 +33,10 @@ say "make"
 build=${REMORA_DEB_BUILD:-$source/build-deb}
 quietly "$source/tools/package/deb" --build="$build" --output="$scratch/two" --revision=2
 [ "$(find "$scratch/one" -name '*.deb' | wc -l)" -eq 6 ] || fail "six packages are expected"
+
+for file in "$scratch"/one/*.deb; do
+  [ "$(dpkg-deb --field "$file" Maintainer)" = "$DEBFULLNAME <$DEBEMAIL>" ] || fail "$file has another maintainer"
+done
 
 say "lintian"
 quietly lintian --allow-root --fail-on error "$scratch"/one/*.deb

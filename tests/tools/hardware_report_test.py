@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
 sys.dont_write_bytecode = True
@@ -93,6 +94,20 @@ class HardwareReportTest(unittest.TestCase):
         self.assertIn("BIN/kvctl", report["missing"]["doctor"])
         self.assertIn("cannot start", done.stderr)
         self.assertIn("processors", report)
+
+    def test_perftest_that_is_missing_or_fails_is_named(self):
+        """The guest's test shows its figures (tests/guest)."""
+        tool = load()
+        options = types.SimpleNamespace(quick=True)
+        path = os.environ["PATH"]
+        self.addCleanup(os.environ.__setitem__, "PATH", path)
+        os.environ["PATH"] = str(self.output.parent)
+        self.assertIn("apt install perftest", tool.beside_perftest(options, "127.0.0.1"))
+        os.environ["PATH"] = path
+        if not tool.perftest.is_installed():
+            self.skipTest("perftest is not installed (tools/install-deps test)")
+        with self.assertRaisesRegex(tool.runs.Failure, "^ib_read_lat: "):
+            tool.beside_perftest(options, "127.0.0.1")  # which is no device's address
 
     def test_bad_input(self):
         self.assertEqual(self.run_tool("--slow").returncode, 64)

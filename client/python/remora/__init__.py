@@ -43,6 +43,7 @@ A program can watch the writes, from now on, or from the position of another wat
             change.kind, change.key, change.value           # "put" or "delete"; None of a deletion
             kept = watch.resume_token()
         store.backup(secrets.randbits(63) | 1)              # where the server's administrator said; waits for it
+        for key, value, source in store.settings(): ...     # the flags in force on the server: "memory", "8G", "file"
 
 Keys and values are str, or anything with the buffer protocol: bytes, bytearray, memoryview, array, numpy's. Values are
 sent from where they are, and can be read without a copy into memory that was registered:
@@ -92,7 +93,7 @@ from remora._errors import (
     Unknown,
 )
 from remora._remora import ABSENT, PRESENT, Batch, Buffer, Client, Scan, Watch, __version__
-from remora._types import Backup, Change, Until
+from remora._types import Backup, Change, Setting, Until
 
 __all__ = [
     "ABSENT",
@@ -116,6 +117,7 @@ __all__ = [
     "PermissionDenied",
     "ResourceExhausted",
     "Scan",
+    "Setting",
     "Unavailable",
     "Unimplemented",
     "Unknown",

@@ -1,6 +1,9 @@
 """Types of the arguments and results of calls."""
 
+import json
 from typing import Literal, NamedTuple, Protocol, Union
+
+from remora._errors import DataLoss
 
 
 class _Buffer(Protocol):
@@ -45,3 +48,19 @@ class Backup(NamedTuple):
     """Of all its files."""
     new_bytes: int
     """Of those that no earlier one has."""
+
+
+class Setting(NamedTuple):
+    """A flag of the server. One that may be repeated has a Setting for each of its values."""
+
+    key: str
+    value: str
+    """As it stands in the server's file of settings; "": none."""
+    source: Literal["default", "file", "command line"]
+
+
+def _settings_of(text: str) -> list[Setting]:
+    try:
+        return [Setting(one["key"], one["value"], one["source"]) for one in json.loads(text)]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataLoss(f"settings: the server's answer is no list of settings ({error}); is it kvserver?") from error
