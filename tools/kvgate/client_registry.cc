@@ -1,5 +1,7 @@
 #include "tools/kvgate/client_registry.h"
 
+#include <sys/socket.h>
+
 #include <utility>
 
 namespace remora::kvgate {
@@ -31,6 +33,14 @@ void ClientRegistry::ForEach(const std::function<void(const ClientRecord&)>& vis
 void ClientRegistry::Rename(std::string ClientRecord::*name, ClientRecord* record, std::string text) {
   const std::lock_guard lock(mutex_);
   record->*name = std::move(text);
+}
+
+void ClientRegistry::ShutDown(const std::function<bool(const ClientRecord&)>& ends) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, record] : records_) {
+    // The owner removes a client before it closes the socket, so the number is still that of the client.
+    if (ends(*record)) ::shutdown(record->fd, SHUT_RDWR);
+  }
 }
 
 std::size_t ClientRegistry::size() const {

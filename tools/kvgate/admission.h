@@ -1,0 +1,23 @@
+// Decides whether a command of a connection runs now, waits for EXEC, or is refused.
+#pragma once
+
+#include <string>
+
+#include "tools/kvgate/call.h"
+#include "tools/kvgate/command_table.h"
+
+namespace remora::kvgate {
+
+/// Returns the error of a command that may not run. Empty: it may.
+std::string Refusal(const Call& call);
+
+/// Returns whether the command waits for EXEC.
+bool IsQueued(const Call& call);
+
+/// Returns how the command runs beside others. One that does not exist, or waits for EXEC, is done at once.
+Order OrderOfCall(const Call& call);
+
+/// Hands the request to the transaction, and replies. REQUIRES: IsQueued(call).
+void Enqueue(Call& call);
+
+}  // namespace remora::kvgate
