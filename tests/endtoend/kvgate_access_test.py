@@ -37,7 +37,8 @@ class TokensTest(redis_pair.TestCase):
     def test_replies_are_those_of_redis(self):
         self.gate(f"--tokens={self.tokens}")
         theirs, ours = self.wire(self.redis()), self.wire()
-        theirs.call("ACL", "SETUSER", "reader", "on", ">secret", "~*", "+@read", "+@connection", "+@transaction", "+@fast", "-@write")
+        rights = ("+@read", "+@connection", "+@transaction", "+@fast", "-@write")
+        theirs.call("ACL", "SETUSER", "reader", "on", ">secret", "~*", *rights)
         theirs.call("CONFIG", "SET", "requirepass", "top")
         theirs = self.wire(f"{self.folder}/redis.sock")
         for words in (

@@ -4,6 +4,9 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
+
 namespace remora::kvgate {
 namespace {
 
@@ -26,6 +29,18 @@ std::string Refusal(const Call& call) {
   if (user && user->is_read_only && ChangesSomething(call)) return NoPermission(call.command->name);
   const bool is_barred = IsQueued(call) && (flags & kFlagNoMulti) != 0;
   return is_barred ? "ERR Command not allowed inside a transaction" : "";
+}
+
+void Refuse(Call& call, std::string_view refusal) {
+  Transaction& transaction = call.session.transaction;
+  if (call.command != nullptr && std::string_view(call.command->name) == "exec") {
+    transaction.Reset();
+    constexpr std::string_view kPlain = "ERR ";
+    if (refusal.starts_with(kPlain)) refusal.remove_prefix(kPlain.size());
+    return call.reply.Error(absl::StrCat("EXECABORT Transaction discarded because of: ", AbslView(refusal)));
+  }
+  if (transaction.queue) transaction.queue->Abort();
+  call.reply.Error(refusal);
 }
 
 bool IsQueued(const Call& call) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "tools/kvgate/call.h"
 #include "tools/kvgate/command_table.h"
@@ -10,6 +11,10 @@ namespace remora::kvgate {
 
 /// Returns the error of a command that may not run. Empty: it may.
 std::string Refusal(const Call& call);
+
+/// Replies with the error, and has EXEC do nothing if the command was for a transaction. An EXEC that is
+/// itself refused ends the transaction.
+void Refuse(Call& call, std::string_view refusal);
 
 /// Returns whether the command waits for EXEC.
 bool IsQueued(const Call& call);

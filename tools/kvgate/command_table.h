@@ -14,7 +14,7 @@ namespace remora::kvgate {
 
 /// How a command of a connection may run beside others of the same connection. Replies keep the order of the
 /// requests in any case.
-///   kLocal: at once; it does not touch the store.
+///   kLocal: beside all but kExclusive, at once; it does not touch the store.
 ///   kRead: together with other reads. Its outcome does not depend on their order.
 ///   kWrite: together with other writes. It begins all its writes at once, so the store does them in the
 ///     order of the requests (client/async_client.h).

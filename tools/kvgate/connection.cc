@@ -100,8 +100,10 @@ bool Connection::CanBegin() const {
   const std::size_t expected = next_->request.bytes() + in_flight_ * expected_reply_;
   if (calls_.size() >= kMaxInFlight || replies_.size() + held_ + expected >= kMaxOutput) return false;
   const Order order = OrderOfCall(*next_);
-  if (order == Order::kLocal || in_flight_ == 0) return true;
-  return order_ != Order::kExclusive && order_ == order;
+  if (in_flight_ == 0) return true;
+  // Not even a local one: it may change the session, which EXEC uses.
+  if (order_ == Order::kExclusive) return false;
+  return order == Order::kLocal || order_ == order;
 }
 
 void Connection::BeginNext() {
@@ -119,8 +121,7 @@ void Connection::BeginNext() {
 void Connection::Execute(Call& call) {
   const std::string refusal = Refusal(call);
   if (!refusal.empty()) {
-    if (session_.transaction.queue) session_.transaction.queue->Abort();
-    call.reply.Error(refusal);
+    Refuse(call, refusal);
     Complete(call);
   } else if (IsQueued(call)) {
     Enqueue(call);

@@ -29,7 +29,7 @@ constexpr char kExitStatus[] =
     "  threads, or descriptors; 73 a socket cannot be made, or the server refused; 75 the port or socket is\n"
     "  in use; 77 no permission there, or for the server.";
 
-int Refuse(const absl::Status& why) {
+int RefuseToStart(const absl::Status& why) {
   command_line::SayError(absl::StrCat("kvgate: ", why.message()));
   return absl::IsPermissionDenied(why) ? EX_NOPERM : EX_USAGE;
 }
@@ -131,13 +131,14 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   // The environment is for all addresses, and some of them have no TLS.
   if (!has_tls_flag && flags->gate.server.find("tls://") == std::string::npos) tls = {};
   for (const std::string& text : flags->gate.listen) flags->listen.push_back(*ParseListenAddress(text));
-  if (const absl::Status access = TakeAccess(insecure_open, flags); !access.ok()) return Refuse(access);
+  if (const absl::Status access = TakeAccess(insecure_open, flags); !access.ok())
+    return RefuseToStart(access);
   flags->gate.max_clients = static_cast<std::size_t>(max_clients);
   flags->gate.client.timeout = std::chrono::milliseconds(timeout_ms);
   flags->gate.client.connect_timeout = flags->gate.client.timeout;
   if (token_file.empty()) return std::nullopt;
   absl::StatusOr<std::string> token = ReadTokenFile(token_file);
-  if (!token.ok()) return Refuse(token.status());
+  if (!token.ok()) return RefuseToStart(token.status());
   flags->gate.client.token = *std::move(token);
   return std::nullopt;
 }

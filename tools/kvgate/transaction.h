@@ -83,15 +83,10 @@ struct Transaction {
 
   std::optional<CommandQueue> queue{};  // between MULTI and EXEC
   WatchedKeys watched{};
-  std::uint64_t epoch = 0;  // grows when the watched keys are forgotten
 
-  void Unwatch() {
-    watched.clear();
-    ++epoch;
-  }
   void Reset() {
     queue.reset();
-    Unwatch();
+    watched.clear();
   }
 };
 

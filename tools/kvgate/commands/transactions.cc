@@ -25,9 +25,9 @@ void Multi(Call& call) {
   call.reply.Ok();
 }
 
-Task<void> Discard(Call& call) {
+void Discard(Call& call) {
   Transaction& transaction = call.session.transaction;
-  if (!transaction.queue) co_return call.reply.Error("ERR DISCARD without MULTI");
+  if (!transaction.queue) return call.reply.Error("ERR DISCARD without MULTI");
   transaction.Reset();
   call.reply.Ok();
 }
@@ -35,7 +35,6 @@ Task<void> Discard(Call& call) {
 Task<void> Watch(Call& call) {
   Transaction& transaction = call.session.transaction;
   if (transaction.queue) co_return call.reply.Error("ERR WATCH inside MULTI is not allowed");
-  const std::uint64_t epoch = transaction.epoch;
   WatchedKeys watched = transaction.watched;
   for (std::size_t i = 1; i < call.request.size(); ++i) {
     const std::string_view key = call.argument(i);
@@ -49,15 +48,13 @@ Task<void> Watch(Call& call) {
     if (!found.ok()) co_return FailCall(call, found.status());
     watched.emplace(key, *found ? std::optional((*found)->version) : std::nullopt);
   }
-  // RESET may have come meanwhile.
-  if (transaction.epoch == epoch) transaction.watched = std::move(watched);
+  transaction.watched = std::move(watched);
   call.reply.Ok();
 }
 
-Task<void> Unwatch(Call& call) {
-  call.session.transaction.Unwatch();
+void Unwatch(Call& call) {
+  call.session.transaction.watched.clear();
   call.reply.Ok();
-  co_return;
 }
 
 // --- EXEC -----------------------------------------------------------------------------------------------
@@ -129,14 +126,14 @@ Task<void> Exec(Call& call) {
 }
 
 constexpr Command kTransactionCommands[] = {
-    {"discard", 1, Order::kExclusive, kAlwaysFlags | kFlagFast | kRunsInMulti, 0, 0, 0, "transactions",
-     "Forgets a transaction", nullptr, Discard},
+    {"discard", 1, Order::kLocal, kAlwaysFlags | kFlagFast | kRunsInMulti, 0, 0, 0, "transactions",
+     "Forgets a transaction", Discard, nullptr},
     {"exec", 1, Order::kExclusive, kAlwaysFlags | kRunsInMulti, 0, 0, 0, "transactions",
      "Does the commands of a transaction as one", nullptr, Exec},
     {"multi", 1, Order::kLocal, kAlwaysFlags | kFlagFast | kRunsInMulti, 0, 0, 0, "transactions",
      "Begins a transaction", Multi, nullptr},
-    {"unwatch", 1, Order::kExclusive, kAlwaysFlags | kFlagFast, 0, 0, 0, "transactions",
-     "Forgets the watched keys", nullptr, Unwatch},
+    {"unwatch", 1, Order::kLocal, kAlwaysFlags | kFlagFast, 0, 0, 0, "transactions",
+     "Forgets the watched keys", Unwatch, nullptr},
     {"watch", -2, Order::kExclusive, kAlwaysFlags | kFlagFast | kRunsInMulti, 1, -1, 1, "transactions",
      "Has EXEC do nothing if a key changes", nullptr, Watch},
 };
