@@ -25,6 +25,7 @@ struct ClientRecord {
   std::atomic<const char*> command{"NULL"};  // name of the last one, which stays
   std::atomic<int> protocol{2};
   std::string user{"default"};
+  bool is_shut_down = false;  // its thread has not noticed yet
   std::string name{};
   std::string library{};
   std::string library_version{};
@@ -41,7 +42,8 @@ class ClientRegistry {
   void ForEach(const std::function<void(const ClientRecord&)>& visit) const;
   /// Sets a name of a record, under the lock.
   void Rename(std::string ClientRecord::*name, ClientRecord* record, std::string text);
-  /// Ends the sockets of the clients for which `ends` returns true, under the lock. Their threads notice it.
+  /// Ends the sockets of the clients for which `ends` returns true, under the lock, once each. Their threads
+  /// notice it.
   void ShutDown(const std::function<bool(const ClientRecord&)>& ends);
   std::size_t size() const;
 
