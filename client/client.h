@@ -278,7 +278,8 @@ class Client {
   ///   InvalidArgument: a key or value is out of bounds, or the batch exceeds kMaxBatchBytes or
   ///     kMaxBatchWrites (store/format/wire/write_batch.h).
   ///   Any other: the first write that the server could not do, with its number in the message. So the server
-  ///     refuses a batch unless all its conditions hold.
+  ///     refuses a batch unless all its conditions hold, also those of its checks. One of an earlier release
+  ///     refuses all batches with checks: InvalidArgument.
   ///
   /// A client that reads one key after the other sees each change by itself, in the batch's order, as if
   /// separate writes came in quick succession. Once Apply has returned, every GET that begins sees the whole

@@ -19,7 +19,17 @@ Write MakeWrite(Write::Kind kind, std::string_view key, std::string_view value, 
 
 Write& AddWrite(const BatchWrite& write, std::vector<Write>* writes) {
   Write& added = writes->emplace_back();
-  added.kind = write.entry.kind == BatchKind::kPut ? Write::Kind::kPut : Write::Kind::kDelete;
+  switch (write.entry.kind) {
+    case BatchKind::kPut:
+      added.kind = Write::Kind::kPut;
+      break;
+    case BatchKind::kDelete:
+      added.kind = Write::Kind::kDelete;
+      break;
+    case BatchKind::kCheck:
+      added.kind = Write::Kind::kCheck;
+      break;
+  }
   added.key = write.key;
   added.value = write.value;
   added.ttl = DecodeTtl(write.entry.ttl_ms);

@@ -27,7 +27,14 @@ struct Reservation {
 
 /// One write of a group. The bytes that it points to must stay unchanged until Commit or Submit returns.
 struct Write {
-  enum class Kind : std::uint8_t { kPut = 1, kDelete = 2, kTouch = 3, kIncrement = 4, kAppend = 5 };
+  enum class Kind : std::uint8_t {
+    kPut = 1,
+    kDelete = 2,
+    kTouch = 3,
+    kIncrement = 4,
+    kAppend = 5,
+    kCheck = 6
+  };
 
   Kind kind = Kind::kPut;
   std::string_view key;
@@ -44,8 +51,9 @@ struct Write {
   std::optional<Durability> durability{};  // as in PutOptions; the first write's is that of its batch
   /// Joins this write and the next one of the span to a batch, whose last write has false here. The store
   /// does all writes of a batch or none. A batch has consecutive versions, and one outcome: that of the first
-  /// write that cannot be done. It consists of kPut without `reserved`, and kDelete, up to kMaxBatchWrites
-  /// and kMaxBatchBytes; otherwise it ends with InvalidArgument.
+  /// write that cannot be done. It consists of kPut without `reserved`, and kDelete, and behind them of
+  /// kCheck, up to kMaxBatchWrites and kMaxBatchBytes; otherwise it ends with InvalidArgument. A kCheck
+  /// writes nothing and gets no version; it stands in batches alone.
   bool with_next = false;
   /// Marks the first write of a batch, even if it is the only one. A failed outcome then names the number of
   /// the write that failed.

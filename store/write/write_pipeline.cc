@@ -206,13 +206,13 @@ std::size_t WritePipeline::StageGroup(std::span<Write> writes, TimePoint now, st
     if (is_group && done >= prefetched) prefetched = done + prefetcher_.PrefetchSome(writes.subspan(done));
     const std::size_t some = BatchSize(writes.subspan(done));
     Write& first = writes[done];
-    first.status = some == 1 && !first.begins_batch
+    first.status = some == 1 && !first.begins_batch && first.kind != Write::Kind::kCheck
                        ? stage_.Stage(first, now, unix_ms)
                        : stage_.StageBatch(writes.subspan(done, some), now, unix_ms);
-    if (!first.status.ok()) {
-      if (absl::IsAborted(first.status)) break;
-      if (stage_.decided_on_pending()) refused_.push_back(&first);
-    }
+    if (absl::IsAborted(first.status)) break;
+    // A batch of checks alone has no write that would wait.
+    const bool has_write = first.status.ok() && first.kind != Write::Kind::kCheck;
+    if (!has_write && stage_.decided_on_pending()) refused_.push_back(&first);
     for (Write& write : writes.subspan(done + 1, some - 1)) write.status = first.status;
     done += some;
   }

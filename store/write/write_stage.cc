@@ -17,10 +17,15 @@ namespace {
 
 absl::Status CheckBatch(std::span<const Write> batch) {
   std::size_t bytes = 0;
+  bool checks = false;
   for (const Write& write : batch) {
-    const bool fits =
+    checks |= write.kind == Write::Kind::kCheck;
+    const bool is_write =
         write.kind == Write::Kind::kDelete || (write.kind == Write::Kind::kPut && write.reserved == nullptr);
-    if (!fits) return absl::InvalidArgumentError("a batch with a write that is no plain put, nor a delete");
+    if (write.kind != Write::Kind::kCheck && !is_write) {
+      return absl::InvalidArgumentError("a batch with a write that is no plain put, nor a delete");
+    }
+    if (is_write && checks) return absl::InvalidArgumentError("a batch with a write behind a check");
     bytes += sizeof(BatchEntry) + write.key.size() + ValueSize(write);
   }
   const std::string why = NoBatch(batch.size(), bytes);
@@ -68,6 +73,12 @@ absl::Status CheckCondition(const Condition& condition, bool exists, std::uint64
   if (condition == Condition::Present() || condition.version() == version) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("the key's version is ", version, ", not ", condition.version()));
+}
+
+// An expired record does not exist for the caller, but keeps its slot until it is removed.
+bool Exists(const KnownRecord& known, std::int64_t unix_ms) {
+  const bool is_there = known.place.has_value() || known.cold || known.unloaded;
+  return is_there && !HasExpired(known.expiry_ms, unix_ms);
 }
 
 // Returns the state of a key's record after a write that was staged before.
@@ -134,13 +145,24 @@ absl::Status WriteStage::StageBatch(std::span<Write> batch, TimePoint now, std::
   batch_changes_.clear();
   absl::Status status;
   std::size_t number = 0;
+  bool holds_on_pending = false;
   for (; number < batch.size() && status.ok(); ++number) {
-    batch[number].durability = batch.front().durability;
-    status = Stage(batch[number], now, unix_ms);
+    Write& write = batch[number];
+    if (write.kind == Write::Kind::kCheck) {
+      status = Test(write, unix_ms);
+      holds_on_pending |= decided_on_pending_;
+      continue;
+    }
+    write.durability = batch.front().durability;
+    status = Stage(write, now, unix_ms);
   }
   in_batch_ = false;
   if (status.ok()) {
-    SyncAllOrNone(std::span(staged_).subspan(before));
+    const std::span<StagedWrite> staged = std::span(staged_).subspan(before);
+    decided_on_pending_ = holds_on_pending;
+    // Checks stay in no queue, so the last write ends the batch there.
+    if (!staged.empty()) staged.back().write->with_next = false;
+    SyncAllOrNone(staged, holds_on_pending);
     return status;
   }
   UnstageTo(before);
@@ -148,6 +170,33 @@ absl::Status WriteStage::StageBatch(std::span<Write> batch, TimePoint now, std::
       status, absl::Status(status.code(),
                            absl::StrCat("write ", number,
                                         " of the batch, of which nothing was done: ", status.message())));
+}
+
+absl::Status WriteStage::Test(Write& write, std::int64_t unix_ms) {
+  decided_on_pending_ = false;
+  REMORA_RETURN_IF_ERROR(Check(write, Durability::kSynced));
+  StagedWrite tested;  // its private copy of the key, and nothing that stays
+  tested.write = &write;
+  tested.own = write.key;
+  tested.key = tested.own;
+  tested.key_hash = HashKey(tested.key);
+  KnownRecord known;
+  REMORA_RETURN_IF_ERROR(FindLast(tested, LastOf(tested), &known));
+  decided_on_pending_ = known.unsynced;
+  return CheckCondition(write.condition, Exists(known, unix_ms), known.version);
+}
+
+std::uint32_t* WriteStage::LastOf(const StagedWrite& staged) {
+  if (is_one_) return nullptr;
+  return &keys_.LastOf(staged.key_hash,
+                       [&](std::uint32_t number) REMORA_WRITER { return staged_[number].key == staged.key; });
+}
+
+absl::Status WriteStage::FindLast(const StagedWrite& staged, const std::uint32_t* last,
+                                  KnownRecord* known) const {
+  if (last == nullptr || *last == GroupKeys::kNone) return LookUp(staged, known);
+  *known = KnownOf(staged_[*last]);
+  return absl::OkStatus();
 }
 
 void WriteStage::UnstageTo(std::size_t count) {
@@ -192,20 +241,11 @@ absl::Status WriteStage::CopyAndVerify(StagedWrite& staged, TimePoint now) {
 
 absl::Status WriteStage::Decide(StagedWrite& staged, TimePoint now, std::int64_t unix_ms) {
   const Write& write = *staged.write;
-  std::uint32_t* const last =
-      is_one_ ? nullptr : &keys_.LastOf(staged.key_hash, [&](std::uint32_t number) REMORA_WRITER {
-        return staged_[number].key == staged.key;
-      });
+  std::uint32_t* const last = LastOf(staged);
   KnownRecord& old = staged.old;
-  if (last != nullptr && *last != GroupKeys::kNone) {
-    old = KnownOf(staged_[*last]);
-  } else {
-    REMORA_RETURN_IF_ERROR(LookUp(staged, &old));
-  }
+  REMORA_RETURN_IF_ERROR(FindLast(staged, last, &old));
   decided_on_pending_ = old.unsynced;
-  // An expired record does not exist for the caller, but keeps its slot until it is removed.
-  const bool known = old.place.has_value() || old.cold || old.unloaded;
-  const bool exists = known && !HasExpired(old.expiry_ms, unix_ms);
+  const bool exists = Exists(old, unix_ms);
   const bool modifies = write.kind != Write::Kind::kPut && !staged.is_delete();
   const bool adds = modifies && write.kind != Write::Kind::kTouch;
   if (!exists && (staged.is_delete() || (modifies && !adds))) return NoSuchKey();
@@ -289,9 +329,10 @@ void WriteStage::Pin(StagedWrite& staged) {
   staged.pinned = true;
 }
 
-void WriteStage::SyncAllOrNone(std::span<StagedWrite> batch) {
-  if (std::ranges::none_of(batch, &StagedWrite::synced)) return;
+void WriteStage::SyncAllOrNone(std::span<StagedWrite> batch, bool holds_on_pending) {
+  if (batch.empty() || (!holds_on_pending && std::ranges::none_of(batch, &StagedWrite::synced))) return;
   for (StagedWrite& staged : batch) staged.synced = true;
+  has_synced_ = true;
   for (const Change& change : batch_changes_) {
     // A pending delete frees no slot (Decide).
     if (change.growth < 0) growth_[change.bucket] -= change.growth;

@@ -78,6 +78,13 @@ class WriteStage {
     std::int64_t growth = 0;
   };
 
+  /// Decides a kCheck of a batch, given all writes staged before.
+  absl::Status Test(Write& write, std::int64_t unix_ms) REMORA_WRITER;
+  /// Returns where the group has the number of the last write of this key. Null: the group is one write.
+  std::uint32_t* LastOf(const StagedWrite& staged) REMORA_WRITER;
+  /// Finds the state of the key's record after all writes staged before. `last`: of LastOf.
+  absl::Status FindLast(const StagedWrite& staged, const std::uint32_t* last,
+                        KnownRecord* known) const REMORA_WRITER;
   /// Reverts the staged writes of a batch, so that `count` writes are left in the group.
   void UnstageTo(std::size_t count) REMORA_WRITER;
   absl::Status CopyAndVerify(StagedWrite& staged, TimePoint now) REMORA_WRITER;
@@ -88,8 +95,8 @@ class WriteStage {
   absl::Status LookUp(const StagedWrite& staged, KnownRecord* known) const REMORA_WRITER;
   /// Pins the record of a write that may be published later (S4).
   void Pin(StagedWrite& staged) REMORA_WRITER;
-  /// Makes all writes of a batch synced if one of them is.
-  void SyncAllOrNone(std::span<StagedWrite> batch) REMORA_WRITER;
+  /// Makes all writes of a batch synced if one of them is, or a check holds by a pending write.
+  void SyncAllOrNone(std::span<StagedWrite> batch, bool holds_on_pending) REMORA_WRITER;
 
   StoreCore& core_;
   Maintenance& maintenance_;

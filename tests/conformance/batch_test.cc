@@ -123,6 +123,41 @@ TEST_P(Batches, WhatIsOutOfBoundsIsRefusedAsAWhole) {
   EXPECT_EQ(store().Read(Counter::kKeys), 0u);
 }
 
+TEST_P(Batches, AreDoneOnlyIfTheirChecksHold) {
+  START();
+  ASSERT_CODE(kOk, Put("a", "old"));
+  std::uint64_t old = 0;
+  std::string value;
+  ASSERT_CODE(kOk, kv_->Get("a", &value, &old));
+  const auto apply = [&](std::string_view key, const Condition& condition, bool writes) {
+    WriteBatch batch;
+    if (writes) batch.Put("b", "new");
+    batch.Check("none", Condition::Absent());
+    batch.Check(key, condition);
+    return kv_->Apply(batch);
+  };
+  for (const bool writes : {true, false}) {
+    EXPECT_CODE(kAlreadyExists, apply("a", Condition::Absent(), writes));
+    EXPECT_CODE(kNotFound, apply("none", Condition::Version(old), writes));
+    EXPECT_CODE(kNotFound, apply("none", Condition::Present(), writes));
+    EXPECT_CODE(kFailedPrecondition, apply("a", Condition::Version(old + 1000), writes));
+    EXPECT_CODE(kNotFound, GetStatus("b"));
+  }
+  for (const bool writes : {false, true}) {
+    EXPECT_CODE(kOk, apply("a", Condition::Version(old), writes));
+    EXPECT_CODE(kOk, apply("a", Condition::Present(), writes));
+    EXPECT_CODE(writes ? kOk : kNotFound, GetStatus("b"));
+  }
+  std::uint64_t version = 0;
+  ASSERT_CODE(kOk, kv_->Get("a", &value, &version));
+  EXPECT_EQ(version, old) << "a check writes nothing";
+  EXPECT_EQ(store().Read(Counter::kKeys), 2u);
+  WriteBatch behind;
+  behind.Check("a", Condition::Present());
+  behind.Put("c", "");
+  EXPECT_THAT(std::string(kv_->Apply(behind).message()), testing::HasSubstr("it stands behind a check"));
+}
+
 TEST_P(Batches, AKeyMayComeTwice) {
   START();
   WriteBatch batch;
@@ -289,11 +324,21 @@ TEST_P(RemoteBatches, BytesThatLieOrEndTooSoonAreInvalid) {
   EXPECT_EQ(with([](BatchEntry* entry) { entry->kind = BatchKind{0}; }), ReplyStatus::kInvalid);
   EXPECT_EQ(with([](BatchEntry* entry) { entry->kind = BatchKind{9}; }), ReplyStatus::kInvalid);
   EXPECT_EQ(with([](BatchEntry* entry) { entry->kind = BatchKind::kDelete; }), ReplyStatus::kInvalid);
+  EXPECT_EQ(with([](BatchEntry* entry) { entry->kind = BatchKind::kCheck; }), ReplyStatus::kInvalid);
   EXPECT_EQ(with([](BatchEntry* entry) { entry->reserved = 1; }), ReplyStatus::kInvalid);
   EXPECT_EQ(with([](BatchEntry* entry) { entry->ttl_ms = -1; }), ReplyStatus::kInvalid);
   EXPECT_EQ(with([](BatchEntry* entry) { entry->condition = kMaxVersion; }), ReplyStatus::kInvalid);
   EXPECT_EQ(store().Read(Counter::kKeys), 0u);
   EXPECT_CODE(kOk, Put("key", "value"));
+}
+
+TEST_P(RemoteBatches, AWriteBehindACheckIsInvalid) {
+  START();
+  WriteBatch check;
+  check.Check("a", Condition::Absent());
+  EXPECT_EQ(Send(std::string(check.bytes())), ReplyStatus::kOk);
+  EXPECT_EQ(Send(std::string(TwoPuts().bytes()) + std::string(check.bytes())), ReplyStatus::kOk);
+  EXPECT_EQ(Send(std::string(check.bytes()) + std::string(TwoPuts().bytes())), ReplyStatus::kInvalid);
 }
 
 TEST_P(RemoteBatches, RequestsThatAreOutOfBoundsAreInvalid) {

@@ -7,14 +7,13 @@ import unittest
 
 import redis_pair
 
-SCRIPT = pathlib.Path(__file__).with_name("kvgate_commands.txt")
-LEAST_COMMANDS = 300
+LEAST_COMMANDS = 90
 
 
-def script():
+def script(name):
     """The commands, each as words. @NOW+5 is the Unix time in 5 s, @NOWMS+5 in 5 ms; \\n and the like are bytes."""
     now = int(time.time())
-    for line in SCRIPT.read_text(encoding="utf-8").splitlines():
+    for line in pathlib.Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines():
         if not line or line.startswith("#"):
             continue
         words = []
@@ -32,15 +31,20 @@ ABOUT_MS = 5000
 
 
 class CompareTest(redis_pair.TestCase):
-    def compare(self, protocol):
+    def setUp(self):
+        super().setUp()
         self.memory_server()
         self.gate()
-        theirs, ours = self.wire(self.redis()), self.wire()
+        self.redis_path = self.redis()
+
+    def compare(self, protocol, name):
+        theirs, ours = self.wire(self.redis_path), self.wire()
         for wire in (theirs, ours):
             wire.call("HELLO", protocol)
+            wire.call("FLUSHALL")
         count = 0
         differences = []
-        for words in script():
+        for words in script(name):
             expected, got = theirs.call(*words), ours.call(*words)
             if words[0].upper() in ABOUT and expected[:1] == b":" and int(expected[1:]) > 0:
                 self.assertEqual(got[:1], b":", words)
@@ -52,16 +56,19 @@ class CompareTest(redis_pair.TestCase):
         self.assertEqual(differences, [])
         self.assertGreaterEqual(count, LEAST_COMMANDS)
 
-    def test_resp2(self):
-        self.compare(2)
+    def test_commands(self):
+        for protocol in (2, 3):
+            self.compare(protocol, "kvgate_commands.txt")
 
-    def test_resp3(self):
-        self.compare(3)
+    def test_keys(self):
+        for protocol in (2, 3):
+            self.compare(protocol, "kvgate_keys.txt")
+
+    def test_transactions(self):
+        for protocol in (2, 3):
+            self.compare(protocol, "kvgate_transactions.txt")
 
     def test_what_breaks_the_protocol(self):
-        self.memory_server()
-        self.gate()
-        redis = self.redis()
         inputs = [
             b"*1\r\n:3\r\n", b"*1\r\n$x\r\n", b"*1\r\n$-1\r\n", b"*1\r\n$536870913\r\n", b"*x\r\n",
             b"*2147483648\r\n", b"*99999999999999999999\r\n", b"*1\r\n*1\r\n$1\r\na\r\n", b"get \"key\r\n", b"get 'a'b\r\n",
@@ -69,7 +76,7 @@ class CompareTest(redis_pair.TestCase):
         ]  # fmt: skip
         for data in inputs:
             replies = []
-            for path in (redis, self.gate_path):
+            for path in (self.redis_path, self.gate_path):
                 wire = self.wire(path)
                 wire.send(data)
                 replies.append(wire.reply())
@@ -80,9 +87,7 @@ class CompareTest(redis_pair.TestCase):
             self.assertEqual(replies[1], replies[0], data[:20])
 
     def test_inline_commands(self):
-        self.memory_server()
-        self.gate()
-        theirs, ours = self.wire(self.redis()), self.wire()
+        theirs, ours = self.wire(self.redis_path), self.wire()
         for line in (b"PING", b"set k \"a b\\x41\\n\"", b"get k", b"", b"  ", b"SET 'a b' 'c\\'d'", b"GET \"a b\"",
                      b"get", b"nothing here"):  # fmt: skip
             for wire in (theirs, ours):
@@ -94,9 +99,7 @@ class CompareTest(redis_pair.TestCase):
                     break
 
     def test_pipelines_keep_the_order(self):
-        self.memory_server()
-        self.gate()
-        theirs, ours = self.wire(self.redis()), self.wire()
+        theirs, ours = self.wire(self.redis_path), self.wire()
         commands = []
         for i in range(200):
             commands += [("SET", f"k{i % 7}", i), ("GET", f"k{i % 7}"), ("INCR", "n"), ("APPEND", f"a{i % 3}", i),

@@ -71,6 +71,19 @@ class ClientsTest(redis_pair.TestCase):
         one.close()
         harness.wait_until(lambda: b"name=first" not in other.call("CLIENT", "LIST"), "the client is gone")
 
+    def test_killing_clients(self):
+        wires = [self.wire() for _ in range(5)]
+        ids = [int(wire.call("CLIENT", "ID")[1:]) for wire in wires]
+        mine = self.wire()
+        self.assertEqual(mine.call("CLIENT", "KILL", "ID", ids[0]), b":1\r\n")
+        self.assertEqual(wires[0].input.read(), b"")
+        self.assertEqual(mine.call("CLIENT", "KILL", "TYPE", "normal"), b":4\r\n")
+        for wire in wires[1:]:
+            self.assertEqual(wire.input.read(), b"")
+        harness.wait_until(lambda: mine.call("CLIENT", "LIST").count(b"id=") == 1, "the others are gone")
+        mine.send(redis_pair.request("CLIENT", "KILL", "ID", mine.call("CLIENT", "ID")[1:-2].decode(), "SKIPME", "no"))
+        self.assertEqual(mine.input.read(), b":1\r\n")
+
     def test_replies_can_be_off(self):
         wire = self.wire()
         wire.send(b"CLIENT REPLY SKIP\r\nSET k 1\r\nGET k\r\nCLIENT REPLY OFF\r\nSET k 2\r\nPING\r\nNOSUCH\r\n")

@@ -3,15 +3,20 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "client/coroutine_client.h"
 #include "store/base/clock.h"
 #include "tools/kvgate/blocking_calls.h"
 #include "tools/kvgate/client_registry.h"
 #include "tools/kvgate/gate_state.h"
+#include "tools/kvgate/key_store.h"
 #include "tools/kvgate/resp/reply.h"
 #include "tools/kvgate/resp/request.h"
+#include "tools/kvgate/transaction.h"
+#include "tools/kvgate/users.h"
 
 namespace remora::kvgate {
 
@@ -24,11 +29,14 @@ struct Session {
   bool replies = true;            // CLIENT REPLY
   bool skips_next_reply = false;  // CLIENT REPLY SKIP
   bool closes = false;            // behind the reply to this command
+  Transaction transaction{};
+  std::optional<User> user{};  // nothing: the client has to show a token first
 };
 
 /// The parts of a gateway thread that commands use. All live longer than any call.
 struct Services {
-  CoroutineClient& kv;
+  CoroutineClient& client;
+  KeyStore& keys;
   BlockingCalls& blocking;
   GateState& gate;
   const Clock& clock;
@@ -41,10 +49,14 @@ struct Call {
   Call& operator=(const Call&) = delete;
 
   std::string_view argument(std::size_t index) const { return request[index]; }
-  CoroutineClient& kv() const { return services.kv; }
+  bool is_within_transaction() const { return keys != &services.keys; }
+  KeyStore& kv() const { return *keys; }
+  /// Runs a part of the command beside it.
+  void Start(Task<void> task) const { services.client.Start(std::move(task)); }
 
   Session& session;
   Services& services;
+  KeyStore* keys = &services.keys;  // of the server, or of a transaction
   const Command* command = nullptr;
   Request request;
   Reply reply;

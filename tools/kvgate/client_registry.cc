@@ -1,5 +1,7 @@
 #include "tools/kvgate/client_registry.h"
 
+#include <sys/socket.h>
+
 #include <utility>
 
 namespace remora::kvgate {
@@ -25,12 +27,24 @@ void ClientRegistry::Remove(std::int64_t id) {
 
 void ClientRegistry::ForEach(const std::function<void(const ClientRecord&)>& visit) const {
   const std::lock_guard lock(mutex_);
-  for (const auto& [id, record] : records_) visit(*record);
+  for (const auto& [id, record] : records_) {
+    if (!record->is_shut_down) visit(*record);
+  }
 }
 
 void ClientRegistry::Rename(std::string ClientRecord::*name, ClientRecord* record, std::string text) {
   const std::lock_guard lock(mutex_);
   record->*name = std::move(text);
+}
+
+void ClientRegistry::ShutDown(const std::function<bool(const ClientRecord&)>& ends) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, record] : records_) {
+    // The owner removes a client before it closes the socket, so the number is still that of the client.
+    if (record->is_shut_down || !ends(*record)) continue;
+    record->is_shut_down = true;
+    ::shutdown(record->fd, SHUT_RDWR);
+  }
 }
 
 std::size_t ClientRegistry::size() const {

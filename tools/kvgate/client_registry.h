@@ -24,6 +24,8 @@ struct ClientRecord {
   std::atomic<std::int64_t> active_ms{0};
   std::atomic<const char*> command{"NULL"};  // name of the last one, which stays
   std::atomic<int> protocol{2};
+  std::string user{"default"};
+  bool is_shut_down = false;  // its thread has not noticed yet
   std::string name{};
   std::string library{};
   std::string library_version{};
@@ -40,6 +42,9 @@ class ClientRegistry {
   void ForEach(const std::function<void(const ClientRecord&)>& visit) const;
   /// Sets a name of a record, under the lock.
   void Rename(std::string ClientRecord::*name, ClientRecord* record, std::string text);
+  /// Ends the sockets of the clients for which `ends` returns true, under the lock, once each. Their threads
+  /// notice it.
+  void ShutDown(const std::function<bool(const ClientRecord&)>& ends);
   std::size_t size() const;
 
  private:

@@ -21,7 +21,7 @@ std::vector<Command> SortedCommands() {
   std::vector<Command> all;
   for (const std::span<const Command> group :
        {ConnectionCommands(), ServerCommands(), StringCommands(), ManyKeyCommands(), NumberCommands(),
-        ExpiryCommands(), KeyCommands()}) {
+        ExpiryCommands(), KeyCommands(), ObjectCommands(), ScanCommands(), TransactionCommands()}) {
     all.insert(all.end(), group.begin(), group.end());
   }
   std::ranges::sort(all, [](const Command& one, const Command& other) {
@@ -69,6 +69,10 @@ std::string UnknownCommand(const Request& request) {
 
 std::string WrongArity(std::string_view name) {
   return absl::StrCat("ERR wrong number of arguments for '", AbslView(name), "' command");
+}
+
+std::string NoPermission(std::string_view name) {
+  return absl::StrCat("NOPERM this user has no permissions to run the '", AbslView(name), "' command");
 }
 
 std::string UnknownSubcommand(std::string_view subcommand, std::string_view command) {

@@ -14,7 +14,7 @@ namespace remora::kvgate {
 
 /// How a command of a connection may run beside others of the same connection. Replies keep the order of the
 /// requests in any case.
-///   kLocal: at once; it does not touch the store.
+///   kLocal: beside all but kExclusive, at once; it does not touch the store.
 ///   kRead: together with other reads. Its outcome does not depend on their order.
 ///   kWrite: together with other writes. It begins all its writes at once, so the store does them in the
 ///     order of the requests (client/async_client.h).
@@ -28,7 +28,10 @@ enum CommandFlag : unsigned {
   kFlagDenyOom = 4,
   kFlagFast = 8,
   kFlagLoading = 16,
-  kFlagStale = 32
+  kFlagStale = 32,
+  kFlagNoMulti = 64,   // not in a transaction
+  kFlagNoAuth = 256,   // also before the client has shown a token
+  kRunsInMulti = 128,  // at once, instead of being queued; COMMAND INFO does not show it
 };
 
 inline constexpr unsigned kReadFlags = kFlagReadonly | kFlagFast;
@@ -73,6 +76,8 @@ bool IsWord(std::string_view argument, std::string_view word);
 std::string UnknownCommand(const Request& request);
 /// `name`: of the command, or `command|subcommand`.
 std::string WrongArity(std::string_view name);
+/// Returns the error of a user for reading alone.
+std::string NoPermission(std::string_view name);
 std::string UnknownSubcommand(std::string_view subcommand, std::string_view command);
 
 inline constexpr std::string_view kSyntaxError = "ERR syntax error";

@@ -1,12 +1,11 @@
 #include "tools/kvgate/connection.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "store/base/check.h"
 #include "store/format/memory/layout.h"
+#include "tools/kvgate/admission.h"
 
 namespace remora::kvgate {
 namespace {
@@ -17,22 +16,23 @@ constexpr std::size_t kLeastExpectedReply = 64;
 
 }  // namespace
 
-Connection::Connection(int fd, std::shared_ptr<ClientRecord> record, Services services,
-                       std::function<void(Connection&)> on_reply)
-    : fd_(fd), services_(services), on_reply_(std::move(on_reply)), requests_(kMaxRequestBytes) {
+Connection::Connection(std::unique_ptr<Channel> channel, std::shared_ptr<ClientRecord> record,
+                       Services services, std::function<void(Connection&)> on_reply)
+    : channel_(std::move(channel)),
+      services_(services),
+      on_reply_(std::move(on_reply)),
+      requests_(kMaxRequestBytes) {
   session_.record = std::move(record);
+  session_.user = services.gate.options.users.OfNewClient();
 }
 
-Connection::~Connection() {
-  REMORA_CHECK(is_idle());
-  ::close(fd_);
-}
+Connection::~Connection() { REMORA_CHECK(is_idle()); }
 
 // --- Input ----------------------------------------------------------------------------------------------
 
 void Connection::Receive() {
   if (!wants_input()) return;
-  if (!requests_.Receive(fd_)) Abandon();
+  if (!requests_.Receive(*channel_)) Abandon();
   Work();
 }
 
@@ -86,7 +86,9 @@ bool Connection::BeginAll() {
     Collect();
     if (replies_.size() >= kMaxOutput) Send();
     if (replies_.size() >= kMaxOutput) return true;
-    if (!calls_.empty() && calls_.front()->repeats) Repeat(*calls_.front());
+    if (!calls_.empty() && std::exchange(calls_.front()->repeats, false)) {
+      calls_.front()->Start(RunInStore(*calls_.front()));
+    }
     if (ends_ || !ParseNext() || !CanBegin()) return false;
     BeginNext();
   }
@@ -97,10 +99,11 @@ bool Connection::CanBegin() const {
   if (calls_.empty()) return true;
   const std::size_t expected = next_->request.bytes() + in_flight_ * expected_reply_;
   if (calls_.size() >= kMaxInFlight || replies_.size() + held_ + expected >= kMaxOutput) return false;
-  const Command* const command = next_->command;
-  const Order order = command == nullptr ? Order::kLocal : OrderOf(*command, next_->request);
-  if (order == Order::kLocal || in_flight_ == 0) return true;
-  return order_ != Order::kExclusive && order_ == order;
+  const Order order = OrderOfCall(*next_);
+  if (in_flight_ == 0) return true;
+  // Not even a local one: it may change the session, which EXEC uses.
+  if (order_ == Order::kExclusive) return false;
+  return order == Order::kLocal || order_ == order;
 }
 
 void Connection::BeginNext() {
@@ -116,11 +119,12 @@ void Connection::BeginNext() {
 }
 
 void Connection::Execute(Call& call) {
-  if (call.command == nullptr) {
-    call.reply.Error(UnknownCommand(call.request));
+  const std::string refusal = Refusal(call);
+  if (!refusal.empty()) {
+    Refuse(call, refusal);
     Complete(call);
-  } else if (!FitsArity(*call.command, call.request.size())) {
-    call.reply.Error(WrongArity(call.command->name));
+  } else if (IsQueued(call)) {
+    Enqueue(call);
     Complete(call);
   } else if (call.command->run != nullptr) {
     RunLocal(call);
@@ -128,7 +132,7 @@ void Connection::Execute(Call& call) {
     session_.record->command = call.command->name;
     order_ = OrderOf(*call.command, call.request);
     ++in_flight_;
-    call.kv().Start(RunInStore(call));
+    call.Start(RunInStore(call));
   }
 }
 
@@ -155,11 +159,6 @@ void Connection::Finish(Call& call) {
     --in_flight_;
   }
   on_reply_(*this);
-}
-
-void Connection::Repeat(Call& call) {
-  call.repeats = false;
-  call.kv().Start(RunInStore(call));
 }
 
 void Connection::Complete(Call& call) {
@@ -191,7 +190,7 @@ void Connection::Collect() {
 }
 
 void Connection::Send() {
-  if (!is_broken_ && !replies_.Send(fd_)) Abandon();
+  if (!is_broken_ && !replies_.Send(*channel_)) Abandon();
 }
 
 }  // namespace remora::kvgate

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "tools/kvgate/call.h"
+#include "tools/kvgate/channel.h"
 #include "tools/kvgate/command_table.h"
 #include "tools/kvgate/streams.h"
 
@@ -35,9 +36,9 @@ class Connection {
   static constexpr std::size_t kMaxOutput = std::size_t{1} << 20;
   static constexpr std::size_t kMaxInFlight = 64;
 
-  /// Takes a connected socket, which is non-blocking. `on_reply` is called in the end of a command that did
+  /// Takes a connected socket. `on_reply` is called in the end of a command that did
   /// not end at once; the owner then calls Work.
-  Connection(int fd, std::shared_ptr<ClientRecord> record, Services services,
+  Connection(std::unique_ptr<Channel> channel, std::shared_ptr<ClientRecord> record, Services services,
              std::function<void(Connection&)> on_reply);
   /// REQUIRES: is_idle().
   ~Connection();
@@ -54,12 +55,14 @@ class Connection {
   bool wants_input() const {
     return !is_broken_ && !ends_ && !requests_.has_ended() && !has_next_ && replies_.size() < kMaxOutput;
   }
-  bool wants_output() const { return !is_broken_ && replies_.size() > 0; }
+  bool wants_output() const { return !is_broken_ && (replies_.size() > 0 || channel_->has_output()); }
+  /// Returns whether Receive has something to do although the socket may have no input.
+  bool has_input() const { return wants_input() && channel_->has_input(); }
   /// Returns whether the connection is over, so that its owner may destroy it.
   bool is_over() const { return is_idle() && (is_broken_ || (ends_ && calls_.empty() && !wants_output())); }
   /// Returns whether no command is in flight.
   bool is_idle() const { return in_flight_ == 0; }
-  int fd() const { return fd_; }
+  int fd() const { return channel_->fd(); }
   std::int64_t id() const { return session_.record->id; }
 
  private:
@@ -75,15 +78,13 @@ class Connection {
   void Finish(Call& call);
   void Complete(Call& call);
   void Hold(Call& call, std::size_t bytes);
-  /// Reads once more for the first call, whose reply was dropped.
-  void Repeat(Call& call);
   /// Adds an error as the reply of a command of its own.
   void AddError(std::string_view text);
   /// Moves replies of calls that have ended, from the front, to the output.
   void Collect();
   void Send();
 
-  const int fd_;
+  const std::unique_ptr<Channel> channel_;
   Services services_;
   const std::function<void(Connection&)> on_reply_;
   Session session_;

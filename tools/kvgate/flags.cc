@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "client/session/credentials.h"
 #include "rdma/address_list.h"
+#include "store/base/status_macros.h"
 #include "store/format/memory/layout.h"
 #include "tools/command_line/command_line.h"
 #include "tools/command_line/say.h"
@@ -21,10 +22,38 @@ namespace {
 
 constexpr char kExitStatus[] =
     "Prints the line `ready` once it serves. Commands and their differences: docs/guide/redis.md.\n"
-    "Exit status: 0 stopped by TERM or INT; 64 a bad flag or address, or a file of a token that is missing\n"
-    "  or holds none; 69 the server cannot be reached, or a host does not exist; 71 too little memory, or\n"
+    "Exit status: 0 stopped by TERM or INT; 64 a bad flag or address, or a file of tokens or for TLS that "
+    "is\n"
+    "  missing or wrong; 69 the server cannot be reached, or a host does not exist; 71 too little memory, "
+    "or\n"
     "  threads, or descriptors; 73 a socket cannot be made, or the server refused; 75 the port or socket is\n"
     "  in use; 77 no permission there, or for the server.";
+
+int RefuseToStart(const absl::Status& why) {
+  command_line::SayError(absl::StrCat("kvgate: ", why.message()));
+  return absl::IsPermissionDenied(why) ? EX_NOPERM : EX_USAGE;
+}
+
+/// Reads the tokens, and decides which addresses other machines may reach.
+absl::Status TakeAccess(bool insecure_open, Flags* flags) {
+  GateOptions& gate = flags->gate;
+  bool has_tls = false;
+  for (const ListenAddress& address : flags->listen) has_tls |= address.has_tls;
+  if (has_tls && gate.tls.cert.empty()) {
+    return absl::InvalidArgumentError("a rediss:// address needs --listen_tls_cert and --listen_tls_key");
+  }
+  if (!has_tls && !gate.tls.empty()) {
+    return absl::InvalidArgumentError(
+        "--listen_tls_cert, --listen_tls_key and --listen_tls_ca are for a rediss:// address, and there is "
+        "none");
+  }
+  if (!gate.tokens_file.empty()) {
+    REMORA_ASSIGN_OR_RETURN(gate.users, Users::Read(gate.tokens_file));
+  }
+  if (gate.users.are_required() || !gate.tls.ca.empty()) flags->reach = Reach::kWithTls;
+  if (insecure_open) flags->reach = Reach::kAll;
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -34,11 +63,14 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   line.Version(absl::StrFormat("kvgate %s, format %d", REMORA_VERSION, kFormatVersion));
   line.Footer(kExitStatus);
   std::string token_file;
+  bool insecure_open = false;
   int timeout_ms = 5000;
   std::uint64_t max_clients = flags->gate.max_clients;
   rdma::TlsFiles& tls = flags->gate.client.tls;
   line.Add("--listen", flags->gate.listen,
-           "Address for clients of Redis: redis://HOST:PORT or redis:///PATH; may be repeated")
+           "Address for clients of Redis: redis://HOST:PORT, redis:///PATH or, with TLS, rediss://HOST:PORT; "
+           "may be "
+           "repeated")
       .Required()
       .Check([](const std::string& text) { return std::string(ParseListenAddress(text).status().message()); })
       .TypeName("ADDRESS");
@@ -63,8 +95,23 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
       .Range(1, 3'600'000)
       .ShowDefault();
   line.AddFlag(
-      "--insecure_open", flags->insecure_open,
+      "--insecure_open", insecure_open,
       "Let --listen name an address that other machines reach: all of them may read and change everything");
+  line.Add("--tokens", flags->gate.tokens_file,
+           "Serve only clients that show one of these tokens by AUTH or HELLO: a file of lines NAME ROLE "
+           "SECRET, as "
+           "`kvctl create_token` makes them")
+      .TypeName("FILE");
+  rdma::TlsFiles& own = flags->gate.tls;
+  line.Add("--listen_tls_cert", own.cert,
+           "For rediss://, the gate's certificate, and behind it those between it and the authority (PEM)")
+      .TypeName("FILE");
+  line.Add("--listen_tls_key", own.key,
+           "The key of --listen_tls_cert (PEM), in a file that others cannot read")
+      .TypeName("FILE");
+  line.Add("--listen_tls_ca", own.ca,
+           "For rediss://, serve only clients with a certificate of one of these authorities (PEM)")
+      .TypeName("FILE");
   line.Add("--token_file", token_file,
            "Auth token, as `kvctl create_token` printed it, for a server that requires one")
       .Environment("REMORA_TOKEN_FILE")
@@ -84,15 +131,14 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   // The environment is for all addresses, and some of them have no TLS.
   if (!has_tls_flag && flags->gate.server.find("tls://") == std::string::npos) tls = {};
   for (const std::string& text : flags->gate.listen) flags->listen.push_back(*ParseListenAddress(text));
+  if (const absl::Status access = TakeAccess(insecure_open, flags); !access.ok())
+    return RefuseToStart(access);
   flags->gate.max_clients = static_cast<std::size_t>(max_clients);
   flags->gate.client.timeout = std::chrono::milliseconds(timeout_ms);
   flags->gate.client.connect_timeout = flags->gate.client.timeout;
   if (token_file.empty()) return std::nullopt;
   absl::StatusOr<std::string> token = ReadTokenFile(token_file);
-  if (!token.ok()) {
-    command_line::SayError(absl::StrCat("kvgate: ", token.status().message()));
-    return absl::IsPermissionDenied(token.status()) ? EX_NOPERM : EX_USAGE;
-  }
+  if (!token.ok()) return RefuseToStart(token.status());
   flags->gate.client.token = *std::move(token);
   return std::nullopt;
 }

@@ -4,15 +4,15 @@
 #include <optional>
 #include <vector>
 
-#include "rdma/address.h"
 #include "tools/kvgate/gate_state.h"
+#include "tools/kvgate/listen.h"
 
 namespace remora::kvgate {
 
 struct Flags {
   GateOptions gate;
-  std::vector<rdma::Address> listen;  // gate.listen, parsed
-  bool insecure_open = false;
+  std::vector<ListenAddress> listen;  // gate.listen, parsed
+  Reach reach = Reach::kLoopback;
 };
 
 /// Fills `flags`. Returns the exit status where there is nothing to run: after --help, or an error, which it

@@ -32,11 +32,14 @@ void Tune(int fd) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Gate>> Gate::Start(GateOptions options,
-                                                  const std::vector<rdma::Address>& listen,
-                                                  bool beyond_loopback, const Clock& clock) {
+                                                  const std::vector<ListenAddress>& listen, Reach reach,
+                                                  const Clock& clock) {
   std::unique_ptr<Gate> gate(new Gate(std::move(options), clock));
-  for (const rdma::Address& address : listen) {
-    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener, Listener::Listen(address, beyond_loopback));
+  if (!gate->state_.options.tls.empty()) {
+    REMORA_ASSIGN_OR_RETURN(gate->tls_, rdma::ServerTls::Create(gate->state_.options.tls));
+  }
+  for (const ListenAddress& address : listen) {
+    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener, Listener::Listen(address, reach));
     gate->listeners_.push_back(std::move(listener));
   }
   gate->state_.started_ms = clock.UnixMillis();
@@ -49,8 +52,10 @@ absl::StatusOr<std::unique_ptr<Gate>> Gate::Start(GateOptions options,
 
 absl::Status Gate::Run(int stop_fd) {
   std::vector<pollfd> watched{{.fd = stop_fd, .events = POLLIN, .revents = 0}};
+  std::vector<bool> has_tls{false};
   for (const std::unique_ptr<Listener>& listener : listeners_) {
     for (const int fd : listener->fds()) watched.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+    has_tls.resize(watched.size(), listener->has_tls());
   }
   for (;;) {
     if (::poll(watched.data(), watched.size(), -1) < 0 && errno != EINTR) {
@@ -59,13 +64,13 @@ absl::Status Gate::Run(int stop_fd) {
     if (watched[0].revents != 0) return absl::OkStatus();
     int pause_ms = 0;
     for (std::size_t i = 1; i < watched.size(); ++i) {
-      if (watched[i].revents != 0) pause_ms = std::max(pause_ms, Accept(watched[i].fd));
+      if (watched[i].revents != 0) pause_ms = std::max(pause_ms, Accept(watched[i].fd, has_tls[i]));
     }
     if (pause_ms > 0) ::poll(watched.data(), 1, pause_ms);
   }
 }
 
-int Gate::Accept(int listening_fd) {
+int Gate::Accept(int listening_fd, bool has_tls) {
   const int fd = ::accept4(listening_fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (fd < 0) {
     const bool is_short = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
@@ -83,7 +88,7 @@ int Gate::Accept(int listening_fd) {
   state_.connections.fetch_add(1, std::memory_order_relaxed);
   auto record =
       state_.clients.Add(DescribeSocket(fd, true), DescribeSocket(fd, false), fd, clock_.UnixMillis());
-  threads_[next_thread_]->Adopt(fd, std::move(record));
+  threads_[next_thread_]->Adopt(fd, std::move(record), has_tls ? tls_->context() : nullptr);
   next_thread_ = (next_thread_ + 1) % threads_.size();
   return 0;
 }

@@ -17,11 +17,11 @@ namespace remora::kvgate {
 /// Thread safety: none. One thread starts the gate and runs it.
 class Gate {
  public:
-  /// Listens, and connects each thread to the server. `clock` lives longer. Outcomes as for Listener::Listen
-  /// and AsyncClient::Connect.
+  /// Listens, and connects each thread to the server. `clock` lives longer. Outcomes as for Listener::Listen,
+  /// AsyncClient::Connect and rdma::ServerTls::Create.
   static absl::StatusOr<std::unique_ptr<Gate>> Start(GateOptions options,
-                                                     const std::vector<rdma::Address>& listen,
-                                                     bool beyond_loopback, const Clock& clock);
+                                                     const std::vector<ListenAddress>& listen, Reach reach,
+                                                     const Clock& clock);
 
   /// Accepts clients until `stop_fd` is readable.
   absl::Status Run(int stop_fd);
@@ -30,9 +30,10 @@ class Gate {
   Gate(GateOptions options, const Clock& clock) : state_(std::move(options)), clock_(clock) {}
 
   /// Accepts one client. Returns how long to wait before the next one, in milliseconds; 0: not at all.
-  int Accept(int listening_fd);
+  int Accept(int listening_fd, bool has_tls);
 
   GateState state_;
+  std::shared_ptr<rdma::ServerTls> tls_;  // null: no address has TLS
   const Clock& clock_;
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::vector<std::unique_ptr<GatewayThread>> threads_;

@@ -8,7 +8,10 @@
 #include <vector>
 
 #include "client/options.h"
+#include "rdma/tls.h"
 #include "tools/kvgate/client_registry.h"
+#include "tools/kvgate/scan_cursors.h"
+#include "tools/kvgate/users.h"
 
 namespace remora::kvgate {
 
@@ -20,6 +23,9 @@ struct GateOptions {
   int threads = 1;
   std::size_t max_clients = 10'000;
   std::string version{};  // of the program
+  std::string tokens_file{};
+  Users users{};         // of that file
+  rdma::TlsFiles tls{};  // for addresses with TLS
 };
 
 /// Thread safety: all members may be used from any thread.
@@ -34,6 +40,8 @@ struct GateState {
   std::atomic<std::uint64_t> commands{0};     // processed
   std::int64_t started_ms = 0;                // Clock::UnixMillis
   ClientRegistry clients;
+  ScanCursors cursors;
+  std::atomic<std::size_t> queued_bytes{0};  // of all transactions that are not executed yet
 };
 
 }  // namespace remora::kvgate

@@ -56,6 +56,7 @@ absl::Status GatewayThread::Prepare() {
   REMORA_RETURN_IF_ERROR(WatchDescriptor(epoll_fd_, EPOLL_CTL_ADD, inbox_->fd(), EPOLLIN, kInboxEvent));
   REMORA_RETURN_IF_ERROR(WatchDescriptor(epoll_fd_, EPOLL_CTL_ADD, client->fd(), EPOLLIN, kStoreEvent));
   kv_ = std::make_unique<CoroutineClient>(std::move(client));
+  keys_ = std::make_unique<ServerKeys>(*kv_);
   const auto connect = [this] {
     return Client::Connect(state_.options.server, state_.options.client, clock_);
   };
@@ -73,8 +74,20 @@ GatewayThread::~GatewayThread() {
   if (epoll_fd_ >= 0) ::close(epoll_fd_);
 }
 
-void GatewayThread::Adopt(int fd, std::shared_ptr<ClientRecord> record) {
-  inbox_->Post([this, fd, record = std::move(record)]() mutable { WatchNew(fd, std::move(record)); });
+void GatewayThread::Adopt(int fd, std::shared_ptr<ClientRecord> record,
+                          std::shared_ptr<const rdma::TlsContext> tls) {
+  inbox_->Post([this, fd, record = std::move(record), tls = std::move(tls)]() mutable {
+    std::unique_ptr<rdma::TlsStream> stream;
+    if (tls != nullptr) {
+      auto made = rdma::TlsStream::OfServer(std::move(tls));
+      if (!made.ok()) {
+        ::close(fd);
+        return state_.clients.Remove(record->id);
+      }
+      stream = *std::move(made);
+    }
+    WatchNew(std::make_unique<Channel>(fd, std::move(stream)), std::move(record));
+  });
 }
 
 // --- The loop -------------------------------------------------------------------------------------------
@@ -106,8 +119,9 @@ bool GatewayThread::Step() {
   for (const std::uint64_t id : replied) {
     const auto found = connections_.find(id);
     if (found == connections_.end()) continue;
-    found->second.connection->Work();
-    Settle(*found->second.connection);
+    Connection& connection = *found->second.connection;
+    connection.has_input() ? connection.Receive() : connection.Work();
+    Settle(connection);
     has_worked = true;
   }
   return has_worked;
@@ -150,10 +164,11 @@ void GatewayThread::Await(int timeout_ms) {
 
 // --- Connections ----------------------------------------------------------------------------------------
 
-void GatewayThread::WatchNew(int fd, std::shared_ptr<ClientRecord> record) {
+void GatewayThread::WatchNew(std::unique_ptr<Channel> channel, std::shared_ptr<ClientRecord> record) {
+  const int fd = channel->fd();
   const auto id = static_cast<std::uint64_t>(record->id);
   auto connection = std::make_unique<Connection>(
-      fd, std::move(record), Services{*kv_, *blocking_, state_, clock_},
+      std::move(channel), std::move(record), Services{*kv_, *keys_, *blocking_, state_, clock_},
       [this](Connection& replied) { replied_.push_back(static_cast<std::uint64_t>(replied.id())); });
   if (!WatchDescriptor(epoll_fd_, EPOLL_CTL_ADD, fd, EPOLLIN, id).ok()) {
     return state_.clients.Remove(static_cast<std::int64_t>(id));
@@ -178,6 +193,8 @@ void GatewayThread::Settle(Connection& connection) {
     connections_.erase(found);
     return;
   }
+  // Bytes that TLS has decrypted make no socket readable.
+  if (connection.has_input()) replied_.push_back(found->first);
   const std::uint32_t wanted =
       (connection.wants_input() ? EPOLLIN : 0u) | (connection.wants_output() ? EPOLLOUT : 0u);
   const std::uint32_t watched = std::exchange(found->second.events, wanted);

@@ -12,12 +12,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/coroutine_client.h"
+#include "rdma/tcp/tls_context.h"
 #include "store/base/clock.h"
 #include "tools/kvgate/blocking_calls.h"
+#include "tools/kvgate/channel.h"
 #include "tools/kvgate/connection.h"
 #include "tools/kvgate/gate_state.h"
 #include "tools/kvgate/helper_thread.h"
 #include "tools/kvgate/inbox.h"
+#include "tools/kvgate/server_keys.h"
 
 namespace remora::kvgate {
 
@@ -35,8 +38,8 @@ class GatewayThread {
   GatewayThread(const GatewayThread&) = delete;
   GatewayThread& operator=(const GatewayThread&) = delete;
 
-  /// Takes a connected socket.
-  void Adopt(int fd, std::shared_ptr<ClientRecord> record);
+  /// Takes a connected socket. `tls`: of its address, or null.
+  void Adopt(int fd, std::shared_ptr<ClientRecord> record, std::shared_ptr<const rdma::TlsContext> tls);
 
  private:
   GatewayThread(GateState& state, const Clock& clock) : state_(state), clock_(clock) {}
@@ -49,7 +52,7 @@ class GatewayThread {
   /// Waits until a socket, the inbox or the server has something, and serves the sockets.
   void Await(int timeout_ms);
   int TimeoutMs() const;
-  void WatchNew(int fd, std::shared_ptr<ClientRecord> record);
+  void WatchNew(std::unique_ptr<Channel> channel, std::shared_ptr<ClientRecord> record);
   void Serve(std::uint64_t id, std::uint32_t events);
   /// Watches the socket for what the connection wants now, or destroys it if it is over.
   void Settle(Connection& connection);
@@ -66,6 +69,7 @@ class GatewayThread {
   int epoll_fd_ = -1;
   std::unique_ptr<Inbox> inbox_;
   std::unique_ptr<CoroutineClient> kv_;
+  std::unique_ptr<ServerKeys> keys_;
   std::unique_ptr<BlockingCalls> blocking_;
   std::unique_ptr<HelperThread> dialer_;
   bool is_dialling_ = false;

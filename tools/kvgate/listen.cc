@@ -59,28 +59,31 @@ void RemoveStale(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<rdma::Address> ParseListenAddress(std::string_view text) {
+absl::StatusOr<ListenAddress> ParseListenAddress(std::string_view text) {
   constexpr std::string_view kScheme = "redis://";
+  constexpr std::string_view kTlsScheme = "rediss://";
   constexpr absl::string_view kForms =
-      "an address is redis://HOST:PORT, redis://[IPV6]:PORT or redis:///PATH";
-  if (!text.starts_with(kScheme)) {
+      "an address is redis://HOST:PORT, redis:///PATH or, with TLS, rediss://HOST:PORT; an IPv6 address "
+      "stands "
+      "in brackets";
+  const bool has_tls = text.starts_with(kTlsScheme);
+  if (!has_tls && !text.starts_with(kScheme)) {
     return absl::InvalidArgumentError(absl::StrCat("'", AbslView(text), "' is no address; ", kForms));
   }
-  const std::string_view rest = text.substr(kScheme.size());
-  auto address =
-      rdma::ParseAddress(absl::StrCat(rest.starts_with('/') ? "local://" : "tcp://", AbslView(rest)));
-  if (address.ok()) return address;
+  const std::string_view rest = text.substr(has_tls ? kTlsScheme.size() : kScheme.size());
+  const bool is_path = rest.starts_with('/');
+  const auto address = rdma::ParseAddress(absl::StrCat(is_path ? "local://" : "tcp://", AbslView(rest)));
+  if (address.ok() && !(is_path && has_tls)) return ListenAddress{*address, has_tls};
   return absl::InvalidArgumentError(
       absl::StrCat("'", AbslView(text), "' is no address; ", kForms, "; a path has up to 107 bytes"));
 }
 
-absl::StatusOr<std::unique_ptr<Listener>> Listener::Listen(const rdma::Address& address,
-                                                           bool beyond_loopback) {
-  std::unique_ptr<Listener> listener(new Listener());
-  if (address.kind == rdma::TransportKind::kLocal) {
-    REMORA_RETURN_IF_ERROR(listener->ListenAtPath(address.path));
+absl::StatusOr<std::unique_ptr<Listener>> Listener::Listen(const ListenAddress& listen, Reach reach) {
+  std::unique_ptr<Listener> listener(new Listener(listen.has_tls));
+  if (listen.address.kind == rdma::TransportKind::kLocal) {
+    REMORA_RETURN_IF_ERROR(listener->ListenAtPath(listen.address.path));
   } else {
-    REMORA_RETURN_IF_ERROR(listener->ListenAtHost(address, beyond_loopback));
+    REMORA_RETURN_IF_ERROR(listener->ListenAtHost(listen.address, reach));
   }
   return listener;
 }
@@ -107,10 +110,11 @@ absl::Status Listener::ListenAtPath(const std::string& path) {
   return ::listen(fd, kBacklog) == 0 ? absl::OkStatus() : FromErrno(errno, name);
 }
 
-absl::Status Listener::ListenAtHost(const rdma::Address& address, bool beyond_loopback) {
+absl::Status Listener::ListenAtHost(const rdma::Address& address, Reach reach) {
   const bool is_v6 = address.host.find(':') != std::string::npos;
-  const std::string name = absl::StrCat(
-      "redis://", is_v6 ? absl::StrCat("[", address.host, "]") : address.host, ":", address.port);
+  const std::string name =
+      absl::StrCat(has_tls_ ? "rediss://" : "redis://",
+                   is_v6 ? absl::StrCat("[", address.host, "]") : address.host, ":", address.port);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
@@ -120,11 +124,13 @@ absl::Status Listener::ListenAtHost(const rdma::Address& address, bool beyond_lo
   const absl::Cleanup free_found = [found] { ::freeaddrinfo(found); };
   absl::Status first_failure;
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    if (!beyond_loopback && !IsLoopbackAddress(*one->ai_addr)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("other machines reach ", name,
-                       ", and could read and change everything: listen at 127.0.0.1, ::1 or a Unix socket "
-                       "or, where the network lets nobody else through, add --insecure_open"));
+    const bool is_open = reach == Reach::kAll || (reach == Reach::kWithTls && has_tls_);
+    if (!is_open && !IsLoopbackAddress(*one->ai_addr)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "other machines reach ", name,
+          ", and could read and change everything, or see tokens on their way: listen at rediss://HOST:PORT "
+          "with --tokens or --listen_tls_ca, at 127.0.0.1, ::1 or a Unix socket or, where the network lets "
+          "nobody else through, add --insecure_open"));
     }
     const int fd = ::socket(one->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     const int on = 1;

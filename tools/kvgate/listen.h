@@ -1,6 +1,7 @@
-// The addresses at which a gate takes clients: redis://HOST:PORT and redis:///PATH.
+// The addresses at which a gate takes clients: redis://HOST:PORT, rediss://HOST:PORT and redis:///PATH.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -12,32 +13,47 @@
 
 namespace remora::kvgate {
 
-/// Reads an address. Its kind is kTcp or kLocal. InvalidArgument: the text is none.
-absl::StatusOr<rdma::Address> ParseListenAddress(std::string_view text);
+/// An address: of a Unix socket, of a port, or of a port with TLS (rediss://).
+struct ListenAddress {
+  rdma::Address address;  // kTcp or kLocal
+  bool has_tls = false;
+};
+
+/// Choice of the addresses to which other machines may connect.
+enum class Reach : std::uint8_t {
+  kLoopback = 1,
+  kWithTls = 2,  // where there is TLS: clients show a token or a certificate
+  kAll = 3,
+};
+
+/// Reads an address. InvalidArgument: the text is none.
+absl::StatusOr<ListenAddress> ParseListenAddress(std::string_view text);
 
 /// Listening sockets of one address. The destructor closes them, and removes the file of a Unix socket.
 ///
 /// Thread safety: none.
 class Listener {
  public:
-  /// Listens. `beyond_loopback`: other machines may connect. Outcomes:
+  /// Listens. Outcomes:
   ///   InvalidArgument: other machines could connect, and may not.
   ///   AlreadyExists: the port or the socket is in use.
   ///   PermissionDenied: this user may not listen there.
   ///   Unavailable: the host does not exist, or is not this machine.
   ///   FailedPrecondition: the socket cannot be made; the message says why.
-  static absl::StatusOr<std::unique_ptr<Listener>> Listen(const rdma::Address& address, bool beyond_loopback);
+  static absl::StatusOr<std::unique_ptr<Listener>> Listen(const ListenAddress& listen, Reach reach);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
   const std::vector<int>& fds() const { return fds_; }
+  bool has_tls() const { return has_tls_; }
 
  private:
-  Listener() = default;
+  explicit Listener(bool has_tls) : has_tls_(has_tls) {}
   absl::Status ListenAtPath(const std::string& path);
-  absl::Status ListenAtHost(const rdma::Address& address, bool beyond_loopback);
+  absl::Status ListenAtHost(const rdma::Address& address, Reach reach);
 
+  const bool has_tls_;
   std::vector<int> fds_;
   std::string path_;  // of the file to remove; empty: none
 };

@@ -27,6 +27,7 @@ namespace {
 int ExitStatusOf(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
       return EX_USAGE;
     case absl::StatusCode::kAlreadyExists:
       return EX_TEMPFAIL;
@@ -83,7 +84,7 @@ int Run(int argc, char** argv) {
   const int stop_fd = BlockSignals();
   if (stop_fd < 0) return Fail(absl::ResourceExhaustedError("no descriptor for signals; raise ulimit -n"));
   const SteadyClock clock;
-  auto gate = Gate::Start(std::move(flags.gate), flags.listen, flags.insecure_open, clock);
+  auto gate = Gate::Start(std::move(flags.gate), flags.listen, flags.reach, clock);
   if (!gate.ok()) return Fail(gate.status());
   if (std::puts("ready") < 0 || std::fflush(stdout) != 0) {
     return Fail(absl::FailedPreconditionError("standard output fails"));

@@ -1,9 +1,8 @@
 #include "tools/kvgate/streams.h"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cerrno>
+#include <span>
 #include <utility>
 
 namespace remora::kvgate {
@@ -19,14 +18,14 @@ bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 }  // namespace
 
-bool RequestStream::Receive(int fd) {
+bool RequestStream::Receive(Channel& channel) {
   input_.erase(0, std::exchange(taken_, 0));
   const std::size_t held = input_.size();
   if (held == 0 && next_read_ == kReadSize && input_.capacity() > kLargeReadSize / 2) input_ = {};
   input_.resize(held + next_read_);
   ssize_t got = 0;
   do {
-    got = ::recv(fd, input_.data() + held, next_read_, 0);
+    got = channel.Receive(std::span(input_).subspan(held, next_read_));
   } while (got < 0 && errno == EINTR);
   const int error = errno;
   input_.resize(held + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
@@ -52,9 +51,9 @@ void ReplyStream::Add(std::string bytes) {
   }
 }
 
-bool ReplyStream::Send(int fd) {
+bool ReplyStream::Send(Channel& channel) {
   while (sent_ < output_.size()) {
-    const ssize_t sent = ::send(fd, output_.data() + sent_, size(), MSG_NOSIGNAL);
+    const ssize_t sent = channel.Send(std::string_view(output_).substr(sent_));
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && !WouldBlock(errno)) return false;
     if (sent < 0) {
@@ -67,7 +66,7 @@ bool ReplyStream::Send(int fd) {
   sent_ = 0;
   output_.clear();
   if (output_.capacity() > kKeptOutput) output_ = {};
-  return true;
+  return channel.Flush();
 }
 
 }  // namespace remora::kvgate

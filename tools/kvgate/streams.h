@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "tools/kvgate/channel.h"
 #include "tools/kvgate/resp/request.h"
 #include "tools/kvgate/resp/request_parser.h"
 
@@ -19,7 +20,7 @@ class RequestStream {
   explicit RequestStream(std::size_t max_bytes) : parser_(max_bytes) {}
 
   /// Reads once what the socket has. Returns false if the socket failed.
-  bool Receive(int fd);
+  bool Receive(Channel& channel);
   /// Parses, as RequestParser does. kNeedsMore: all input is parsed.
   Parsed Next(Request* request);
   /// Returns whether the client sends no more.
@@ -41,7 +42,7 @@ class ReplyStream {
  public:
   void Add(std::string bytes);
   /// Sends what the socket takes. Returns false if the socket failed.
-  bool Send(int fd);
+  bool Send(Channel& channel);
   std::size_t size() const { return output_.size() - sent_; }
 
  private:

@@ -26,7 +26,9 @@ namespace remora {
 inline constexpr std::size_t kMaxBatchBytes = std::size_t{256} << 10;
 inline constexpr std::size_t kMaxBatchWrites = 1024;
 
-enum class BatchKind : std::uint8_t { kPut = 1, kDelete = 2 };
+/// kCheck writes nothing: the batch is done only if the condition on its key holds. Checks stand behind all
+/// writes. A server of an earlier release refuses the batch as malformed, and does nothing.
+enum class BatchKind : std::uint8_t { kPut = 1, kDelete = 2, kCheck = 3 };
 
 struct BatchEntry {
   std::uint64_t condition = 0;  // Condition::Encode
@@ -69,6 +71,12 @@ class WriteBatch {
     Add(BatchKind::kDelete, key, {},
         {.condition = options.condition, .durability = options.durability, .version = options.version});
   }
+  /// Adds a requirement on a key that the batch does not write, behind all writes. Apply fails as the write
+  /// under that condition would. A batch of checks alone tells whether all of them hold at one moment; its
+  /// version is 0.
+  void Check(std::string_view key, const Condition& condition) {
+    Add(BatchKind::kCheck, key, {}, {.condition = condition});
+  }
   void Clear() { *this = {}; }
 
   std::size_t count() const { return count_; }
@@ -97,6 +105,11 @@ class WriteBatch {
     ++count_;
     size_ += sizeof(BatchEntry) + key.size() + value.size();
     if (!fault_.empty()) return;
+    if (kind != BatchKind::kCheck && has_check_) {
+      fault_ = "write " + std::to_string(count_) + " of the batch: it stands behind a check; add checks last";
+      return;
+    }
+    has_check_ = kind == BatchKind::kCheck;
     if (fault_ = FaultOf(key, value, options); !fault_.empty()) {
       fault_ = "write " + std::to_string(count_) + " of the batch: " + fault_;
     }
@@ -115,6 +128,7 @@ class WriteBatch {
   std::string bytes_;
   std::size_t size_ = 0;  // that it would have, were all in bounds
   std::size_t count_ = 0;
+  bool has_check_ = false;
   std::string fault_;  // of the first write that has one; empty: none
 };
 
@@ -133,9 +147,11 @@ inline std::optional<BatchWrite> TakeBatchWrite(std::string_view* bytes) {
   std::memcpy(&write.entry, bytes->data(), sizeof(write.entry));
   bytes->remove_prefix(sizeof(write.entry));
   const BatchEntry& entry = write.entry;
-  const bool is_delete = entry.kind == BatchKind::kDelete;
-  if (entry.reserved != 0 || (entry.kind != BatchKind::kPut && !is_delete)) return std::nullopt;
-  if (is_delete && (entry.value_size != 0 || entry.ttl_ms != 0)) return std::nullopt;
+  if (entry.reserved != 0 || entry.kind < BatchKind::kPut || entry.kind > BatchKind::kCheck) {
+    return std::nullopt;
+  }
+  const bool has_value = entry.kind == BatchKind::kPut;
+  if (!has_value && (entry.value_size != 0 || entry.ttl_ms != 0)) return std::nullopt;
   if (std::uint64_t{entry.key_size} + entry.value_size > bytes->size()) return std::nullopt;
   write.key = bytes->substr(0, entry.key_size);
   write.value = bytes->substr(entry.key_size, entry.value_size);

@@ -32,6 +32,12 @@ Write Delete(std::string_view key) {
   return write;
 }
 
+Write Check(std::string_view key, Condition condition) {
+  Write write = Put(key, "", condition);
+  write.kind = Write::Kind::kCheck;
+  return write;
+}
+
 class BatchTest : public testing::TestWithParam<Durability> {
  protected:
   TempDir temp_;
@@ -100,6 +106,40 @@ TEST_P(BatchTest, WhatFailsLeavesNothingAndHindersNobody) {
   EXPECT_THAT(Commit({Batch({Put("a", "1"), Put("", "2")})}),
               ElementsAre(kInvalidArgument, kInvalidArgument));
   EXPECT_EQ(Get("a"), "old");
+}
+
+TEST_P(BatchTest, AChecksKeyIsDecidedAfterAllWritesBefore) {
+  const std::vector<Write> if_absent = Batch({Put("b", "1"), Check("a", Condition::Absent())});
+  // The put of the same group comes before the second batch, and the delete before the third one.
+  EXPECT_THAT(Commit({if_absent, {Put("a", "0")}, if_absent, {Delete("a")}, if_absent}),
+              ElementsAre(kOk, kOk, kOk, kAlreadyExists, kAlreadyExists, kOk, kOk, kOk));
+  EXPECT_EQ(writes_[0].version + 1, writes_[2].version) << "a check gets no version";
+  EXPECT_EQ(writes_[2].version + 2, writes_[6].version);
+  EXPECT_THAT(std::string(writes_[3].status.message()), HasSubstr("write 2 of the batch"));
+  // Of the batch's own write, too; and behind a batch that was taken back.
+  EXPECT_THAT(
+      Commit({Batch({Put("c", "1"), Check("c", Condition::Absent())}),
+              Batch({Put("d", "1"), Check("c", Condition::Absent()), Check("d", Condition::Present())})}),
+      ElementsAre(kAlreadyExists, kAlreadyExists, kOk, kOk, kOk));
+  EXPECT_EQ(Get("c"), "NOT_FOUND");
+}
+
+TEST_P(BatchTest, MayConsistOfChecks) {
+  ASSERT_THAT(Commit({{Put("a", "1")}}), ElementsAre(kOk));
+  const std::uint64_t version = writes_[0].version;
+  const std::uint64_t used = store_->Read(Counter::kLogBytesUsed);
+  EXPECT_THAT(Commit({Batch({Check("a", Condition::Version(version)), Check("none", Condition::Absent())})}),
+              ElementsAre(kOk, kOk));
+  EXPECT_THAT(Commit({{Check("none", Condition::Present())}, {Check("a", Condition::Present())}}),
+              ElementsAre(kNotFound, kOk));
+  EXPECT_THAT(Commit({Batch({Check("a", Condition::Present()), Put("b", "")})}),
+              ElementsAre(kInvalidArgument, kInvalidArgument));
+  EXPECT_THAT(Commit({Batch({Check("", Condition::Present()), Check("a", {})})}),
+              ElementsAre(kInvalidArgument, kInvalidArgument));
+  EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), used);
+  EXPECT_EQ(store_->Read(Counter::kKeys), 1u);
+  ASSERT_THAT(Commit({{Put("a", "2")}}), ElementsAre(kOk));
+  EXPECT_EQ(writes_[0].version, version + 1);
 }
 
 TEST_P(BatchTest, WhatFailsHasANumberEvenIfItIsAlone) {

@@ -58,5 +58,50 @@ TEST(RefusedTest, HearsSoWhenWhatItWasRefusedForIsVisible) {
   EXPECT_FALSE(store->Sync()) << "no refusal needs the disk for itself";
 }
 
+TEST(RefusedTest, WaitsForTheWritesByWhichItsChecksHold) {
+  const TempDir temp;
+  StoreOptions options = LoggedIn(temp / "store", kMinMemorySize);
+  options.durability = Durability::kSynced;
+  options.syncing = Syncing::kInSteps;
+  const auto store = *ServerStore::Open(options);
+  ASSERT_TRUE(store->Put("first", "", {.durability = Durability::kLogged}).ok());
+  std::vector<Write> writes = {PutIfAbsent("key")};
+  const auto add = [&writes](const WriteBatch& batch) {
+    const std::size_t first = writes.size();
+    std::string_view bytes = batch.bytes();
+    while (!bytes.empty()) AddWrite(TakeBatchWrite(&bytes).value(), &writes).with_next = true;
+    writes.back().with_next = false;
+    writes[first].begins_batch = true;
+    writes[first].durability = Durability::kLogged;
+  };
+  WriteBatch one;
+  one.Put("other", "x");
+  one.Check("key", Condition::Present());
+  add(one);
+  WriteBatch checks;
+  checks.Check("key", Condition::Present());
+  checks.Check("first", Condition::Present());
+  add(checks);
+  WriteBatch apart;
+  apart.Put("third", "x");
+  apart.Check("first", Condition::Present());
+  add(apart);
+  store->Submit(writes);
+  EXPECT_NE(writes[0].ticket, 0u);
+  EXPECT_NE(writes[1].ticket, 0u) << "its check holds by a write that waits";
+  EXPECT_NE(writes[3].ticket, 0u) << "and so do those of checks alone";
+  EXPECT_TRUE(writes[5].ticket == 0 && writes[5].status.ok()) << "by what is visible";
+  std::string value;
+  EXPECT_TRUE(absl::IsNotFound(store->Get("other", &value)));
+  EXPECT_TRUE(store->Get("third", &value).ok());
+  EXPECT_TRUE(store->Sync());
+  std::vector<SyncedWrite> outcomes;
+  store->TakeSynced(&outcomes);
+  ASSERT_EQ(outcomes.size(), 3u);
+  for (const SyncedWrite& outcome : outcomes) EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+  EXPECT_TRUE(store->Get("other", &value).ok());
+  EXPECT_FALSE(store->Sync());
+}
+
 }  // namespace
 }  // namespace remora

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "store/base/absl_view.h"
 #include "tools/kvgate/command_table.h"
+#include "tools/kvgate/commands/client_kill.h"
 #include "tools/kvgate/commands/groups.h"
 #include "tools/kvgate/commands/redis_version.h"
 #include "tools/kvgate/resp/number_text.h"
@@ -22,6 +23,8 @@ void Ping(Call& call) {
   if (call.request.size() > 2) return call.reply.Error(WrongArity("ping"));
   call.request.size() == 1 ? call.reply.Simple("PONG") : call.reply.Bulk(call.argument(1));
 }
+
+constexpr std::string_view kWrongPassword = "WRONGPASS invalid username-password pair or user is disabled.";
 
 void Echo(Call& call) { call.reply.Bulk(call.argument(1)); }
 
@@ -46,9 +49,33 @@ void SetProtocol(Call& call, int protocol) {
   call.reply.set_protocol(protocol);
 }
 
+void SetUser(Call& call, User user) {
+  NameClient(call, &ClientRecord::user, user.name);
+  call.session.user = std::move(user);
+}
+
+void Auth(Call& call) {
+  if (call.request.size() > 3) return call.reply.Error(kSyntaxError);
+  const Users& users = call.services.gate.options.users;
+  const bool has_name = call.request.size() == 3;
+  if (!has_name && !users.are_required()) {
+    return call.reply.Error(
+        "ERR AUTH <password> called without any password configured for the default user. Are you sure your "
+        "configuration is correct?");
+  }
+  std::optional<User> user =
+      users.Find(has_name ? std::optional(call.argument(1)) : std::nullopt, call.argument(has_name ? 2 : 1));
+  if (!user) return call.reply.Error(kWrongPassword);
+  SetUser(call, *std::move(user));
+  call.reply.Ok();
+}
+
 void Reset(Call& call) {
   SetProtocol(call, 2);
+  NameClient(call, &ClientRecord::user, "default");
+  call.session.user = call.services.gate.options.users.OfNewClient();
   NameClient(call, &ClientRecord::name, "");
+  call.session.transaction.Reset();
   call.session.replies = true;
   call.session.skips_next_reply = false;
   call.is_silent = false;
@@ -73,10 +100,14 @@ void Hello(Call& call) {
     if (*protocol != 2 && *protocol != 3) return call.reply.Error("NOPROTO unsupported protocol version");
   }
   std::optional<std::string_view> name;
+  std::optional<User> user = call.session.user;
   for (std::size_t i = 2; i < call.request.size(); ++i) {
     const std::size_t behind = call.request.size() - 1 - i;
     if (IsWord(call.argument(i), "AUTH") && behind >= 2) {
-      return call.reply.Error("WRONGPASS kvgate knows no users and passwords yet; leave AUTH out");
+      user = call.services.gate.options.users.Find(call.argument(i + 1), call.argument(i + 2));
+      if (!user) return call.reply.Error(kWrongPassword);
+      i += 2;
+      continue;
     }
     if (!IsWord(call.argument(i), "SETNAME") || behind < 1) {
       return call.reply.Error(
@@ -85,6 +116,14 @@ void Hello(Call& call) {
     name = call.argument(++i);
     if (!IsName(*name)) return call.reply.Error(kBadName);
   }
+  if (!user) {
+    return call.reply.Error(
+        "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> "
+        "<pass> "
+        "option can be used to authenticate the client and select the RESP protocol version at the same "
+        "time");
+  }
+  SetUser(call, *std::move(user));
   if (name) NameClient(call, &ClientRecord::name, *name);
   if (protocol) SetProtocol(call, static_cast<int>(*protocol));
   Reply& reply = call.reply;
@@ -110,10 +149,10 @@ void Hello(Call& call) {
 std::string Describe(const ClientRecord& client, std::int64_t now_ms) {
   return absl::StrFormat(
       "id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 "
-      "cmd=%s user=default redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
+      "cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
       client.id, client.address, client.local_address, client.fd, client.name,
       (now_ms - client.connected_ms) / 1000, (now_ms - client.active_ms) / 1000, client.command.load(),
-      client.protocol.load(), client.library, client.library_version);
+      client.user, client.protocol.load(), client.library, client.library_version);
 }
 
 void ClientInfo(Call& call) {
@@ -154,6 +193,9 @@ void ClientList(Call& call) {
 }
 
 void ClientReply(Call& call) {
+  if (call.is_within_transaction()) {
+    return call.reply.Error("ERR CLIENT REPLY is not allowed inside a transaction");
+  }
   const std::string_view mode = call.argument(2);
   Session& session = call.session;
   if (IsWord(mode, "ON")) {
@@ -197,6 +239,12 @@ void ClientSetInfo(Call& call) {
   call.reply.Ok();
 }
 
+/// The gate ends no client to save memory.
+void ClientNoEvict(Call& call) {
+  const bool is_mode = IsWord(call.argument(2), "ON") || IsWord(call.argument(2), "OFF");
+  is_mode ? call.reply.Ok() : call.reply.Error(kSyntaxError);
+}
+
 void ClientId(Call& call) { call.reply.Integer(call.session.record->id); }
 
 struct Subcommand {
@@ -207,8 +255,10 @@ struct Subcommand {
 
 void RunClient(Call& call) {
   constexpr Subcommand kSubcommands[] = {
-      {"getname", 2, ClientGetName}, {"id", 2, ClientId},       {"info", 2, ClientInfo},
-      {"list", -2, ClientList},      {"reply", 3, ClientReply}, {"setinfo", 4, ClientSetInfo},
+      {"getname", 2, ClientGetName},  {"id", 2, ClientId},
+      {"info", 2, ClientInfo},        {"kill", -3, ClientKill},
+      {"no-evict", 3, ClientNoEvict}, {"list", -2, ClientList},
+      {"reply", 3, ClientReply},      {"setinfo", 4, ClientSetInfo},
       {"setname", 3, ClientSetName},
   };
   for (const Subcommand& subcommand : kSubcommands) {
@@ -222,17 +272,19 @@ void RunClient(Call& call) {
 }
 
 constexpr Command kConnectionCommands[] = {
+    {"auth", -2, Order::kLocal, kAlwaysFlags | kFlagFast | kFlagNoAuth, 0, 0, 0, "connection",
+     "Shows a token of the gate", Auth, nullptr},
     {"client", -2, Order::kLocal, kAlwaysFlags | kFlagFast, 0, 0, 0, "connection",
      "Shows and names connections", RunClient, nullptr},
     {"echo", 2, Order::kLocal, kAlwaysFlags | kFlagFast, 0, 0, 0, "connection", "Returns its argument", Echo,
      nullptr},
-    {"hello", -1, Order::kLocal, kAlwaysFlags | kFlagFast, 0, 0, 0, "connection",
+    {"hello", -1, Order::kLocal, kAlwaysFlags | kFlagFast | kFlagNoAuth, 0, 0, 0, "connection",
      "Sets the version of the protocol", Hello, nullptr},
     {"ping", -1, Order::kLocal, kAlwaysFlags | kFlagFast, 0, 0, 0, "connection",
      "Returns PONG, or its argument", Ping, nullptr},
-    {"quit", -1, Order::kLocal, kAlwaysFlags | kFlagFast, 0, 0, 0, "connection", "Ends the connection", Quit,
-     nullptr},
-    {"reset", 1, Order::kLocal, kAlwaysFlags | kFlagFast, 0, 0, 0, "connection",
+    {"quit", -1, Order::kLocal, kAlwaysFlags | kFlagFast | kFlagNoAuth | kRunsInMulti, 0, 0, 0, "connection",
+     "Ends the connection", Quit, nullptr},
+    {"reset", 1, Order::kLocal, kAlwaysFlags | kFlagFast | kFlagNoAuth | kRunsInMulti, 0, 0, 0, "connection",
      "Makes the connection as new", Reset, nullptr},
     {"select", 2, Order::kLocal, kAlwaysFlags | kFlagFast, 0, 0, 0, "connection",
      "Selects the only database, 0", Select, nullptr},

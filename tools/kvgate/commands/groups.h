@@ -14,5 +14,8 @@ std::span<const Command> ManyKeyCommands();
 std::span<const Command> NumberCommands();
 std::span<const Command> ExpiryCommands();
 std::span<const Command> KeyCommands();
+std::span<const Command> ObjectCommands();
+std::span<const Command> ScanCommands();
+std::span<const Command> TransactionCommands();
 
 }  // namespace remora::kvgate

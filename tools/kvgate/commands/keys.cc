@@ -106,8 +106,8 @@ Task<void> DbSize(Call& call) {
 constexpr Command kKeyCommands[] = {
     {"copy", -3, Order::kExclusive, kFlagWrite | kFlagDenyOom, 1, 2, 1, "generic", "Copies a key", nullptr,
      Copy},
-    {"dbsize", 1, Order::kExclusive, kFlagReadonly | kFlagFast, 0, 0, 0, "server", "Counts the keys", nullptr,
-     DbSize},
+    {"dbsize", 1, Order::kExclusive, kFlagReadonly | kFlagFast | kFlagNoMulti, 0, 0, 0, "server",
+     "Counts the keys", nullptr, DbSize},
     {"rename", 3, Order::kExclusive, kFlagWrite, 1, 2, 1, "generic", "Renames a key", nullptr, Rename},
     {"renamenx", 3, Order::kExclusive, kFlagWrite | kFlagFast, 1, 2, 1, "generic",
      "Renames a key if the new name is free", nullptr, RenameNx},

@@ -76,7 +76,7 @@ Task<void> ExistsOne(Call& call, std::string_view key, KeyOutcome& outcome, Prog
 }
 
 Task<void> DeleteOne(Call& call, std::string_view key, KeyOutcome& outcome, Progress& progress) {
-  outcome.status = co_await call.kv().Delete(key);
+  outcome.status = co_await call.kv().Delete(key, {});
   progress.join.End();
 }
 
@@ -92,7 +92,7 @@ Task<absl::Status> ForEachKey(Call& call, OneKey one,
     std::vector<KeyOutcome> outcomes(std::min(kAtOnce, call.request.size() - begin));
     for (std::size_t i = 0; i < outcomes.size(); ++i) {
       progress.join.Begin();
-      call.kv().Start(one(call, call.argument(begin + i), outcomes[i], progress));
+      call.Start(one(call, call.argument(begin + i), outcomes[i], progress));
     }
     co_await progress.join;
     for (std::size_t i = 0; i < outcomes.size(); ++i) {

@@ -38,8 +38,9 @@ void Time(Call& call) {
 std::vector<std::string_view> FlagsOf(const Command& command) {
   std::vector<std::string_view> names;
   constexpr std::pair<unsigned, std::string_view> kNames[] = {
-      {kFlagWrite, "write"},     {kFlagReadonly, "readonly"}, {kFlagDenyOom, "denyoom"},
-      {kFlagLoading, "loading"}, {kFlagStale, "stale"},       {kFlagFast, "fast"}};
+      {kFlagWrite, "write"},      {kFlagReadonly, "readonly"}, {kFlagDenyOom, "denyoom"},
+      {kFlagLoading, "loading"},  {kFlagStale, "stale"},       {kFlagFast, "fast"},
+      {kFlagNoMulti, "no_multi"}, {kFlagNoAuth, "no_auth"}};
   for (const auto& [flag, name] : kNames) {
     if ((command.flags & flag) != 0) names.push_back(name);
   }

@@ -30,14 +30,14 @@ void FailOvertaken(Call& call) {
   call.reply.Error("ERR other clients change the key all the time; try again");
 }
 
-Task<absl::StatusOr<std::optional<KeyRecord>>> FindRecord(CoroutineClient& kv, std::string_view key) {
+Task<absl::StatusOr<std::optional<KeyRecord>>> FindRecord(KeyStore& kv, std::string_view key) {
   absl::StatusOr<KeyRecord> found = co_await kv.GetRecord(key);
   if (found.ok()) co_return std::optional<KeyRecord>(*std::move(found));
   if (IsMissing(found.status(), key)) co_return std::optional<KeyRecord>();
   co_return found.status();
 }
 
-Task<absl::StatusOr<std::optional<KeyExpiry>>> FindExpiry(CoroutineClient& kv, std::string_view key) {
+Task<absl::StatusOr<std::optional<KeyExpiry>>> FindExpiry(KeyStore& kv, std::string_view key) {
   const absl::StatusOr<KeyExpiry> found = co_await kv.GetExpiry(key);
   if (found.ok()) co_return std::optional<KeyExpiry>(*found);
   if (IsMissing(found.status(), key)) co_return std::optional<KeyExpiry>();

@@ -6,10 +6,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/coroutine_client.h"
 #include "store/format/types/expiry.h"
 #include "store/format/types/write_options.h"
 #include "tools/kvgate/call.h"
+#include "tools/kvgate/key_store.h"
 
 namespace remora::kvgate {
 
@@ -31,8 +31,8 @@ void FailCall(Call& call, const absl::Status& status);
 void FailOvertaken(Call& call);
 
 /// Reads a key. Nullopt: it does not exist.
-Task<absl::StatusOr<std::optional<KeyRecord>>> FindRecord(CoroutineClient& kv, std::string_view key);
-Task<absl::StatusOr<std::optional<KeyExpiry>>> FindExpiry(CoroutineClient& kv, std::string_view key);
+Task<absl::StatusOr<std::optional<KeyRecord>>> FindRecord(KeyStore& kv, std::string_view key);
+Task<absl::StatusOr<std::optional<KeyExpiry>>> FindExpiry(KeyStore& kv, std::string_view key);
 
 /// Returns the condition that a key is still as it was found.
 template <typename Found>

@@ -36,6 +36,8 @@ class Reply {
   /// Adds the head of `size` pairs.
   void Map(std::size_t size);
   void Set(std::size_t size);
+  /// Adds replies that are complete.
+  void Append(const Reply& replies) { bytes_ += replies.bytes_; }
 
   std::size_t size() const { return bytes_.size(); }
   const std::string& bytes() const { return bytes_; }

@@ -1,0 +1,28 @@
+// Decides whether a command of a connection runs now, waits for EXEC, or is refused.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tools/kvgate/call.h"
+#include "tools/kvgate/command_table.h"
+
+namespace remora::kvgate {
+
+/// Returns the error of a command that may not run. Empty: it may.
+std::string Refusal(const Call& call);
+
+/// Replies with the error, and has EXEC do nothing if the command was for a transaction. An EXEC that is
+/// itself refused ends the transaction.
+void Refuse(Call& call, std::string_view refusal);
+
+/// Returns whether the command waits for EXEC.
+bool IsQueued(const Call& call);
+
+/// Returns how the command runs beside others. One that does not exist, or waits for EXEC, is done at once.
+Order OrderOfCall(const Call& call);
+
+/// Hands the request to the transaction, and replies. REQUIRES: IsQueued(call).
+void Enqueue(Call& call);
+
+}  // namespace remora::kvgate
