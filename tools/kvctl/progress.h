@@ -11,7 +11,7 @@
 namespace remora::kvctl {
 
 /// Returns the line for `done` of `total` (0: it is not known) things after `time`: a bar, the share, the
-/// rate and the time that is left. It has fewer than 80 columns.
+/// rate and the time that is left. It has fewer than 80 columns for up to 10^10 keys.
 std::string ProgressLine(std::string_view what, std::uint64_t done, std::uint64_t total, Duration time);
 
 /// Thread safety: none.

@@ -126,7 +126,7 @@ class RedisExporter {
     const Interruption interruption;
     auto scan = Scan("");
     if (!scan.ok()) return FromStatus(scan.status());
-    Progress progress("records to verify", records_, clock_);
+    Progress progress("verified", records_, clock_);
     Comparison comparison;
     std::vector<std::pair<std::string, std::string>> records;
     std::size_t bytes = 0;

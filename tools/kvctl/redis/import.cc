@@ -139,7 +139,7 @@ class RedisImporter {
   Outcome Verify() {
     if (const absl::Status begun = Begin(""); !begun.ok()) return FromStatus(begun);
     const Interruption interruption;
-    Progress progress("keys to verify", keys_, clock_);
+    Progress progress("verified", keys_, clock_);
     Comparison comparison;
     std::vector<RedisRecord> records;
     std::vector<RedisSkipped> skipped;
