@@ -25,6 +25,7 @@
 #include "server/http/host_check.h"
 #include "server/main/descriptors.h"
 #include "server/main/listen_checks.h"
+#include "server/main/redis_gate.h"
 #include "server/memory/memory_budget.h"
 #include "server/memory/system_memory.h"
 #include "store/base/absl_view.h"
@@ -43,8 +44,8 @@ namespace {
 constexpr char kExitStatus[] = R"(
 Exit status: 0 stopped by TERM or INT; 64 a bad flag, address or size, or a file of tokens or for TLS that is missing or
   wrong;
-  66 the file of --config is missing, or is no file; 69 no RDMA device or host for an address; 71 too little memory,
-  or memory that may be locked, or threads, or descriptors; 73 a file or socket cannot be made; 74 disk full, data
+  66 the file of --config is missing, or is no file; 69 no RDMA device or host for an address, or no
+  kvgate for --redis; 71 too little memory, or memory that may be locked, or threads, or descriptors; 73 a file or socket cannot be made; 74 disk full, data
   corrupt or another input/output error; 75 the data directory, port or socket is in use; 77 no permission, or a file
   of secrets that others may read; 78 the data does not fit in --memory, or has a format that this kvserver does not
   know, or --config has a bad line.)";
@@ -258,6 +259,17 @@ void AddOperatorFlags(command_line::CommandLine& line, Flags* flags, Texts* text
       })
       .TypeName("NAME")
       .Needs(http);
+  const command_line::Option redis = line.Add("--redis", flags->redis,
+                                              "Start a kvgate beside this server, and end it with it: it "
+                                              "takes programs that speak to Redis, at "
+                                              "redis://HOST:PORT or redis:///PATH; may be repeated. It "
+                                              "reaches the server by a local address of "
+                                              "--listen")
+                                         .TypeName("ADDRESS");
+  line.Add("--redis_token_file", flags->redis_token_file,
+           "With --tokens: the auth token with which the gate of --redis is a client")
+      .TypeName("FILE")
+      .Needs(redis);
   line.AddChoice("--log_format", flags->log_format, {{"text", LogFormat::kText}, {"json", LogFormat::kJson}},
                  "Form of the log's lines: text, or json (an object with time, level, event and message)")
       .DefaultText("text");
@@ -307,6 +319,28 @@ absl::Status TakeStorage(const Texts& texts, Flags* flags) {
   return absl::OkStatus();
 }
 
+/// InvalidArgument: the gate of --redis could not serve at its addresses, or not be a client of this server.
+absl::Status CheckGate(const Flags& flags) {
+  for (const std::string& address : flags.redis) {
+    const absl::Status usable = CheckGateAddress(address, flags.insecure_open);
+    if (!usable.ok())
+      return absl::InvalidArgumentError(absl::StrCat("--redis=", address, ": ", usable.message()));
+  }
+  if (flags.redis.empty()) return absl::OkStatus();
+  const bool has_local = std::ranges::any_of(
+      flags.listen, [](const rdma::Address& address) { return address.kind == rdma::TransportKind::kLocal; });
+  if (!has_local) {
+    return absl::InvalidArgumentError(
+        "--redis: the gate reaches this server by a local address; add --listen=local:///PATH");
+  }
+  if (flags.server.tokens_file.empty() || flags.insecure_open || !flags.redis_token_file.empty()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "--redis with --tokens: the gate needs a token, too; name the file of one with "
+      "--redis_token_file=FILE");
+}
+
 /// Takes over the addresses, and checks the flags that belong to them. InvalidArgument: as for TakeStorage,
 /// or an address would serve clients that nobody checks.
 absl::Status TakeAddresses(const command_line::CommandLine& line, const Texts& texts, Flags* flags) {
@@ -323,7 +357,8 @@ absl::Status TakeAddresses(const command_line::CommandLine& line, const Texts& t
   REMORA_RETURN_IF_ERROR(CheckTransportFlags(line, *flags));
   const bool has_tokens = !flags->server.tokens_file.empty();
   REMORA_RETURN_IF_ERROR(CheckTls(flags->listen, flags->tls, has_tokens));
-  return CheckWhomItServes(flags->listen, flags->tls, has_tokens || flags->insecure_open);
+  REMORA_RETURN_IF_ERROR(CheckWhomItServes(flags->listen, flags->tls, has_tokens || flags->insecure_open));
+  return CheckGate(*flags);
 }
 
 }  // namespace

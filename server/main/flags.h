@@ -30,7 +30,9 @@ struct Flags {
   rdma::TlsFiles tls{};
   int ready_fd = -1;
   bool insecure_open = false;
-  std::string http;  // empty: not served
+  std::string http;                  // empty: not served
+  std::vector<std::string> redis{};  // addresses of the gate; empty: there is none
+  std::string redis_token_file{};
   bool insecure_http = false;
   std::vector<std::string> http_hosts{};  // names of the server beside that of `http`
   LogFormat log_format = LogFormat::kText;

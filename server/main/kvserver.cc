@@ -1,16 +1,19 @@
 // kvserver: serves one store at one or several addresses until TERM or INT.
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -30,6 +33,7 @@
 #include "server/main/descriptors.h"
 #include "server/main/exit_status.h"
 #include "server/main/flags.h"
+#include "server/main/redis_gate.h"
 #include "server/main/server_log.h"
 #include "server/main/service_notifier.h"
 #include "server/memory/memory_budget.h"
@@ -178,7 +182,8 @@ absl::StatusOr<MemoryPlan> Plan(Flags* flags, std::vector<Note>* notes) {
   const SessionBytes session = ClientSession::MaxRegisteredBytes();
   REMORA_ASSIGN_OR_RETURN(MemoryPlan plan,
                           PlanMemory(flags->memory, flags->max_clients, flags->listen, limits, session));
-  const std::size_t open = OpenDescriptors() + (flags->http.empty() ? 0 : MonitorService::kDescriptors);
+  const std::size_t open = OpenDescriptors() + (flags->http.empty() ? 0 : MonitorService::kDescriptors) +
+                           (flags->redis.empty() ? 0 : RedisGate::kDescriptors);
   REMORA_ASSIGN_OR_RETURN(const DescriptorPlan descriptors,
                           PlanDescriptors(RaiseDescriptorLimit(), open, flags->max_clients.value_or(1),
                                           is_durable, flags->listen));
@@ -204,6 +209,53 @@ absl::StatusOr<MemoryPlan> Plan(Flags* flags, std::vector<Note>* notes) {
   return plan;
 }
 
+/// The gate of --redis, if any, and what became of it. Without one, `on_ready` is called at once.
+class Gate {
+ public:
+  absl::Status Find(const Flags& flags) {
+    if (flags.redis.empty()) return absl::OkStatus();
+    REMORA_ASSIGN_OR_RETURN(program_, FindGate());
+    return absl::OkStatus();
+  }
+
+  absl::Status Start(const Flags& flags, Server& server, std::function<void()> on_ready) {
+    if (flags.redis.empty()) {
+      on_ready();
+      return absl::OkStatus();
+    }
+    if (flags.ready_fd >= 0) ::fcntl(flags.ready_fd, F_SETFD, FD_CLOEXEC);
+    const auto local = std::ranges::find(flags.listen, rdma::TransportKind::kLocal, &rdma::Address::kind);
+    RedisGateOptions options{.program = program_,
+                             .arguments = {absl::StrCat("--server=", local->ToString())},
+                             .log = Log,
+                             .on_ready = std::move(on_ready),
+                             .on_failure = [this, &server](int exit_status) {
+                               failure_ = exit_status;
+                               server.Stop();
+                             }};
+    for (const std::string& address : flags.redis) {
+      options.arguments.push_back(absl::StrCat("--listen=", address));
+    }
+    if (flags.insecure_open) options.arguments.emplace_back("--insecure_open");
+    if (!flags.redis_token_file.empty()) {
+      options.arguments.push_back(absl::StrCat("--token_file=", flags.redis_token_file));
+    }
+    REMORA_ASSIGN_OR_RETURN(gate_, RedisGate::Start(std::move(options)));
+    return absl::OkStatus();
+  }
+
+  /// Ends the gate. Returns the exit status of one that never served, else 0.
+  int End() {
+    gate_.reset();
+    return failure_;
+  }
+
+ private:
+  std::string program_;
+  std::atomic<int> failure_ = EX_OK;
+  std::unique_ptr<RedisGate> gate_;
+};
+
 /// Returns null without --http.
 absl::StatusOr<std::unique_ptr<MonitorService>> StartMonitoring(const Flags& flags, const MemoryPlan& plan,
                                                                 const Clock& clock) {
@@ -215,6 +267,21 @@ absl::StatusOr<std::unique_ptr<MonitorService>> StartMonitoring(const Flags& fla
        .memory_bytes = flags.memory,
        .max_clients = plan.max_clients},
       clock);
+}
+
+/// Has the server listen. Returns its addresses, or a failure of rdma::Listen or Listener::RegisterRead.
+absl::StatusOr<std::vector<std::string>> Listen(const Flags& flags, const Clock& clock, Server* server) {
+  const rdma::QueueLimits limits;
+  std::vector<std::string> addresses;
+  for (const rdma::Address& address : flags.listen) {
+    REMORA_ASSIGN_OR_RETURN(auto listener,
+                            rdma::Listen(address, limits, clock, flags.memory_windows, flags.tcp_threads,
+                                         flags.local_access, flags.server.tls));
+    addresses.push_back(listener->address().ToString());
+    if (address.kind == rdma::TransportKind::kVerbs) LogWriteBinding(flags, *listener);
+    REMORA_RETURN_IF_ERROR(server->AddListener(std::move(listener)));
+  }
+  return addresses;
 }
 
 int Main(int argc, char** argv) {
@@ -232,6 +299,8 @@ int Main(int argc, char** argv) {
     const absl::Status tokens = ReadTokens(flags.server.tokens_file).status();
     if (!tokens.ok()) return Fail(TokensExitStatus(tokens), tokens);
   }
+  Gate gate;
+  if (const absl::Status found = gate.Find(flags); !found.ok()) return Fail(EX_UNAVAILABLE, found);
   ServiceNotifier notifier(std::getenv("NOTIFY_SOCKET"), WarnOfManager);  // outlives the server
   flags.server.notices = NoticesBy(&notifier);
   if (std::ranges::any_of(flags.listen, &rdma::Address::tls)) {
@@ -239,7 +308,6 @@ int Main(int argc, char** argv) {
     if (!tls.ok()) return Fail(TokensExitStatus(tls.status()), tls.status());
     flags.server.tls = *std::move(tls);
   }
-  const rdma::QueueLimits limits;
   std::vector<Note> notes;
   const absl::StatusOr<MemoryPlan> plan = Plan(&flags, &notes);
   if (!plan.ok()) return Fail(StoreExitStatus(plan.status()), plan.status());
@@ -263,16 +331,8 @@ int Main(int argc, char** argv) {
   const std::unique_ptr<MonitorService> shown = *std::move(monitoring);  // ends before the server
   const HeardSignals heard(server->get());
 
-  std::vector<std::string> addresses;
-  for (const rdma::Address& address : flags.listen) {
-    auto listener = rdma::Listen(address, limits, clock, flags.memory_windows, flags.tcp_threads,
-                                 flags.local_access, flags.server.tls);
-    if (!listener.ok()) return Fail(ListenExitStatus(listener.status()), listener.status());
-    addresses.push_back((*listener)->address().ToString());
-    if (address.kind == rdma::TransportKind::kVerbs) LogWriteBinding(flags, **listener);
-    const absl::Status added = (*server)->AddListener(*std::move(listener));
-    if (!added.ok()) return Fail(ListenExitStatus(added), added);
-  }
+  const absl::StatusOr<std::vector<std::string>> addresses = Listen(flags, clock, server->get());
+  if (!addresses.ok()) return Fail(ListenExitStatus(addresses.status()), addresses.status());
 
   for (const Note& note : notes) Log(note.event, note.text);
   if (shown != nullptr) {
@@ -280,11 +340,18 @@ int Main(int argc, char** argv) {
   }
   if (shown != nullptr) shown->Show((*server)->store());
   notifier.Status((*server)->store().loading() ? "serving; loading" : "serving");
-  notifier.Ready();
-  Log(LogEvent::kServing, absl::StrCat("serving at ", absl::StrJoin(addresses, " ")));
-  SayReady(flags, addresses);
+  Log(LogEvent::kServing, absl::StrCat("serving at ", absl::StrJoin(*addresses, " ")));
+  const absl::Status begun = gate.Start(flags, **server, [&] {
+    notifier.Ready();
+    SayReady(flags, *addresses);
+  });
+  if (!begun.ok()) return Fail(EX_OSERR, begun);
   const absl::Status ended = (*server)->Run();
   notifier.Stopping();
+  if (const int status = gate.End(); status != EX_OK) {
+    return Fail(status,
+                absl::UnavailableError("the gate of --redis does not serve; the line above says why"));
+  }
   if (ended.ok()) {
     Log(LogEvent::kStopped, "stopped by a signal");
     return EX_OK;

@@ -86,9 +86,10 @@ void ServiceNotifier::Status(std::string_view status) {
 void ServiceNotifier::Send(const std::string& message, int patience_ms) {
   if (!has_manager()) return;
   const std::string_view failed = SendDatagram(socket_, message, patience_ms);
-  if (failed.empty() || has_warned_) return;
-  has_warned_ = true;
-  warn_(absl::StrCat("NOTIFY_SOCKET=", socket_, ": ", AbslView(failed), ": ", std::strerror(errno),
+  if (failed.empty()) return;
+  const int error = errno;
+  if (has_warned_.exchange(true)) return;
+  warn_(absl::StrCat("NOTIFY_SOCKET=", socket_, ": ", AbslView(failed), ": ", std::strerror(error),
                      "; the service manager is not told how this service is"));
 }
 

@@ -2,6 +2,7 @@
 // message is one datagram of lines NAME=VALUE.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <string>
@@ -9,7 +10,7 @@
 
 namespace remora {
 
-/// Thread safety: none; the server's one thread.
+/// Thread safety: any thread.
 class ServiceNotifier {
  public:
   /// `socket`: $NOTIFY_SOCKET, the path of a Unix socket, or @ and an abstract name; null or empty: nobody is
@@ -32,7 +33,7 @@ class ServiceNotifier {
 
   const std::string socket_;
   const std::function<void(std::string_view)> warn_;
-  bool has_warned_ = false;
+  std::atomic<bool> has_warned_ = false;
 };
 
 /// Returns how often the service is to call Beat: half of $WATCHDOG_USEC, but a millisecond at least. Zero:

@@ -9,6 +9,7 @@
 #include "store/options.h"
 #include "tools/command_line/command_line.h"
 #include "tools/kvctl/kvctl.h"
+#include "tools/kvctl/redis/address.h"
 
 namespace remora::kvctl {
 namespace {
@@ -150,15 +151,49 @@ void AddCountAndDrop(CommandLine& line, Arguments* arguments) {
   drop.AddFlag("--yes", arguments->yes, "Yes, delete them");
 }
 
+Option AddRedis(Command command, const char* flag, std::string& where, const char* help) {
+  return command.Add(flag, where, help).TypeName("ADDRESS").Check([](const std::string& text) {
+    return std::string(ParseRedisAddress(text).status().message());
+  });
+}
+
+/// Adds the flags of a copy from a Redis, or to one. `redis`: the flag that names it.
+void AddCopyFlags(Command command, Option redis, Arguments* arguments) {
+  const Option resume =
+      command
+          .Add("--resume", arguments->resume_token,
+               "Go on where a copy stopped that printed this resume token; leave keys alone "
+               "that are there")
+          .Needs(redis);
+  command
+      .AddFlag("--overwrite", arguments->overwrite,
+               "With --resume: replace keys that are there, also those that clients wrote meanwhile")
+      .Needs(resume);
+  command
+      .AddFlag("--verify", arguments->verify,
+               "With a Redis: then read both sides, and compare counts, and hashes over keys and values")
+      .Needs(redis);
+}
+
 void AddTransfer(CommandLine& line, Arguments* arguments) {
-  const Command to_output = line.AddCommand(
+  Command to_output = line.AddCommand(
       "export", "Write all records as of one moment to standard output: JSON, one record a line");
   AddPrefix(to_output, arguments);
   AddAnyOrder(to_output, arguments);
+  const Option to = AddRedis(to_output, "--to", arguments->to, "Write them to a Redis instead");
+  AddCopyFlags(to_output, to, arguments);
+  to_output.AddFlag("--if_absent", arguments->if_absent, "With --to: leave keys alone that are there")
+      .Needs(to);
   Command from_input =
       line.AddCommand("import", "Store the records of an export, which standard input brings");
+  const Option from = AddRedis(from_input, "--from", arguments->from, "Read the strings of a Redis instead");
+  AddCopyFlags(from_input, from, arguments);
   from_input.AddFlag("--if_absent", arguments->if_absent, "Leave keys alone that are there");
-  from_input.AddFlag("--skip_bad", arguments->skip_bad, "Leave out lines that are no records");
+  from_input.AddFlag("--skip_bad", arguments->skip_bad, "Leave out lines that are no records").Excludes(from);
+  from_input
+      .AddFlag("--without_footer", arguments->without_footer,
+               "Take an export whose last line is missing, as a filter may have left it")
+      .Excludes(from);
 }
 
 Option AddDirectory(Command command, const char* flag, std::string& where, const char* help) {

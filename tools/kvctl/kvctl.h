@@ -4,7 +4,7 @@
 //   flags.cc       the commands and flags that it may have, and their help
 //   commands.cc    a connection, and one operation over it
 //   backup.cc      backup, backups, restore and check
-//   transfer.cc    export and import
+//   transfer.cc    export and import; with a Redis, redis/
 //   config.cc      config
 //   size.cc        size
 //   diagnosis.cc   doctor; its checks are in doctor/
@@ -66,8 +66,12 @@ struct Arguments {
   std::optional<std::string> idle_text;
   std::optional<std::chrono::milliseconds> idle;
   bool skip_bad = false;
+  bool without_footer = false;
+  bool overwrite = false;
+  bool verify = false;
   bool json = false;
-  // Directories: of a stopped server, of backups, and where something is to go.
+  // Directories: of a stopped server, of backups, and where something is to go. Of import and export: a
+  // Redis.
   std::string data;
   std::string from;
   std::string to;

@@ -11,6 +11,7 @@
 #include "store/base/standard_streams.h"
 #include "tools/command_line/say.h"
 #include "tools/kvctl/kvctl.h"
+#include "tools/kvctl/redis/transfer.h"
 
 namespace remora::kvctl {
 namespace {
@@ -39,8 +40,12 @@ Outcome Run(Arguments arguments) {
   if (arguments.command == "scan") return Scan(**client, arguments);
   if (arguments.command == "watch") return Watch(**client, arguments);
   if (arguments.command == "backup") return Backup(**client);
-  if (arguments.command == "export") return Export(**client, arguments);
-  if (arguments.command == "import") return Import(**client, arguments);
+  if (arguments.command == "export") {
+    return arguments.to.empty() ? Export(**client, arguments) : ExportToRedis(**client, arguments, clock);
+  }
+  if (arguments.command == "import") {
+    return arguments.from.empty() ? Import(**client, arguments) : ImportFromRedis(**client, arguments, clock);
+  }
   if (arguments.command == "count" || arguments.command == "drop") return CountOrDrop(**client, arguments);
   return Write(**client, arguments);
 }

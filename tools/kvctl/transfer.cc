@@ -21,6 +21,7 @@
 #include "store/format/types/expiry.h"
 #include "tools/kvctl/export_format.h"
 #include "tools/kvctl/kvctl.h"
+#include "tools/kvctl/record_writer.h"
 
 namespace remora::kvctl {
 
@@ -107,23 +108,23 @@ class Lines {
 
 class Importer {
  public:
-  Importer(Client& client, const Arguments& arguments) : client_(client), arguments_(arguments) {}
+  Importer(Client& client, const Arguments& arguments)
+      : arguments_(arguments), writer_(client, arguments.if_absent) {}
 
   Outcome Run() {
     Outcome outcome = ReadAll();
     // The lines before one that stops the import are imported.
     if (Outcome put = PutGroup(); Failed(put)) outcome = std::move(put);
-    const std::string counts = absl::StrFormat("imported %d\nalready_there %d\nexpired %d\nskipped_bad %d\n",
-                                               imported_, already_there_, expired_, bad_);
+    const std::string counts =
+        absl::StrFormat("imported %d\nalready_there %d\nexpired %d\nskipped_bad %d\n", writer_.imported(),
+                        writer_.already_there(), writer_.expired(), bad_);
     if (Failed(outcome) && line_number_ == 1) return outcome;
     if (Failed(outcome)) {
-      outcome.error += absl::StrFormat("; %d records were imported, %d were there already, %d had expired",
-                                       imported_, already_there_, expired_);
-      if (unknown_ > 0) outcome.error += absl::StrFormat(", of %d it is not known", unknown_);
+      outcome.error += "; " + writer_.Summary();
       return outcome;
     }
-    return WriteOutput(counts, absl::StrFormat("%d records were imported, %d were there already", imported_,
-                                               already_there_));
+    return WriteOutput(counts, absl::StrFormat("%d records were imported, %d were there already",
+                                               writer_.imported(), writer_.already_there()));
   }
 
  private:
@@ -170,10 +171,12 @@ class Importer {
     if (line_number_ == 1) {
       return {EX_DATAERR, "standard input is empty; it must bring an export, as `kvctl export` writes it"};
     }
+    if (arguments_.without_footer) return {};
     return At(
         line_number_,
         "the export ends before its last line, {\"records\":...}: it was cut off, or a filter took that "
-        "line out; all records that came are stored, and importing them again does no harm");
+        "line out (--without_footer takes it so); all records that came are stored, and importing them again "
+        "does no harm");
   }
 
   Outcome Add(ExportLine line) {
@@ -188,7 +191,6 @@ class Importer {
   Outcome PutGroup() {
     if (group_.empty()) return {};
     std::vector<PutRequest> requests;
-    std::vector<const Record*> records;
     for (const Record& record : group_) {
       PutRequest& request = requests.emplace_back();
       request.key = record.line.key;
@@ -197,28 +199,11 @@ class Importer {
       // taken.
       const std::uint64_t expires_ms = record.line.expires_ms;
       request.options.ttl = expires_ms == 0 ? kNeverExpires : Until(std::min(expires_ms, kMaxExpiry));
-      if (arguments_.if_absent) request.options.condition = Condition::Absent();
-      records.push_back(&record);
     }
-    std::vector<PutResult> results(requests.size());
-    client_.MultiPut(requests, results).IgnoreError();  // the results say it
     Outcome outcome;
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      const absl::Status& status = results[i].status;
-      if (status.ok()) {
-        ++imported_;
-      } else if (absl::IsAlreadyExists(status)) {
-        ++already_there_;
-      } else if (absl::IsOutOfRange(status)) {
-        ++expired_;
-      } else {
-        if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsUnknown(status)) {
-          ++unknown_;
-        }
-        if (Failed(outcome)) continue;
-        outcome = At(records[i]->line_number, status.message());
-        outcome.exit_code = absl::IsResourceExhausted(status) ? EX_CANTCREAT : FromStatus(status).exit_code;
-      }
+    if (auto failure = writer_.Put(std::move(requests)); failure) {
+      outcome = At(group_[failure->index].line_number, failure->outcome.error);
+      outcome.exit_code = failure->outcome.exit_code;
     }
     group_.clear();
     bytes_ = 0;
@@ -229,16 +214,12 @@ class Importer {
     return {EX_DATAERR, absl::StrFormat("line %d: %s", line_number, why)};
   }
 
-  Client& client_;
   const Arguments& arguments_;
+  RecordWriter writer_;
   Lines lines_;
   std::uint64_t line_number_ = 0;
   std::vector<Record> group_;
   std::size_t bytes_ = 0;  // of the group
-  std::uint64_t imported_ = 0;
-  std::uint64_t already_there_ = 0;
-  std::uint64_t expired_ = 0;
-  std::uint64_t unknown_ = 0;  // whether they were stored
   std::uint64_t bad_ = 0;
 };
 

@@ -1,0 +1,216 @@
+"""kvserver --redis: a gate that the server starts beside itself, watches, and ends."""
+
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import unittest
+
+import harness
+import redis_copies
+import redis_pair
+import service_test
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def is_alive(pid):
+    """Also a process that has ended, and that nobody has waited for, counts as ended."""
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+class KvserverRedisTest(redis_pair.TestCase):
+    def start(self, *flags, **options):
+        server = harness.Server(
+            f"--listen={self.address}", "--durability=memory", "--memory=64M", f"--redis=redis://{self.gate_path}",
+            *flags, **options,
+        )  # fmt: skip
+        self.addCleanup(server.close)
+        return server
+
+    def gate_of(self, server):
+        """The process of the gate."""
+        children = subprocess.run(["pgrep", "-P", str(server.process.pid)], capture_output=True, check=False).stdout
+        self.assertEqual(len(children.split()), 1, children)
+        return int(children)
+
+    def refused(self, status, *flags, **options):
+        run = subprocess.run(
+            [harness.program("kvserver"), *flags], stdin=subprocess.DEVNULL, capture_output=True,
+            timeout=harness.PATIENCE, check=False, **options,
+        )  # fmt: skip
+        self.assertEqual(run.returncode, status, run.stderr)
+        return run.stderr.decode()
+
+    def test_it_serves_when_the_server_is_ready_and_ends_with_it(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            server = self.start()
+            wire = self.wire()
+            self.assertEqual(wire.call("SET", "k", "v"), b"+OK\r\n")
+            self.assertEqual(harness.kvctl(self.address, "get", "k").stdout, b"v")
+            gate = self.gate_of(server)
+            self.assertEqual(server.stop(number)[0], 0)
+            # The server has waited for it.
+            self.assertFalse(is_alive(gate))
+            self.assertFalse(pathlib.Path(self.gate_path).exists())
+            self.assertRegex(server.said(), rb"info gate_ready: ")
+            self.assertNotRegex(server.said(), rb"gate_ended|gate_said")
+
+    def test_it_ends_with_a_server_that_is_killed(self):
+        server = self.start()
+        gate = self.gate_of(server)
+        server.kill()
+        harness.wait_until(lambda: not is_alive(gate), "the gate has ended")
+        # And another server takes their places.
+        self.start()
+        self.assertEqual(self.wire().call("PING"), b"+PONG\r\n")
+
+    def test_a_gate_that_dies_is_started_again(self):
+        server = self.start()
+        self.assertEqual(self.wire().call("SET", "k", "v"), b"+OK\r\n")
+        gate = self.gate_of(server)
+        os.kill(gate, signal.SIGKILL)
+        server.await_said(rb"warning gate_ended: [^\n]*signal 9 ended it; it is started again")
+        server.await_said(rb"(?s)gate_ready: .*gate_ready: ")
+        self.assertNotEqual(self.gate_of(server), gate)
+        self.assertEqual(self.wire().call("GET", "k"), b"$1\r\nv\r\n")
+        # The server has not even noticed.
+        self.assertEqual(harness.kvctl(self.address, "get", "k").stdout, b"v")
+        self.assertEqual(server.stop()[0], 0)
+
+    def test_bad_addresses_are_refused_before_anything_starts(self):
+        data = self.folder / "data"
+        common = [f"--listen={self.address}", f"--data_dir={data}"]
+        for flags, why in (
+            (["--redis=localhost:6379"], "an address of the gate is"), (["--redis=redis://host"], "an address of the"),
+            (["--redis=redis://127.0.0.1:0"], "an address of the gate is"), (["--redis=redis:///" + "x" * 108], "an address"),
+            (["--redis=redis://0.0.0.0:6379"], "--insecure_open"), (["--redis_token_file=/none"], "--redis"),
+            (["--redis=redis:///x", f"--tokens={self.write('tokens', self.make_token('one'))}"], "--redis_token_file"),
+        ):  # fmt: skip
+            with self.subTest(flags=flags):
+                self.assertIn(why, self.refused(64, *common, *flags))
+        port = harness.free_port()
+        without_local = [f"--listen=tcp://127.0.0.1:{port}", "--durability=memory", "--redis=redis:///x"]
+        self.assertIn("--listen=local:", self.refused(64, *without_local))
+        self.assertFalse(data.exists())
+        self.assertFalse(pathlib.Path(f"{self.folder}/socket").exists())
+
+    def test_a_gate_that_cannot_serve_ends_the_server(self):
+        taken = redis_pair.socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(taken.close)
+        flags = [f"--listen={self.address}", "--durability=memory", "--memory=64M"]
+        said = self.refused(75, *flags, f"--redis=redis://127.0.0.1:{taken.getsockname()[1]}")
+        self.assertRegex(said, r"gate_said: kvgate: redis://127\.0\.0\.1:[0-9]+: Address already in use")
+        self.assertRegex(said, r"gate_ended: .*exit status 75")
+        self.assertRegex(said, r"error start_failed: the gate of --redis")
+        self.assertNotIn("ready at", said)
+
+    def test_a_missing_gate(self):
+        shutil.copy(harness.program("kvserver"), self.folder)
+        run = subprocess.run(
+            [f"{self.folder}/kvserver", f"--listen={self.address}", f"--data_dir={self.folder}/data",
+             f"--redis=redis://{self.gate_path}"],
+            capture_output=True, timeout=harness.PATIENCE, check=False,
+        )  # fmt: skip
+        self.assertEqual(run.returncode, 69, run.stderr)
+        self.assertIn(b"install kvgate beside kvserver", run.stderr)
+        self.assertFalse((self.folder / "data").exists())
+
+    def test_the_configuration(self):
+        other = f"{self.folder}/gate2.sock"
+        path = self.write("config", "\n".join([
+            f"listen = {self.address}", "durability = memory", "memory = 64M", f"redis = redis://{self.gate_path}",
+            f"redis = redis://{other}",
+        ]))  # fmt: skip
+        run = subprocess.run(
+            [harness.program("kvserver"), f"--config={path}", "--print_config"], capture_output=True,
+            timeout=harness.PATIENCE, check=False,
+        )  # fmt: skip
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(re.findall(rb"(?m)^redis = (.*)$", run.stdout),
+                         [f"redis://{self.gate_path}".encode(), f"redis://{other}".encode()])  # fmt: skip
+        self.assertFalse(pathlib.Path(self.gate_path).exists())
+        server = harness.Server(f"--config={path}")
+        self.addCleanup(server.close)
+        for address in (self.gate_path, other):
+            self.assertEqual(self.wire(address).call("PING"), b"+PONG\r\n")
+        shown = harness.kvctl(self.address, "config").stdout.decode()
+        self.assertIn(f"redis = redis://{other}", shown)
+        # A gate stays where it is until the server is started again.
+        pathlib.Path(path).write_text(pathlib.Path(path).read_text(encoding="utf-8").replace(other, other + "x"), encoding="utf-8")
+        server.process.send_signal(signal.SIGHUP)
+        server.await_said(rb"restart_needed: [^\n]*redis")
+        self.assertEqual(self.wire(other).call("PING"), b"+PONG\r\n")
+
+    def test_tokens(self):
+        tokens = self.write("tokens", self.make_token("gate"))
+        server = self.start(f"--tokens={tokens}", f"--redis_token_file={tokens}")
+        self.assertEqual(self.wire().call("SET", "k", "v"), b"+OK\r\n")
+        self.assertEqual(harness.kvctl(self.address, "get", "k").returncode, 77)
+        self.assertEqual(server.stop()[0], 0)
+
+    def test_the_manager_hears_of_it_when_the_gate_serves(self):
+        manager = service_test.Manager(f"{self.folder}/notify")
+        self.addCleanup(manager.socket.close)
+        server = self.start(environment={"NOTIFY_SOCKET": f"{self.folder}/notify"})
+        manager.until("READY=1")
+        self.assertEqual(self.wire().call("PING"), b"+PONG\r\n")
+        self.assertEqual(server.stop()[0], 0)
+        self.assertEqual(manager.until("STOPPING=1"), ["STOPPING=1", "STATUS=stopping"])
+
+    def test_no_file_of_the_server_is_the_gates(self):
+        server = self.start()
+        gate = self.gate_of(server)
+        links = {os.readlink(f"/proc/{gate}/fd/{fd}") for fd in os.listdir(f"/proc/{gate}/fd")}
+        files = {link for link in links if link.startswith("/") and not link.startswith("/memfd:")}
+        self.assertEqual(files, {"/dev/null"}, links)
+        self.assertEqual(server.stop()[0], 0)
+
+
+class CookbookTest(redis_copies.TestCase):
+    """The lines of docs/guide/redis.md, as they stand there, with places of the test's own."""
+
+    def test_an_application_that_speaks_redis(self):
+        page = (ROOT / "docs/guide/redis.md").read_text(encoding="utf-8")
+        section = page.split("\n## Try Remora in an application that speaks Redis\n")[1].split("\n## ")[0]
+        lines = [line[4:] for line in section.splitlines() if line.startswith("    ")]
+        self.assertEqual(len(lines), 10)
+        redis = self.redis()
+        redis.fill([("greeting", "hello"), ("other", "value")])
+        port = harness.free_port()
+        # The application knows its Redis by a variable, and writes there.
+        self.write("application", '#!/bin/sh\nredis-cli -u "$REDIS_URL" append greeting " again"\n', mode=0o700)
+        script = "\n".join(["set -eu", *lines, "wait"])
+        for old, new in (("6379", str(redis.port)), ("6380", str(port)), ("/tmp/remora", f"{self.folder}/remora")):
+            self.assertIn(old, script)
+            script = script.replace(old, new)
+        with open(self.folder / "output", "wb") as output:
+            run = subprocess.Popen(
+                ["bash", "-c", script], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                env={**os.environ, "PATH": f"{harness.BIN}:{os.environ['PATH']}"}, start_new_session=True,
+            )  # fmt: skip
+        self.addCleanup(self.end_group, run.pid)
+        run.wait(timeout=2 * harness.PATIENCE)
+        said = (self.folder / "output").read_text()
+        self.assertEqual(run.returncode, 0, said)
+        for expected in ("imported 2\n", "exported 2\n", "greeting\thello again\n"):
+            self.assertIn(expected, said)
+        self.assertEqual(said.count("different 0\n"), 2, said)
+        self.assertEqual(redis.records(1), {b"greeting": b"hello again", b"other": b"value"})
+        self.assertEqual(redis.records(0), {b"greeting": b"hello", b"other": b"value"})
+
+    def end_group(self, group):
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+if __name__ == "__main__":
+    unittest.main()

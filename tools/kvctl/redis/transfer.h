@@ -1,0 +1,21 @@
+// import --from and export --to: copies records from a Redis, and to one.
+//
+// Both go on where they stopped, with the resume token that they print. Then keys that are there stay as they
+// are, so that no newer write is undone, unless --overwrite is given.
+#pragma once
+
+#include <string>
+
+#include "client/client.h"
+#include "store/base/clock.h"
+#include "tools/kvctl/kvctl.h"
+
+namespace remora::kvctl {
+
+Outcome ImportFromRedis(Client& client, const Arguments& arguments, const Clock& clock);
+Outcome ExportToRedis(Client& client, const Arguments& arguments, const Clock& clock);
+
+/// Adds to the outcome of a copy that stopped where it stopped, and how it goes on.
+Outcome Stopped(Outcome why, const std::string& counts, const std::string& resume_token);
+
+}  // namespace remora::kvctl
