@@ -1,0 +1,80 @@
+// The parts of a call with several keys, one for each shard, and their way back to the caller's order.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "client/cluster/side_by_side.h"
+#include "client/cluster/topology.h"
+#include "store/base/results.h"
+#include "store/format/types/write_options.h"
+
+namespace remora {
+
+/// The elements of a call that one shard has, in the caller's order.
+template <typename Element, typename Result>
+struct CallPart {
+  std::vector<std::size_t> places;  // in the caller's list
+  std::vector<Element> elements;
+  std::vector<Result> results;  // of the elements; their memory is used again
+
+  void Clear() {
+    places.clear();
+    elements.clear();
+  }
+};
+
+/// A call's elements, divided among the shards. Reused by later calls, so that they allocate nothing.
+///
+/// Thread safety: none.
+template <typename Element, typename Result>
+class CallParts {
+ public:
+  using Part = CallPart<Element, Result>;
+
+  explicit CallParts(std::size_t shards) : parts_(shards) {}
+
+  /// Divides the elements. `key_of` returns the key of one.
+  template <typename KeyOf>
+  void Divide(const Topology& topology, std::span<const Element> elements, const KeyOf& key_of) {
+    for (const std::size_t shard : used_) parts_[shard].Clear();
+    used_.clear();
+    for (std::size_t place = 0; place < elements.size(); ++place) {
+      const std::size_t shard = topology.ShardOf(key_of(elements[place]));
+      Part& part = parts_[shard];
+      if (part.places.empty()) used_.push_back(shard);
+      part.places.push_back(place);
+      part.elements.push_back(elements[place]);
+    }
+    for (const std::size_t shard : used_) {
+      Part& part = parts_[shard];
+      if (part.results.size() < part.elements.size()) part.results.resize(part.elements.size());
+    }
+  }
+
+  /// Returns the shards that have an element, in the order of their first ones.
+  std::span<const std::size_t> used() const { return used_; }
+  Part& operator[](std::size_t shard) { return parts_[shard]; }
+  std::span<Result> ResultsOf(std::size_t shard) {
+    return std::span(parts_[shard].results).first(parts_[shard].elements.size());
+  }
+
+  /// Swaps the results with those of the caller: before the call, to use their memory again, and afterwards.
+  void Swap(std::span<Result> results) {
+    for (const std::size_t shard : used_) {
+      Part& part = parts_[shard];
+      for (std::size_t i = 0; i < part.places.size(); ++i) {
+        std::swap(results[part.places[i]], part.results[i]);
+      }
+    }
+  }
+
+ private:
+  std::vector<Part> parts_;
+  std::vector<std::size_t> used_;
+};
+
+}  // namespace remora
