@@ -181,7 +181,7 @@ absl::Status Patiently(const Call& call) {
   }
 }
 
-/// The same key of each shard's, in several calls.
+/// One key of each shard, and calls with all of them.
 class KeyOfEachShard {
  public:
   explicit KeyOfEachShard(std::vector<std::string> keys) : keys_(std::move(keys)) {}
