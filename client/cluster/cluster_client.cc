@@ -65,14 +65,17 @@ class ClusterClient::Parts {
       : client_(client), gets_(client.shards_.size()), puts_(client.shards_.size()) {}
 
   absl::Status Get(std::span<const std::string_view> keys, std::span<GetResult> results) {
+    const auto key_of = [](std::string_view key) { return key; };
+    if (const auto only = gets_.OnlyShard(client_.topology_, keys, key_of)) {
+      return DoAlone(*only, keys, results, [&](Client& client) { return client.MultiGet(keys, results); });
+    }
     Begin();
-    gets_.Divide(client_.topology_, keys, [](std::string_view key) { return key; });
-    gets_.Swap(results);
+    gets_.Divide(client_.topology_, keys, key_of);
     // A READ of mapped memory is a copy: nothing to wait for, and Client's way is the shorter one.
     const bool is_mapped = std::ranges::all_of(gets_.used(), [&](std::size_t shard) {
       return client_.clients_[shard] == nullptr || client_.shards_[shard]->is_mapped();
     });
-    if (is_mapped || gets_.used().size() == 1) {
+    if (is_mapped) {
       for (const std::size_t shard : gets_.used()) GetAlone(shard);
     } else {
       RunLanes(gets_, [&](const ShardLane& lane, std::size_t i) {
@@ -85,20 +88,40 @@ class ClusterClient::Parts {
   }
 
   absl::Status Put(std::span<const PutRequest> requests, std::span<PutResult> results) {
-    Begin();
-    puts_.Divide(client_.topology_, requests, [](const PutRequest& request) { return request.key; });
-    if (puts_.used().size() == 1) {
-      PutAlone(puts_.used().front());
-    } else {
-      RunLanes(puts_, [&](const ShardLane& lane, std::size_t i) {
-        BeginPut(*lane.client, puts_[lane.shard].elements[i], &puts_[lane.shard].results[i]);
-      });
-      for (const std::size_t shard : alone_) PutAlone(shard);
+    const auto key_of = [](const PutRequest& request) { return request.key; };
+    if (const auto only = puts_.OnlyShard(client_.topology_, requests, key_of)) {
+      return DoAlone(*only, requests, results,
+                     [&](Client& client) { return client.MultiPut(requests, results); });
     }
+    Begin();
+    puts_.Divide(client_.topology_, requests, key_of);
+    RunLanes(puts_, [&](const ShardLane& lane, std::size_t i) {
+      BeginPut(*lane.client, puts_[lane.shard].elements[i], &puts_[lane.shard].results[i]);
+    });
+    for (const std::size_t shard : alone_) PutAlone(shard);
     return Finish(puts_, results);
   }
 
  private:
+  /// Does a call whose keys are all one shard's by its client, without dividing them.
+  template <typename Element, typename Result, typename Call>
+  absl::Status DoAlone(std::size_t shard, std::span<const Element> elements, std::span<Result> results,
+                       const Call& call) {
+    const absl::StatusOr<Client*> client = client_.shard(shard);
+    if (!client.ok()) {
+      for (std::size_t i = 0; i < elements.size(); ++i) {
+        results[i].status = FaultOf(elements[i]);
+        if (results[i].status.ok()) results[i].status = client.status();
+      }
+      return client.status();
+    }
+    const absl::Status status = call(**client);
+    for (Result& result : results) {
+      if (!result.status.ok()) result.status = client_.shards_[shard]->Named(result.status);
+    }
+    return client_.shards_[shard]->Named(status);
+  }
+
   static void BeginGet(AsyncClient& client, std::string_view key, GetResult* result) {
     const auto begun = client.Get(key, [result](const AsyncResult& got) {
       result->status = got.status;
@@ -218,7 +241,7 @@ class ClusterClient::Parts {
         if (IsGone(result.status)) Note(shard, result.status);
       }
     }
-    parts.Swap(results);
+    parts.Return(results);
     return failed_ < client_.shards_.size() ? failure_ : absl::OkStatus();
   }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "client/cluster/side_by_side.h"
 #include "client/cluster/topology.h"
 #include "store/base/results.h"
+#include "store/format/cluster/slot.h"
 #include "store/format/types/write_options.h"
 
 namespace remora {
@@ -37,13 +39,24 @@ class CallParts {
 
   explicit CallParts(std::size_t shards) : parts_(shards) {}
 
+  /// Returns the shard that all elements have, or nothing. REQUIRES: there is one at least.
+  template <typename KeyOf>
+  static std::optional<std::size_t> OnlyShard(const Topology& topology, std::span<const Element> elements,
+                                              const KeyOf& key_of) {
+    const std::size_t shard = topology.ShardOfSlot(SlotOf(key_of(elements.front())));
+    for (const Element& element : elements.subspan(1)) {
+      if (topology.ShardOfSlot(SlotOf(key_of(element))) != shard) return std::nullopt;
+    }
+    return shard;
+  }
+
   /// Divides the elements. `key_of` returns the key of one.
   template <typename KeyOf>
   void Divide(const Topology& topology, std::span<const Element> elements, const KeyOf& key_of) {
     for (const std::size_t shard : used_) parts_[shard].Clear();
     used_.clear();
     for (std::size_t place = 0; place < elements.size(); ++place) {
-      const std::size_t shard = topology.ShardOf(key_of(elements[place]));
+      const std::size_t shard = topology.ShardOfSlot(SlotOf(key_of(elements[place])));
       Part& part = parts_[shard];
       if (part.places.empty()) used_.push_back(shard);
       part.places.push_back(place);
@@ -62,17 +75,22 @@ class CallParts {
     return std::span(parts_[shard].results).first(parts_[shard].elements.size());
   }
 
-  /// Swaps the results with those of the caller: before the call, to use their memory again, and afterwards.
-  void Swap(std::span<Result> results) {
+  /// Hands the results to the caller, and keeps the memory of the caller's values for the next call.
+  void Return(std::span<Result> results) {
     for (const std::size_t shard : used_) {
       Part& part = parts_[shard];
-      for (std::size_t i = 0; i < part.places.size(); ++i) {
-        std::swap(results[part.places[i]], part.results[i]);
-      }
+      for (std::size_t i = 0; i < part.places.size(); ++i) Move(part.results[i], results[part.places[i]]);
     }
   }
 
  private:
+  static void Move(GetResult& from, GetResult& to) {
+    to.status = std::move(from.status);
+    to.value.swap(from.value);
+    to.version = from.version;
+  }
+  static void Move(PutResult& from, PutResult& to) { to = std::move(from); }
+
   std::vector<Part> parts_;
   std::vector<std::size_t> used_;
 };

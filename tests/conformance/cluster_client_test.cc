@@ -125,6 +125,31 @@ TEST_P(Clusters, MultiPutAndMultiGetKeepTheCallersOrder) {
   EXPECT_CODE(kOk, kv_->MultiGet({}, {}));
 }
 
+TEST_P(Clusters, CallsWithKeysOfOneShardAreThatShards) {
+  ASSERT_NO_FATAL_FAILURE(StartServers(2));
+  StopServer(1);
+  kv_ = NewClient();
+  ASSERT_NE(kv_, nullptr);
+  for (const std::size_t shard : {0u, 1u}) {
+    const std::string first = KeyOf(shard), second = KeyOf(shard, "other");
+    const PutRequest requests[] = {{first, "1", {}}, {second, "2", {}}, {second, "3", {}}};
+    PutResult puts[3];
+    const std::string_view keys[] = {second, first};
+    GetResult gets[2];
+    const absl::StatusCode code = shard == 0 ? absl::StatusCode::kOk : absl::StatusCode::kUnavailable;
+    EXPECT_EQ(kv_->MultiPut(requests, puts).code(), code);
+    EXPECT_EQ(kv_->MultiGet(keys, gets).code(), code);
+    EXPECT_EQ(puts[2].status.code(), code);
+    EXPECT_EQ(gets[1].status.code(), code);
+    if (shard == 0) {
+      EXPECT_EQ(gets[0].value + gets[1].value, "31");
+    } else {
+      EXPECT_THAT(TextOf(gets[1].status), HasSubstr(NameOfShard(1)));
+      EXPECT_THAT(TextOf(puts[1].status), HasSubstr(NameOfShard(1)));
+    }
+  }
+}
+
 TEST_P(Clusters, ABatchStaysInOneSlot) {
   ASSERT_NO_FATAL_FAILURE(StartCluster(2));
   WriteBatch batch;

@@ -119,6 +119,19 @@ class ClusterTest(harness.TestCase):
         self.assertEqual(exit_status, 1)
         self.assertRegex(errors, "shard 0 .*keys looked at belong to other shards")
 
+    def test_routing_ratio_measures(self):
+        def measure():
+            return subprocess.run(
+                [harness.program("routing_ratio"), f"--topology={self.topology}", "--keys=50", "--rounds=2"],
+                stdin=subprocess.DEVNULL, capture_output=True, timeout=harness.PATIENCE, check=False, text=True,
+            )  # fmt: skip
+
+        self.assertEqual(measure().returncode, 66)
+        self.start_all()
+        run = measure()
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertRegex(run.stdout, r"routing adds -?[0-9.]+ ns; MultiGet over 3 shards / of one: [0-9.]+\n$")
+
     def test_demo(self):
         demo = pathlib.Path(__file__).parents[2] / "tools/cluster-demo"
         for wrong in ("--shards=1", "--shards=17", "--shards=x", "4"):

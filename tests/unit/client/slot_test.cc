@@ -34,6 +34,19 @@ TEST(Slot, KeyWithoutTagIsHashedWhole) {
   }
 }
 
+TEST(Slot, TagIsFoundWhereverItBegins) {
+  for (std::size_t size = 3; size <= 80; ++size) {
+    for (std::size_t at = 0; at + 3 <= size; ++at) {
+      std::string key(size, 'k');
+      ASSERT_EQ(SlotTag(key), key);
+      key[at] = '{';
+      ASSERT_EQ(SlotTag(key), key);
+      key[at + 2] = '}';
+      ASSERT_EQ(SlotTag(key), "k") << key;
+    }
+  }
+}
+
 TEST(Slot, KeysWithOneTagHaveOneSlot) {
   for (int i = 0; i < 1000; ++i) {
     const std::string tag = std::to_string(i);
