@@ -87,10 +87,12 @@ void AddTargetFlags(CommandLine& line, Flags& flags, BenchOptions& options) {
       .Placeholder("load | run | all | floor | report");
   line.Add("files", options.reports, "report: files that --json wrote, to be compared")
       .Placeholder("FILE...");
-  line.Add("--target", options.target.address,
-           "verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT, local:///PATH, or embedded; of others:\n"
-           "redis://HOST:PORT,\n"
-           "redis:///PATH, memcached://HOST:PORT, memcached:///PATH, or, inside kvbench, rocksdb, lmdb")
+  line.Add(
+          "--target", options.target.address,
+          "verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT, local:///PATH, cluster:FILE with a topology\n"
+          "file, or embedded; of others:\n"
+          "redis://HOST:PORT,\n"
+          "redis:///PATH, memcached://HOST:PORT, memcached:///PATH, or, inside kvbench, rocksdb, lmdb")
       .Placeholder("ADDRESS");
   line.Add("--memory", flags.memory,
            "embedded: size of the store (rocksdb: of its cache); default: what the records need")

@@ -5,6 +5,7 @@
 
 #include "bench/peers/peers.h"
 #include "client/async_client.h"
+#include "client/cluster/cluster_client.h"
 #include "client/get/record_copy.h"
 #include "client/scan.h"
 #include "rdma/address_list.h"
@@ -139,6 +140,58 @@ class AsyncSession final : public Session {
   const std::unique_ptr<Client> client_;
 };
 
+class ClusterSession final : public BatchSession {
+ public:
+  explicit ClusterSession(std::unique_ptr<ClusterClient> client) : client_(std::move(client)) {}
+  absl::Status Get(std::string_view key, std::string* value) override { return client_->Get(key, value); }
+  absl::Status Put(std::string_view key, std::string_view value) override { return client_->Put(key, value); }
+  absl::Status Scan(std::string_view first, std::uint64_t limit, ScanSink sink) override {
+    return ShowAll(client_->Scan({.begin = first, .limit = limit}), sink);
+  }
+  /// Returns the sums over the shards. Percentiles and maxima have none, and are those of the last shard.
+  absl::StatusOr<CounterList> ServerCounters() override {
+    CounterList sum;
+    for (std::size_t shard = 0; shard < client_->size(); ++shard) {
+      REMORA_ASSIGN_OR_RETURN(Client* const client, client_->shard(shard));
+      REMORA_ASSIGN_OR_RETURN(CounterList counters, client->Stats());
+      if (sum.size() != counters.size()) sum = CounterList(counters.size());
+      for (std::size_t i = 0; i < counters.size(); ++i) {
+        const std::string& name = counters[i].first;
+        const bool adds = name == sum[i].first && !name.ends_with("_p50_ns") && !name.ends_with("_p99_ns") &&
+                          !name.ends_with("_max_ns");
+        if (adds) counters[i].second += sum[i].second;
+        sum[i] = std::move(counters[i]);
+      }
+    }
+    return sum;
+  }
+  ClientCounters OwnCounters() const override { return client_->counters(); }
+
+ private:
+  void GetAll(std::span<Request* const> requests) override { together_.Get(*client_, requests); }
+  void PutAll(std::span<Request* const> requests) override { together_.Put(*client_, requests); }
+
+  const std::unique_ptr<ClusterClient> client_;
+  Together together_;
+};
+
+class ClusterTarget final : public Target {
+ public:
+  ClusterTarget(Topology topology, const ClientOptions& options, const Clock& clock)
+      : topology_(std::move(topology)), options_(options), clock_(clock) {}
+
+  absl::StatusOr<std::unique_ptr<Session>> NewSession(std::uint32_t) override {
+    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<ClusterClient> client,
+                            ClusterClient::Connect(topology_, options_, clock_));
+    return std::make_unique<ClusterSession>(std::move(client));
+  }
+
+ private:
+  const Topology topology_;
+  const ClientOptions options_;
+  const Clock& clock_;
+};
+
 class ServerTarget final : public Target {
  public:
   ServerTarget(const TargetOptions& options, const Clock& clock) : options_(options), clock_(clock) {}
@@ -214,6 +267,10 @@ absl::StatusOr<std::unique_ptr<Target>> OpenTarget(const TargetOptions& options,
     return std::make_unique<EmbeddedTarget>(std::move(store));
   }
   if (IsPeer(options.address)) return OpenPeer(options);
+  if (options.address.starts_with(kClusterScheme)) {
+    REMORA_ASSIGN_OR_RETURN(Topology topology, Topology::Read(options.address.substr(kClusterScheme.size())));
+    return std::make_unique<ClusterTarget>(std::move(topology), options.client, clock);
+  }
   REMORA_RETURN_IF_ERROR(rdma::ParseAddresses(options.address).status());
   return std::make_unique<ServerTarget>(options, clock);
 }

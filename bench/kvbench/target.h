@@ -80,12 +80,15 @@ inline constexpr std::string_view kEmbeddedTarget = "embedded";
 inline constexpr std::string_view kRocksdbTarget = "rocksdb";
 inline constexpr std::string_view kLmdbTarget = "lmdb";
 
+/// Stands before the topology file of a cluster.
+inline constexpr std::string_view kClusterScheme = "cluster:";
+
 /// Returns true if the target is in this process, so that all sessions share it, and other processes cannot.
 bool IsInProcess(std::string_view address);
 
 struct TargetOptions {
-  /// `verbs://HOST:PORT`, `local:///PATH`, one of those above, or another store's server:
-  /// `redis://HOST:PORT`, `redis:///PATH` (a Unix socket), and `memcached:` likewise.
+  /// `verbs://HOST:PORT`, `local:///PATH`, `cluster:FILE` with a topology file, one of those above, or
+  /// another store's server: `redis://HOST:PORT`, `redis:///PATH` (a Unix socket), and `memcached:` likewise.
   std::string address;
   /// kEmbeddedTarget. Of the others in this process: durability, data_dir, and memory_size, as what is cached
   /// or mapped at most.

@@ -61,7 +61,9 @@ def texts():
     for name, which, what in (('token', 0, b'AQAAAAAAAA'), ('changes', 1, b'AgAAAAAAAA'), ('ttl', 2, b'10m'), ('ttl_never', 2, b'never'),
                               ('local', 3, b'local:///tmp/remora'), ('verbs', 3, b'verbs://10.0.0.1:7471'),
                               ('verbs6', 3, b'verbs://[fe80::1%eth0]:7471'), ('sealed', 4, b'\1\0\1\0\1\0ab'), ('round', 7, b'any \xff'),
-                              ('config', 8, b'# one\nlisten = local:///a b # two\ndir = " \\\\a\\" #"\n'), ('secret', 5, b'# mine\napp read-write ' + b'0f' * 16 + b'\n'),
+                              ('config', 8, b'# one\nlisten = local:///a b # two\ndir = " \\\\a\\" #"\n'),
+                              ('topology', 9, b'remora-topology 1\n# one\nshard a 0-9,11 local:///a b\nshard b 10,12-16383 tcp://kv:1\n'),
+                              ('secret', 5, b'# mine\napp read-write ' + b'0f' * 16 + b'\n'),
                               ('tokens', 6, b'app read-write ' + b'0f' * 16 + b' connections=5\nother read-only ' + b'A' * 22 + b'\n')):
         yield name, bytes([which]) + what
 

@@ -1,8 +1,10 @@
 // Texts of people and other programs: tokens of scans and change feeds, spans of time, addresses, secrets and
-// the files of them, and files of options.
+// the files of them, files of options, and topologies.
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "client/cluster/topology.h"
 #include "client/session/credentials.h"
 #include "rdma/address.h"
 #include "server/connection/auth_tokens.h"
@@ -13,10 +15,26 @@
 #include "tests/fuzz/input.h"
 #include "tools/command_line/config_file.h"
 
+namespace {
+
+/// Checks that a topology which is read is written as the same.
+void CheckTopology(std::string_view text) {
+  const auto topology = remora::Topology::Parse(text, "file");
+  if (!topology.ok()) return;
+  const std::string written = topology->ToText();
+  const auto again = remora::Topology::Parse(written, "file");
+  FUZZ_CHECK(again.ok() && again->ToText() == written);
+  FUZZ_CHECK(!topology->shards().empty() && topology->shards().size() <= remora::kMaxShards);
+  FUZZ_CHECK(topology->ShardOf(text) < topology->shards().size());
+  FUZZ_CHECK(topology->ShardOf(text) == again->ShardOf(text));
+}
+
+}  // namespace
+
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace remora;  // NOLINT(google-build-using-namespace)
   Input input(data, size);
-  const std::uint8_t which = input.Take<std::uint8_t>() % 9;
+  const std::uint8_t which = input.Take<std::uint8_t>() % 10;
   const std::string_view text = input.rest();
   if (which == 0) {
     if (const auto range = ReadScanToken(text)) FUZZ_CHECK(MakeScanToken(*range) == text);
@@ -52,6 +70,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
       FUZZ_CHECK(token.secret.size() >= kMinSecretSize && token.secret.size() <= kMaxSecretSize);
       FUZZ_CHECK(token.max_connections <= kMaxTokenLimit && token.max_requests_per_second <= kMaxTokenLimit);
     }
+  } else if (which == 9) {
+    CheckTopology(text);
   } else if (which == 8) {
     std::string error;
     const auto lines = command_line::ParseConfig(text, &error);

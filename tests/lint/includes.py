@@ -38,7 +38,8 @@ OURS = tuple(LAYERS) + TOP
 # with "," is a part of several prefixes. A file belongs to the part with the longest prefix of its name.
 PARTS = {
     "store": (
-        "store/base/|store/format/memory/", "store/format/types/", "store/format/wire/",
+        "store/base/|store/format/memory/", "store/format/types/|store/format/cluster/",
+        "store/format/wire/",
         "store/backup.h|store/scan.h|store/watch.h", "store/region/", "store/index/", "store/durable/",
         "store/memory_plan, store/options.h, store/write/write., store/read/location.h, store/store.h, store/server_store.h,"
         " store/delete_range.h", "store/reclaim/access_frequency",
@@ -52,7 +53,7 @@ PARTS = {
         " client/async_client.h, client/client_metrics, client/client_pool_counters.h, client/metrics/",
         "client/cache/|client/session/access_hints, client/session/fork_guard, client/session/call_guard, client/session/server_",
         "client/region/", "client/rpc/", "client/session/", "client/get/|client/put/",
-        "client/scan/|client/async/", "client/", "client/c/", "client/python/",
+        "client/scan/|client/async/", "client/", "client/cluster/", "client/c/", "client/python/",
     ),
     "server": (
         "server/monitoring/|server/memory/", "server/connection/", "server/request/", "server/event_loop, server/wake_signals",

@@ -33,7 +33,8 @@ constexpr char kExitCodes[] =
     "Exit codes:\n"
     "   0  done\n"
     "   1  there is no such key; nothing was done. check, restore: damaged; nothing was restored.\n"
-    "      doctor: it found a problem. import, export: --verify found a difference\n"
+    "      doctor: it found a problem. import, export: --verify found a difference. cluster status: a\n"
+    "      shard has keys of another one\n"
     "   2  --if_absent: there is such a key; --if_version: it has another version; incr: its value is\n"
     "      no number; nothing was done\n"
     "   3  check: the log ends torn, as a machine leaves it that fails; a server starts, and drops\n"
@@ -43,7 +44,7 @@ constexpr char kExitCodes[] =
     "  65  put: the value is larger than 67108864 bytes; append: it would be larger than 262144;\n"
     "      incr: the sum is no number of 64 bits; nothing was done. import: a line is no record, or\n"
     "      the last line is missing; what stood before it was imported\n"
-    "  66  there is no such directory, or no such backup in it\n"
+    "  66  there is no such directory, no such backup in it, or no such topology file\n"
     "  69  the server, or the Redis, cannot be reached, refused, or did not answer in time\n"
     "  70  an error inside kvctl or the server\n"
     "  71  the system lacks something, as descriptors, memory, or memory that may be locked; or the\n"
@@ -88,10 +89,30 @@ std::string ReadInterval(Arguments* arguments) {
   return absl::StrFormat("--interval: '%s' is not between 10ms and 1h", arguments->interval_text);
 }
 
+/// Returns what is wrong with the arguments of cluster, or "".
+std::string FindWrongOfCluster(const CommandLine& line, const Arguments& arguments) {
+  if (arguments.command != "cluster") return "";
+  if (line.Has("--server")) return "--server: cluster takes the servers from elsewhere; leave it out";
+  const bool is_init = arguments.action == "init";
+  if (is_init && !arguments.topology_file.empty()) {
+    return "--topology: is for cluster status; cluster init prints a file, as in `kvctl cluster init "
+           "SERVER... > FILE`";
+  }
+  if (is_init && arguments.servers.empty()) return "cluster init: name a SERVER for each shard";
+  if (!is_init && !arguments.servers.empty()) {
+    return "cluster status: takes the servers from the file of --topology; leave SERVER out";
+  }
+  if (!is_init && arguments.topology_file.empty())
+    return "cluster status: name the file with --topology=FILE";
+  return "";
+}
+
 /// Returns what is wrong with flags that reach no server, or "".
 std::string FindUselessFlag(const CommandLine& line, const Arguments& arguments) {
   if (!arguments.is_offline()) return "";
-  const char* const how = arguments.command == "backup" ? "backup --data" : arguments.command.c_str();
+  const char* const how = arguments.command == "backup"    ? "backup --data"
+                          : arguments.command == "cluster" ? "cluster init"
+                                                           : arguments.command.c_str();
   for (const char* const flag : kServerFlags) {
     if (!line.Has(flag)) continue;
     return absl::StrFormat("%s: is for commands that ask a server, and %s asks none; leave it out", flag,
@@ -102,7 +123,7 @@ std::string FindUselessFlag(const CommandLine& line, const Arguments& arguments)
 
 bool TakesKey(std::string_view command) {
   for (const std::string_view other : {"ping", "stats", "config", "top", "doctor", "scan", "watch", "count",
-                                       "drop", "export", "import", "backup"}) {
+                                       "drop", "export", "import", "backup", "cluster"}) {
     if (command == other) return false;
   }
   return true;
@@ -176,9 +197,12 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   if (const std::optional<int> exit_code = line.Parse(argc, argv)) return *exit_code;
   arguments->command = line.command();
   if (const std::string wrong = FindUselessFlag(line, *arguments); !wrong.empty()) return line.Fail(wrong);
+  if (const std::string wrong = FindWrongOfCluster(line, *arguments); !wrong.empty()) return line.Fail(wrong);
   const bool has_tls_flag = line.Has("--tls_ca") || line.Has("--tls_cert") || line.Has("--tls_key");
   // The environment is for all addresses, and some of them have no TLS.
-  if (!has_tls_flag && arguments->server.find("tls://") == std::string::npos) arguments->tls = {};
+  const bool may_be_tls =
+      arguments->command == "cluster" || arguments->server.find("tls://") != std::string::npos;
+  if (!has_tls_flag && !may_be_tls) arguments->tls = {};
   arguments->value_given = line.Has("VALUE");
   return -1;
 }

@@ -306,6 +306,17 @@ void AddDoctor(Command doctor, Arguments* arguments) {
   doctor.AddFlag("--json", arguments->json, "As one JSON object");
 }
 
+void AddCluster(Command cluster, Arguments* arguments) {
+  cluster
+      .Add("ACTION", arguments->action,
+           "init: print a topology file for the servers; status: show the shards of --topology")
+      .Required()
+      .IsOneOf({"init", "status"});
+  cluster.Add("SERVER", arguments->servers,
+              "init: the address of each shard's server, or several of it with commas between");
+  cluster.Add("--topology", arguments->topology_file, "status: the topology file").TypeName("FILE");
+}
+
 void AddOperatorCommands(CommandLine& line, Arguments* arguments) {
   AddPing(line.AddCommand("ping", "Ask the server for an answer and print the round-trip time"), arguments);
   AddToken(line.AddCommand("create_token",
@@ -316,6 +327,8 @@ void AddOperatorCommands(CommandLine& line, Arguments* arguments) {
       .AddFlag("--json", arguments->json, "As one JSON object");
   line.AddCommand("config", "Print the server's settings in force: key, value, and what each comes from")
       .AddFlag("--json", arguments->json, "As a JSON array of objects");
+  AddCluster(line.AddCommand("cluster", "Divide the keys among servers, or show the servers that have them"),
+             arguments);
   AddTop(line.AddCommand("top", "Show operations a second, memory and backlog, again and again"), arguments);
   AddDoctor(line.AddCommand("doctor", "Check this machine, and the server if one is named; say what to do"),
             arguments);

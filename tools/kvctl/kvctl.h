@@ -7,6 +7,7 @@
 //   transfer.cc    export and import; with a Redis, redis/
 //   config.cc      config
 //   size.cc        size
+//   cluster.cc     cluster
 //   diagnosis.cc   doctor; its checks are in doctor/
 //   top.cc         top; its lines and pages are in top/
 //   main.cc        which part does which command
@@ -20,6 +21,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -82,6 +84,10 @@ struct Arguments {
   std::uint64_t key_size = 16;
   std::uint64_t value_size = 0;
   std::uint64_t clients = 64;
+  // Arguments of the command cluster.
+  std::string action;
+  std::vector<std::string> servers;  // of the shards, for init
+  std::string topology_file;
   // Flags of the command doctor.
   std::string data_dir;
   std::uint64_t memory = 0;  // 0: the server's default
@@ -91,11 +97,12 @@ struct Arguments {
   std::optional<std::chrono::milliseconds> interval;
 
   /// Returns true if the command may have a server, and needs none.
-  bool may_be_without_server() const { return command == "doctor"; }
+  bool may_be_without_server() const { return command == "doctor" || command == "cluster"; }
   /// Returns true if the command runs here, without a server.
   bool is_offline() const {
     return command == "create_token" || command == "backups" || command == "restore" || command == "check" ||
-           command == "size" || (command == "backup" && !data.empty());
+           command == "size" || (command == "cluster" && action == "init") ||
+           (command == "backup" && !data.empty());
   }
 };
 
@@ -145,6 +152,8 @@ Outcome MakeToken(const Arguments& arguments);
 Outcome Doctor(const Arguments& arguments);
 /// The memory for a number of records.
 Outcome Size(const Arguments& arguments);
+/// init and status of a cluster.
+Outcome Cluster(const Arguments& arguments, const Clock& clock);
 Outcome Backup(Client& client);
 Outcome BackupOffline(const Arguments& arguments);
 Outcome Backups(const Arguments& arguments);

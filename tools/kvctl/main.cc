@@ -22,11 +22,13 @@ Outcome Run(Arguments arguments) {
   if (arguments.is_offline()) {
     if (arguments.command == "create_token") return MakeToken(arguments);
     if (arguments.command == "size") return Size(arguments);
+    if (arguments.command == "cluster") return Cluster(arguments, clock);
     if (arguments.command == "backup") return BackupOffline(arguments);
     if (arguments.command == "backups") return Backups(arguments);
     return arguments.command == "restore" ? Restore(arguments, clock) : Check(arguments, clock);
   }
   if (arguments.command == "doctor") return Doctor(arguments);
+  if (arguments.command == "cluster") return Cluster(arguments, clock);
   if (arguments.command == "ping") return Ping(arguments, clock);
   if (arguments.command == "top") return Top(arguments, clock);
 

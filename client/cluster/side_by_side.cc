@@ -1,0 +1,62 @@
+#include "client/cluster/side_by_side.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <vector>
+
+#include "store/base/clock.h"
+
+namespace remora {
+
+std::size_t SideBySide::PollAll(std::span<const ShardLane> lanes) {
+  std::size_t ended = 0;
+  for (const ShardLane& lane : lanes) ended += lane.client->Poll();
+  return ended;
+}
+
+void SideBySide::Wait(std::span<const ShardLane> lanes) {
+  if (poller_.Spin([&] { return PollAll(lanes) > 0; })) return;
+  for (const ShardLane& lane : lanes) lane.client->Arm();
+  if (PollAll(lanes) == 0) {
+    std::vector<pollfd> descriptors;
+    std::optional<TimePoint> deadline;
+    for (const ShardLane& lane : lanes) {
+      // Without an operation in flight, the descriptor of a broken connection may be readable for ever.
+      if (lane.client->in_flight() == 0) continue;
+      descriptors.push_back({lane.client->fd(), POLLIN, 0});
+      const std::optional<TimePoint> next = lane.client->next_deadline();
+      if (next && (!deadline || *next < *deadline)) deadline = next;
+    }
+    int timeout_ms = -1;
+    if (deadline) {
+      const Duration left = std::max(*deadline - lanes.front().client->clock().Now(), Duration::zero());
+      constexpr std::chrono::milliseconds kLongest{60'000};
+      timeout_ms =
+          static_cast<int>(std::min(std::chrono::ceil<std::chrono::milliseconds>(left), kLongest).count());
+    }
+    if (!descriptors.empty()) {
+      static_cast<void>(::poll(descriptors.data(), descriptors.size(), timeout_ms));
+    }
+  }
+  for (const ShardLane& lane : lanes) lane.client->Disarm();
+}
+
+void SideBySide::Run(std::span<ShardLane> lanes, Begin begin) {
+  for (;;) {
+    bool is_done = true;
+    for (ShardLane& lane : lanes) {
+      while (lane.begun < lane.count && lane.client->room() > 0) begin(lane, lane.begun++);
+    }
+    const std::size_t ended = PollAll(lanes);
+    for (const ShardLane& lane : lanes) {
+      if (lane.begun < lane.count || lane.client->in_flight() > 0) is_done = false;
+    }
+    if (is_done) return;
+    if (ended == 0) Wait(lanes);
+  }
+}
+
+}  // namespace remora

@@ -1,0 +1,318 @@
+#include "client/cluster/topology.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "rdma/address_list.h"
+#include "store/base/absl_view.h"
+#include "store/base/status_macros.h"
+#include "store/format/cluster/slot.h"
+
+namespace remora {
+namespace {
+
+constexpr std::string_view kTopologyHead = "remora-topology";
+constexpr std::string_view kTopologyVersion = "1";
+constexpr std::size_t kMaxNameSize = 32;
+constexpr std::uint16_t kNoShard = UINT16_MAX;
+static_assert(kMaxShards < kNoShard);
+
+bool IsBlank(char c) { return c == ' ' || c == '\t'; }
+
+std::string_view WithoutBlanks(std::string_view text) {
+  while (!text.empty() && IsBlank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && (IsBlank(text.back()) || text.back() == '\r')) text.remove_suffix(1);
+  return text;
+}
+
+/// Takes the first word off a text without blanks at its ends.
+std::string_view TakeWord(std::string_view* text) {
+  const std::size_t size = std::min(text->find_first_of(" \t"), text->size());
+  const std::string_view word = text->substr(0, size);
+  *text = WithoutBlanks(text->substr(size));
+  return word;
+}
+
+/// Returns the text for an error: in quotes, on one line, and not too long.
+std::string Quoted(std::string_view text) {
+  constexpr std::size_t kMostShown = 80;
+  const bool is_cut = text.size() > kMostShown;
+  return absl::StrCat("'", absl::CHexEscape(AbslView(text.substr(0, kMostShown))), is_cut ? "...'" : "'");
+}
+
+bool IsShardName(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxNameSize && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '-' || c == '_';
+  });
+}
+
+/// Returns whether a line of the file would not give the address back.
+bool IsUnwritable(std::string_view address) {
+  return address != WithoutBlanks(address) || std::any_of(address.begin(), address.end(), [](char c) {
+           return static_cast<unsigned char>(c) < ' ' || c == '\x7f';
+         });
+}
+
+std::optional<std::uint32_t> SlotIn(std::string_view text) {
+  std::uint32_t slot = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), slot);
+  if (error != std::errc() || end != text.data() + text.size() || slot >= kSlots) return std::nullopt;
+  return slot;
+}
+
+std::string NameOf(SlotRange range) {
+  return range.first == range.last ? absl::StrCat("slot ", range.first)
+                                   : absl::StrCat("slots ", range.first, " to ", range.last);
+}
+
+/// Reads a whole file of a topology.
+absl::StatusOr<std::string> ReadTopologyFile(const std::string& path) {
+  const auto failed = [&](absl::StatusCode code, absl::string_view why) {
+    return absl::Status(code, absl::StrCat("topology file ", path, ": ", why));
+  };
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) {
+    const int error = errno;
+    const absl::StatusCode code = error == ENOENT || error == ENOTDIR ? absl::StatusCode::kNotFound
+                                  : error == EACCES                   ? absl::StatusCode::kPermissionDenied
+                                                                      : absl::StatusCode::kUnavailable;
+    return failed(code, std::strerror(error));
+  }
+  std::string text(kMaxTopologyBytes + 1, '\0');
+  std::size_t size = 0;
+  int error = 0;
+  while (size < text.size()) {
+    const ssize_t got = ::read(file, text.data() + size, text.size() - size);
+    if (got == 0) break;
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      error = errno;
+      break;
+    }
+    size += static_cast<std::size_t>(got);
+  }
+  ::close(file);
+  if (error == EISDIR) {
+    return failed(absl::StatusCode::kInvalidArgument, "it is a directory; name a file");
+  }
+  if (error != 0) return failed(absl::StatusCode::kUnavailable, std::strerror(error));
+  if (size > kMaxTopologyBytes) {
+    return failed(absl::StatusCode::kInvalidArgument,
+                  absl::StrCat("it has more than ", kMaxTopologyBytes, " bytes, the most of a topology"));
+  }
+  text.resize(size);
+  return text;
+}
+
+}  // namespace
+
+/// Reads lines into a topology. Line 0 stands for none, where there is no file.
+class Topology::Parser {
+ public:
+  explicit Parser(std::string_view name) : name_(name) { topology_.shard_of_slot_.assign(kSlots, kNoShard); }
+
+  absl::Status ReadLines(std::string_view text) {
+    bool has_head = false;
+    while (!text.empty()) {
+      const std::size_t size = std::min(text.find('\n'), text.size());
+      const std::string_view line = WithoutBlanks(text.substr(0, size));
+      text.remove_prefix(std::min(size + 1, text.size()));
+      ++line_;
+      if (line.empty() || line.front() == '#') continue;
+      REMORA_RETURN_IF_ERROR(has_head ? ReadShardLine(line) : ReadHead(line));
+      has_head = true;
+    }
+    line_ = 0;
+    if (!has_head) {
+      return Fail(absl::StrCat("it is empty; it begins with the line '", AbslView(kTopologyHead), " ",
+                               AbslView(kTopologyVersion), "' (kvctl cluster init writes one)"));
+    }
+    return absl::OkStatus();
+  }
+
+  /// Adds a shard, and checks it against those before.
+  absl::Status Add(ShardPlace shard) {
+    const std::string& name = shard.name;
+    if (topology_.shards_.size() == kMaxShards) {
+      return Fail(absl::StrCat("shard ", name, " is one too many; a cluster has up to ", kMaxShards));
+    }
+    if (const auto [other, is_new] = names_.try_emplace(name, line_); !is_new) {
+      return Fail(absl::StrCat("shard ", name, " is there already", At(other->second),
+                               "; give each shard a name of its own"));
+    }
+    if (IsUnwritable(shard.addresses)) {
+      return Fail(absl::StrCat("shard ", name, ": the address ", Quoted(shard.addresses),
+                               " has blanks at an end, or a control character; a line cannot have it"));
+    }
+    const absl::StatusOr<std::vector<rdma::Address>> addresses = rdma::ParseAddresses(shard.addresses);
+    if (!addresses.ok()) {
+      return Fail(absl::StrCat("shard ", name, ": ", addresses.status().message()));
+    }
+    for (const rdma::Address& address : *addresses) {
+      const std::string text = address.ToString();
+      const auto [other, is_new] = addresses_.try_emplace(text, name);
+      if (is_new) continue;
+      const bool is_same = other->second == name;
+      return Fail(absl::StrCat(
+          "shard ", name, " has the address ", text, ", ",
+          is_same ? "twice; leave one out"
+                  : absl::StrCat("and so has shard ", other->second, "; a server has one shard")));
+    }
+    const auto index = static_cast<std::uint16_t>(topology_.shards_.size());
+    for (const SlotRange range : shard.slots) {
+      for (std::uint32_t slot = range.first; slot <= range.last; ++slot) {
+        std::uint16_t& owner = topology_.shard_of_slot_[slot];
+        if (owner == kNoShard) {
+          owner = index;
+          continue;
+        }
+        if (owner == index) {
+          return Fail(absl::StrCat("shard ", name, " has slot ", slot, " twice; leave one out"));
+        }
+        return Fail(absl::StrCat("shard ", name, " has slot ", slot, ", and so has shard ",
+                                 topology_.shards_[owner].name, "; give each slot to one shard"));
+      }
+    }
+    topology_.shards_.push_back(std::move(shard));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Topology> Finish() {
+    if (topology_.shards_.empty()) return Fail("it has no shard; add a line 'shard NAME SLOTS ADDRESS'");
+    const std::vector<std::uint16_t>& owners = topology_.shard_of_slot_;
+    const auto hole = std::find(owners.begin(), owners.end(), kNoShard);
+    if (hole == owners.end()) return std::move(topology_);
+    const auto end = std::find_if(hole, owners.end(), [](std::uint16_t owner) { return owner != kNoShard; });
+    const SlotRange range{static_cast<std::uint32_t>(hole - owners.begin()),
+                          static_cast<std::uint32_t>(end - owners.begin()) - 1};
+    return Fail(absl::StrCat(NameOf(range), " of ", kSlots, " belong to no shard; give them to one"));
+  }
+
+ private:
+  static std::string At(std::size_t line) { return line == 0 ? "" : absl::StrCat(" (line ", line, ")"); }
+
+  absl::Status Fail(absl::string_view why) const {
+    const std::string line = line_ == 0 ? "" : absl::StrCat(":", line_);
+    return absl::InvalidArgumentError(absl::StrCat(AbslView(name_), line, ": ", why));
+  }
+
+  absl::Status ReadHead(std::string_view line) const {
+    const std::string_view head = TakeWord(&line);
+    if (head != kTopologyHead) {
+      return Fail(absl::StrCat("no file of a topology; it begins with '", AbslView(kTopologyHead), " ",
+                               AbslView(kTopologyVersion), "', this one with ", Quoted(head)));
+    }
+    if (line != kTopologyVersion) {
+      return Fail(absl::StrCat("version ", Quoted(line), " of a topology; this release knows version ",
+                               AbslView(kTopologyVersion)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadShardLine(std::string_view line) {
+    const std::string_view word = TakeWord(&line);
+    if (word != "shard") {
+      return Fail(absl::StrCat("a line begins with ", Quoted(word), "; only 'shard' is known"));
+    }
+    ShardPlace shard;
+    shard.name = TakeWord(&line);
+    if (!IsShardName(shard.name)) {
+      return Fail(absl::StrCat("a shard is called ", Quoted(shard.name), "; a name has 1 to ", kMaxNameSize,
+                               " letters, digits, dots, dashes and underscores"));
+    }
+    const std::string_view slots = TakeWord(&line);
+    if (line.empty()) {
+      return Fail(absl::StrCat("shard ", shard.name,
+                               " has no address; a line is 'shard NAME SLOTS ADDRESS[,ADDRESS]...'"));
+    }
+    REMORA_RETURN_IF_ERROR(ReadSlots(slots, &shard));
+    shard.addresses = line;
+    return Add(std::move(shard));
+  }
+
+  absl::Status ReadSlots(std::string_view text, ShardPlace* shard) const {
+    for (bool is_last = false; !is_last;) {
+      const std::size_t size = std::min(text.find(','), text.size());
+      is_last = size == text.size();
+      const std::string_view word = text.substr(0, size);
+      text.remove_prefix(is_last ? size : size + 1);
+      const std::size_t dash = word.find('-');
+      const std::optional<std::uint32_t> first = SlotIn(word.substr(0, dash));
+      const std::optional<std::uint32_t> last =
+          dash == std::string_view::npos ? first : SlotIn(word.substr(dash + 1));
+      if (!first || !last) {
+        return Fail(absl::StrCat("shard ", shard->name, ": ", Quoted(word), " is no slot; slots are 0 to ",
+                                 kSlots - 1, ", as in 0-99,200"));
+      }
+      if (*first > *last) {
+        return Fail(absl::StrCat("shard ", shard->name, ": the slots ", Quoted(word),
+                                 " run backwards; write the smaller number first"));
+      }
+      shard->slots.push_back({*first, *last});
+    }
+    return absl::OkStatus();
+  }
+
+  const std::string_view name_;
+  std::size_t line_ = 0;
+  Topology topology_;
+  std::map<std::string, std::size_t> names_;      // line of each
+  std::map<std::string, std::string> addresses_;  // shard of each
+};
+
+absl::StatusOr<Topology> Topology::Parse(std::string_view text, std::string_view name) {
+  Parser parser(name);
+  REMORA_RETURN_IF_ERROR(parser.ReadLines(text));
+  return parser.Finish();
+}
+
+absl::StatusOr<Topology> Topology::Read(const std::string& path) {
+  REMORA_ASSIGN_OR_RETURN(const std::string text, ReadTopologyFile(path));
+  return Parse(text, path);
+}
+
+absl::StatusOr<Topology> Topology::Even(std::span<const std::string> servers) {
+  if (servers.empty() || servers.size() > kMaxShards) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("topology: ", servers.size(), " servers; a cluster has 1 to ", kMaxShards));
+  }
+  Parser parser("topology");
+  const std::size_t count = servers.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto first = static_cast<std::uint32_t>(i * kSlots / count);
+    const auto end = static_cast<std::uint32_t>((i + 1) * kSlots / count);
+    REMORA_RETURN_IF_ERROR(parser.Add({absl::StrCat(i), servers[i], {{first, end - 1}}}));
+  }
+  return parser.Finish();
+}
+
+std::size_t Topology::ShardOf(std::string_view key) const { return ShardOfSlot(SlotOf(key)); }
+
+std::string Topology::ToText() const {
+  std::string text = absl::StrCat(AbslView(kTopologyHead), " ", AbslView(kTopologyVersion), "\n");
+  for (const ShardPlace& shard : shards_) {
+    absl::StrAppend(&text, "shard ", shard.name);
+    char before = ' ';
+    for (const SlotRange range : shard.slots) {
+      absl::StrAppend(&text, std::string(1, std::exchange(before, ',')), range.first);
+      if (range.last != range.first) absl::StrAppend(&text, "-", range.last);
+    }
+    absl::StrAppend(&text, " ", shard.addresses, "\n");
+  }
+  return text;
+}
+
+}  // namespace remora

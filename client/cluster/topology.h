@@ -1,0 +1,83 @@
+// The topology of a cluster: which server has which slots. A file of it is lines of text:
+//
+//   # Comments begin with a number sign.
+//   remora-topology 1
+//   shard a 0-8191 local:///run/remora/a.sock
+//   shard b 8192-16000,16001,16002-16383 tcp://kv1:7470,local:///run/remora/b.sock
+//
+// The first line that is neither blank nor a comment has the version of the format. Each other one has a
+// shard: its name, its slots, and the addresses of its server (rdma/address_list.h) up to the line's end.
+// Each slot has one shard, and each shard a slot at least.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace remora {
+
+/// Most shards of a cluster.
+inline constexpr std::size_t kMaxShards = 1024;
+
+/// Largest file of a topology, in bytes.
+inline constexpr std::size_t kMaxTopologyBytes = std::size_t{1} << 20;
+
+/// Consecutive slots, first and last.
+struct SlotRange {
+  std::uint32_t first = 0;
+  std::uint32_t last = 0;
+
+  friend bool operator==(const SlotRange&, const SlotRange&) = default;
+};
+
+/// One shard of a topology.
+struct ShardPlace {
+  std::string name;       // 1 to 32 letters, digits, dots, dashes and underscores
+  std::string addresses;  // as Client::Connect takes them
+  std::vector<SlotRange> slots;
+};
+
+/// A division of all slots among shards.
+///
+/// Thread safety: that of its const functions is that of a const object; nothing else changes it.
+class Topology {
+ public:
+  /// Reads the text of a file. `name` stands before each error, as the file's name. Outcomes:
+  ///   InvalidArgument: the text is no topology. The error names the line, the shard or the slot, and says
+  ///     what to do. So it does for a slot with two shards or none, for an address or name that two shards
+  ///     have, and for each word out of place.
+  static absl::StatusOr<Topology> Parse(std::string_view text, std::string_view name);
+
+  /// Reads a file. Outcomes as for Parse, and:
+  ///   NotFound, PermissionDenied: there is no such file, or this user may not read it.
+  ///   InvalidArgument: also, it has more than kMaxTopologyBytes, or is a directory.
+  ///   Unavailable: the system cannot read it.
+  static absl::StatusOr<Topology> Read(const std::string& path);
+
+  /// Returns the topology in which each of the servers has an equal part of the slots. The shards are called
+  /// 0, 1 and so on. InvalidArgument: as for Parse, or the servers are none, or more than kMaxShards.
+  static absl::StatusOr<Topology> Even(std::span<const std::string> servers);
+
+  /// Returns the text, for Parse.
+  std::string ToText() const;
+
+  std::span<const ShardPlace> shards() const { return shards_; }
+  /// Returns the index of the slot's shard. REQUIRES: slot < kSlots (store/format/cluster/slot.h).
+  std::size_t ShardOfSlot(std::uint32_t slot) const { return shard_of_slot_[slot]; }
+  /// Returns the index of the key's shard.
+  std::size_t ShardOf(std::string_view key) const;
+
+ private:
+  class Parser;
+  Topology() = default;
+
+  std::vector<ShardPlace> shards_;
+  std::vector<std::uint16_t> shard_of_slot_;  // kSlots elements
+};
+
+}  // namespace remora

@@ -1,0 +1,45 @@
+// Several servers as one store. It needs a topology file and its servers (docs/operating/scale.md):
+//   example_cluster TOPOLOGY USER NAME
+// stores a user's name and the number of its changes together, then shows all users of all servers.
+#include <iostream>
+#include <string>
+
+#include "client/cluster/cluster_client.h"
+
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    std::cerr << "usage: example_cluster TOPOLOGY USER NAME\n";
+    return 64;
+  }
+  const absl::StatusOr<remora::Topology> topology = remora::Topology::Read(argv[1]);
+  if (!topology.ok()) {
+    std::cerr << topology.status().message() << '\n';
+    return 1;
+  }
+  const remora::SteadyClock clock;
+  const auto cluster = remora::ClusterClient::Connect(*topology, {}, clock);
+  if (!cluster.ok()) {
+    std::cerr << cluster.status() << '\n';
+    return 1;
+  }
+  // The braces put both keys into one slot, so that a batch can write them.
+  const std::string user = std::string("user:{") + argv[2] + "}";
+  const absl::StatusOr<std::string> changes = (*cluster)->Get(user + ":changes");
+  remora::WriteBatch batch;
+  batch.Put(user + ":name", argv[3]);
+  batch.Put(user + ":changes", changes.ok() ? *changes + "+" : "+");
+  if (const absl::Status applied = (*cluster)->Apply(batch); !applied.ok()) {
+    std::cerr << applied << '\n';
+    return 1;
+  }
+  const auto scan = (*cluster)->Scan({.prefix = "user:"});
+  if (!scan.ok()) {
+    std::cerr << scan.status() << '\n';
+    return 1;
+  }
+  while ((*scan)->Next()) {
+    const remora::ShardPlace& shard = topology->shards()[topology->ShardOf((*scan)->key())];
+    std::cout << (*scan)->key() << " = " << (*scan)->value() << " (shard " << shard.name << ")\n";
+  }
+  return (*scan)->status().ok() ? 0 : 1;
+}

@@ -1,0 +1,118 @@
+// cluster: the file of a topology, and the state of its shards.
+#include <sysexits.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/client.h"
+#include "client/cluster/topology.h"
+#include "store/base/status_macros.h"
+#include "tools/kvctl/kvctl.h"
+
+namespace remora::kvctl {
+namespace {
+
+// Keys of each shard that status looks at.
+constexpr std::uint64_t kSampledKeys = 100;
+
+/// The state of a shard's server.
+struct ShardState {
+  std::uint64_t keys = 0;
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t memory_bytes_free = 0;
+  std::uint64_t sampled = 0;    // keys that were looked at
+  std::uint64_t misplaced = 0;  // of those, keys of other shards
+  std::string example;          // the first of these keys, and its shard
+};
+
+absl::StatusOr<ShardState> StateOf(std::size_t shard, const Topology& topology, const Arguments& arguments,
+                                   const Clock& clock) {
+  Arguments one = arguments;
+  one.server = topology.shards()[shard].addresses;
+  if (one.server.find("tls://") == std::string::npos) one.tls = {};
+  REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, Connect(one, clock, /*reconnects=*/false));
+  ShardState state;
+  REMORA_ASSIGN_OR_RETURN(state.keys, client->Count());
+  REMORA_ASSIGN_OR_RETURN(const auto metrics, client->Stats());
+  for (const auto& [name, value] : metrics) {
+    if (name == "memory_bytes") state.memory_bytes = value;
+    if (name == "memory_bytes_free") state.memory_bytes_free = value;
+  }
+  REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<ClientScan> scan,
+                          client->Scan({.any_order = true, .limit = kSampledKeys, .keys_only = true}));
+  while (scan->Next()) {
+    ++state.sampled;
+    const std::size_t owner = topology.ShardOf(scan->key());
+    if (owner == shard || ++state.misplaced > 1) continue;
+    AppendEscaped(scan->key(), &state.example);
+    absl::StrAppend(&state.example, "' belongs to shard ", topology.shards()[owner].name);
+  }
+  REMORA_RETURN_IF_ERROR(scan->status());
+  return state;
+}
+
+std::uint32_t SlotsOf(const ShardPlace& shard) {
+  std::uint32_t slots = 0;
+  for (const SlotRange range : shard.slots) slots += range.last - range.first + 1;
+  return slots;
+}
+
+Outcome ShowStatus(const Arguments& arguments, const Clock& clock) {
+  const absl::StatusOr<Topology> topology = Topology::Read(arguments.topology_file);
+  if (!topology.ok()) {
+    if (absl::IsNotFound(topology.status())) return {EX_NOINPUT, std::string(topology.status().message())};
+    return FromStatus(topology.status());
+  }
+  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+  std::string lines = absl::StrFormat("%-12s %6s %12s %9s %9s  %s\n", "shard", "slots", "keys", "used_MiB",
+                                      "of_MiB", "server");
+  Outcome outcome;
+  std::size_t gone = 0;
+  for (std::size_t i = 0; i < topology->shards().size(); ++i) {
+    const ShardPlace& shard = topology->shards()[i];
+    absl::StrAppendFormat(&lines, "%-12s %6d ", shard.name, SlotsOf(shard));
+    const absl::StatusOr<ShardState> state = StateOf(i, *topology, arguments, clock);
+    std::string server;
+    AppendEscaped(shard.addresses, &server);
+    if (!state.ok()) {
+      if (gone++ == 0) {
+        outcome = FromStatus(state.status());
+        outcome.error = absl::StrCat("shard ", shard.name, " (", server, "): ", outcome.error);
+      }
+      absl::StrAppendFormat(&lines, "%12s %9s %9s  %s: %s\n", "-", "-", "-", server,
+                            std::string(state.status().message()));
+      continue;
+    }
+    const std::uint64_t free = std::min(state->memory_bytes_free, state->memory_bytes);
+    absl::StrAppendFormat(&lines, "%12d %9d %9d  %s\n", state->keys, (state->memory_bytes - free) / kMiB,
+                          state->memory_bytes / kMiB, server);
+    if (state->misplaced == 0 || Failed(outcome)) continue;
+    outcome = {
+        kExitProblem,
+        absl::StrFormat("shard %s (%s): %d of %d keys looked at belong to other shards, so its address "
+                        "may be another's; '%s; compare the addresses in %s",
+                        shard.name, server, state->misplaced, state->sampled, state->example,
+                        arguments.topology_file)};
+  }
+  if (gone > 1) absl::StrAppend(&outcome.error, "; and ", gone - 1, " more");
+  const Outcome written = WriteOutput(lines);
+  return Failed(written) ? written : outcome;
+}
+
+}  // namespace
+
+Outcome Cluster(const Arguments& arguments, const Clock& clock) {
+  if (arguments.action == "status") return ShowStatus(arguments, clock);
+  const absl::StatusOr<Topology> topology = Topology::Even(arguments.servers);
+  return topology.ok() ? WriteOutput(topology->ToText()) : FromStatus(topology.status());
+}
+
+}  // namespace remora::kvctl
