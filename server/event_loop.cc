@@ -51,6 +51,7 @@ bool EventLoop::Serve(bool busy) {
   if (!parts_.rate_limiter.empty()) busy |= DispatchDelayed();
   // Writes first: a locate behind a write of the same client finds it.
   const bool committed = parts_.writes.Commit();
+  busy |= parts_.reads.AnswerRead();
   busy |= parts_.reads.AnswerWaiting();
   if (committed) {
     // An answered client is about to ask again. So the rest is done when none does, or now and

@@ -54,12 +54,23 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
   if (const std::string line = server->store_->commit_log_description(); !line.empty()) {
     server->log_.Write(LogEvent::kCommitLog, line);
   }
-  server->MakeParts(options, std::move(tokens));
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<ColdReadPool> read_pool, server->MakeReadPool(options));
+  server->MakeParts(options, std::move(tokens), std::move(read_pool));
   server->store_->Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(server->memory_->region().size()));
   return server;
 }
 
-void Server::MakeParts(const ServerOptions& options, std::vector<Token> tokens) {
+absl::StatusOr<std::unique_ptr<ColdReadPool>> Server::MakeReadPool(const ServerOptions& options) {
+  if (options.store.durability == Durability::kMemory) return nullptr;
+  const auto read = [store = store_.get()](ColdRead* cold) { store->ReadCold(cold); };
+  const auto on_done = [signals = signals_.get()] { signals->Wake(); };
+  if (options.make_read_pool) return options.make_read_pool(read, on_done);
+  if (options.read_threads == 0) return nullptr;
+  return StartColdReadThreads(options.read_threads, read, on_done);
+}
+
+void Server::MakeParts(const ServerOptions& options, std::vector<Token> tokens,
+                       std::unique_ptr<ColdReadPool> read_pool) {
   rate_limited_log_ = std::make_unique<RateLimitedLog>(options.log, store_->clock());
   acceptor_ =
       std::make_unique<Acceptor>(Acceptor::Options{.max_clients = options.max_clients,
@@ -78,7 +89,7 @@ void Server::MakeParts(const ServerOptions& options, std::vector<Token> tokens) 
       *store_, options.backup_dir, options.backup_keep,
       [log = rate_limited_log_.get()](LogEvent event, std::string_view line) { log->Write(event, line); });
   reads_ = std::make_unique<ReadService>(*store_, *large_writes_, *reserves_, *replies_, std::move(backups),
-                                         options.settings);
+                                         std::move(read_pool), options.settings);
   event_loop_ = std::make_unique<EventLoop>(EventLoop::Parts{.store = *store_,
                                                              .signals = *signals_,
                                                              .acceptor = *acceptor_,

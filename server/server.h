@@ -21,6 +21,7 @@
 #include "server/monitoring/operator_log.h"
 #include "server/monitoring/rate_limited_log.h"
 #include "server/monitoring/service_notices.h"
+#include "server/request/cold_read_pool.h"
 #include "server/request/large_writes.h"
 #include "server/request/rate_limiter.h"
 #include "server/request/read_service.h"
@@ -56,6 +57,11 @@ struct ServerOptions {
   /// TLS of its tls:// listeners; null: it has none. The server loads the secrets of the tokens_file into it,
   /// and loads it anew when it reads the tokens anew.
   std::shared_ptr<rdma::ServerTls> tls{};
+  /// Threads that read records from the durable tier for GETs, so that the server thread does not wait for
+  /// the disk. 0: the server thread reads. Without meaning for Durability::kMemory.
+  std::size_t read_threads = 0;
+  /// Makes a pool in place of those threads, for a simulation or a test. May be empty.
+  ColdReadPool::Factory make_read_pool{};
   /// Asks for huge pages for the memory (server/memory/huge_pages.h), in a thread of its own.
   bool huge_pages = false;
   /// Gets each event that an operator wants to see. The number of events that clients cause is
@@ -74,9 +80,9 @@ struct ServerOptions {
 class Server {
  public:
   /// Creates the memory and opens the store in it; see ServerStore::Open for the errors, and ReadTokens.
-  /// Starts no thread, except one for huge pages, and one for a backup while it is made. Step does
-  /// the work when it is called. The time is that of the store's clock, so that a test can run it
-  /// in steps.
+  /// Starts no thread, except one for huge pages, read_threads, and one for a backup while it is made. Step
+  /// does the work when it is called. The time is that of the store's clock, so that a test can run it in
+  /// steps. ResourceExhausted: the system does not start a thread.
   static absl::StatusOr<std::unique_ptr<Server>> Create(const ServerOptions& options);
 
   /// Serves over `listener`, too, from the next Step on. Errors as Listener::RegisterRead.
@@ -112,8 +118,11 @@ class Server {
 
  private:
   explicit Server(const ServerOptions& options) : log_(options.log), on_reload_(options.on_reload) {}
+  /// Makes the pool that reads the durable tier. Null: the server thread reads.
+  absl::StatusOr<std::unique_ptr<ColdReadPool>> MakeReadPool(const ServerOptions& options);
   /// Makes the parts between the store and its clients.
-  void MakeParts(const ServerOptions& options, std::vector<Token> tokens);
+  void MakeParts(const ServerOptions& options, std::vector<Token> tokens,
+                 std::unique_ptr<ColdReadPool> read_pool);
 
   const OperatorLog log_;
   const std::function<void()> on_reload_;

@@ -50,6 +50,8 @@ void WakeSignals::ReportSynced() {
   Signal(wake_fd_);
 }
 
+void WakeSignals::Wake() { Signal(wake_fd_); }
+
 bool WakeSignals::Sleep(std::vector<pollfd>& fds, int timeout_ms) {
   fds.push_back({stop_fd_, POLLIN, 0});
   fds.push_back({wake_fd_, POLLIN, 0});

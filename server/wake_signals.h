@@ -30,6 +30,8 @@ class WakeSignals {
   void RequestReload();
   /// Tells it that the outcomes of synced writes have come.
   void ReportSynced();
+  /// Wakes it: it has work that it finds by itself.
+  void Wake();
 
   // --- The server thread
 
@@ -53,7 +55,8 @@ class WakeSignals {
   std::atomic<bool> synced_ = false;  // outcomes have come
   std::atomic<bool> reload_ = false;
   int stop_fd_ = -1;  // an eventfd, readable once Stop was called
-  int wake_fd_ = -1;  // another one, since one of the two others was set last, until Sleep has returned
+  int wake_fd_ = -1;  // another one, since one of the two others was set last or Wake was called, until Sleep
+                      // has returned
 };
 
 }  // namespace remora

@@ -36,6 +36,13 @@ absl::StatusOr<Reservation> ServerStore::Reserve(std::size_t key_size, std::size
 }
 void ServerStore::GiveBack(const Reservation& reservation) { engine_->large().GiveBack(reservation); }
 absl::StatusOr<Location> ServerStore::Locate(std::string_view key) { return engine_->reader().Locate(key); }
+absl::StatusOr<std::optional<Location>> ServerStore::BeginLocate(std::string_view key, ColdRead* read) {
+  return engine_->reader().BeginLocate(key, read);
+}
+void ServerStore::ReadCold(ColdRead* read) const { engine_->reader().ReadCold(read); }
+absl::StatusOr<std::optional<Location>> ServerStore::FinishLocate(ColdRead* read) {
+  return engine_->reader().FinishLocate(read);
+}
 
 bool ServerStore::wants_reads() const { return engine_->core().wants_reads(); }
 void ServerStore::NoteRead(std::uint64_t key_hash) { engine_->core().NoteRead(key_hash); }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "store/format/memory/layout.h"
 #include "store/format/types/change.h"
 #include "store/format/types/scan_range.h"
+#include "store/read/cold_read.h"
 #include "store/read/location.h"
 #include "store/region/segment_map.h"
 #include "store/store.h"
@@ -73,6 +75,13 @@ class ServerStore : public Store {
   /// Even if the key is written or deleted, the record stays readable there for two more grace periods.
   /// Outcomes as for Get, and Aborted: the record cannot be brought back right now; try again later.
   absl::StatusOr<Location> Locate(std::string_view key);
+  /// Do the work of Locate for a caller that does not wait for the disk. BeginLocate returns nothing if the
+  /// record is only in the durable tier. Then the caller has ReadCold read it, in any thread, and calls
+  /// FinishLocate with the result. That returns nothing if the key has changed meanwhile: ReadCold and
+  /// FinishLocate follow again. A read may be dropped at any time. Other outcomes as for Locate.
+  absl::StatusOr<std::optional<Location>> BeginLocate(std::string_view key, ColdRead* read);
+  void ReadCold(ColdRead* read) const;
+  absl::StatusOr<std::optional<Location>> FinishLocate(ColdRead* read);
 
   /// Returns whether memory is filling up, so that the store counts which keys are used.
   bool wants_reads() const;

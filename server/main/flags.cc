@@ -50,6 +50,8 @@ Exit status: 0 stopped by TERM or INT; 64 a bad flag, address or size, or a file
   of secrets that others may read; 78 the data does not fit in --memory, or has a format that this kvserver does not
   know, or --config has a bad line.)";
 
+constexpr std::uint32_t kReadThreads = 8;
+
 constexpr char kConfigHead[] = "# kvserver " REMORA_VERSION
                                ": what is in force, for kvserver --config=FILE. A comment is a flag that "
                                "nobody set, with its default.\n";
@@ -95,6 +97,7 @@ std::optional<gid_t> GroupOf(const std::string& text) {
 
 /// Flags whose text is not yet the setting.
 struct Texts {
+  std::optional<std::uint32_t> read_threads{};
   std::vector<std::string> addresses{};
   Durability durability = Durability::kLogged;
   std::optional<std::string> default_ttl{};
@@ -222,7 +225,13 @@ void AddAccessFlags(command_line::CommandLine& line, Flags* flags, Texts* texts)
       .TypeName("GROUP");
 }
 
-void AddMachineFlags(command_line::CommandLine& line, Flags* flags) {
+void AddMachineFlags(command_line::CommandLine& line, Flags* flags, Texts* texts) {
+  line.Add(
+          "--read_threads", texts->read_threads,
+          "Threads that read values from RocksDB when clients get keys that are not in memory; 0: the thread "
+          "that serves the clients reads them, and all clients wait meanwhile")
+      .Range(0, 256)
+      .DefaultText(std::to_string(kReadThreads));
   line.Add("--tcp_threads", flags->tcp_threads, "Threads that serve the reads of each tcp or tls address")
       .Range(1, 64)
       .ShowDefault();
@@ -293,6 +302,7 @@ void AddOperatorFlags(command_line::CommandLine& line, Flags* flags, Texts* text
 absl::Status TakeStorage(const Texts& texts, Flags* flags) {
   StoreOptions& store = flags->server.store;
   std::string why;
+  flags->server.read_threads = texts.read_threads.value_or(kReadThreads);
   store.durability = texts.durability;
   store.loading = Loading::kInBackground;
   if (texts.default_ttl) store.default_ttl = ParseTtl(*texts.default_ttl, &why).value();
@@ -311,6 +321,8 @@ absl::Status TakeStorage(const Texts& texts, Flags* flags) {
       return refuse("--durability=memory has nothing to back up; leave out --backup_dir");
     if (texts.watch_retention)
       return refuse("--durability=memory has no log for watches; leave out --watch_retention");
+    if (texts.read_threads)
+      return refuse("--durability=memory reads nothing from RocksDB; leave out --read_threads");
     if (store.commit_log_bytes > 0) return refuse("--durability=memory logs nothing; leave out --commit_log");
   }
   if (command_line::IsSamePlace(store.data_dir, flags->server.backup_dir)) {
@@ -375,7 +387,7 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags,
   AddMemoryFlags(line, flags, &texts);
   AddStorageFlags(line, flags, &texts);
   AddAccessFlags(line, flags, &texts);
-  AddMachineFlags(line, flags);
+  AddMachineFlags(line, flags, &texts);
   AddOperatorFlags(line, flags, &texts);
   if (const std::optional<int> exit_status = line.Parse(argc, argv)) return exit_status;
 

@@ -1,8 +1,6 @@
 #include "server/request/read_service.h"
 
-#include <array>
 #include <chrono>
-#include <cstring>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -21,12 +19,13 @@ constexpr std::chrono::milliseconds kPause{5};
 
 ReadService::ReadService(ServerStore& store, LargeWrites& large_writes, ReserveQueue& reserves,
                          ReplySender& replies, std::unique_ptr<BackupService> backups,
-                         SettingsSource settings)
+                         std::unique_ptr<ColdReadPool> cold_reads, SettingsSource settings)
     : store_(store),
       large_writes_(large_writes),
       reserves_(reserves),
       replies_(replies),
       scans_(store),
+      locates_(store, replies, std::move(cold_reads)),
       backups_(std::move(backups)),
       settings_(std::move(settings)) {}
 
@@ -91,7 +90,8 @@ bool ReadService::AnswerSome() {
       store_.Add(Counter::kPings, 1);
       status = absl::OkStatus();
     } else if (pending.request.operation == Operation::kLocate) {
-      status = Locate(*pending.session, pending.request, &reply);
+      if (locates_.Take(pending)) continue;
+      status = absl::AbortedError("no room");
     } else if (is_scan) {
       status = scans_.Take(*pending.session, pending.request, &reply);
     }
@@ -104,6 +104,14 @@ bool ReadService::AnswerSome() {
   }
   waiting_.resize(postponed);
   return postponed < count;
+}
+
+bool ReadService::AnswerSomeRead() {
+  const std::size_t before = waiting_.size();
+  if (!locates_.AnswerRead(&waiting_)) return false;
+  const TimePoint next_try = store_.clock().Now() + kPause;
+  for (std::size_t i = before; i < waiting_.size(); ++i) waiting_[i].not_before = next_try;
+  return true;
 }
 
 void ReadService::AnswerCompletionQuery(const PendingRequest& pending) {
@@ -155,32 +163,9 @@ void ReadService::AnswerSettings(const PendingRequest& pending) {
   replies_.Send(pending.session, reply, text.substr(request.condition, kMaxReplyBehind));
 }
 
-absl::Status ReadService::Locate(const ClientSession& session, const Request& request, Reply* reply) {
-  const std::string_view shared_key = session.DecodePayload(request).key;
-  if (shared_key.data() == nullptr || request.value_size != 0) {
-    return absl::InvalidArgumentError(kOutOfBounds);
-  }
-  std::array<char, kMaxKeySize> copy;
-  std::memcpy(copy.data(), shared_key.data(), shared_key.size());
-  const std::string_view key(copy.data(), shared_key.size());
-  if (!VerifyPayload(&request, HashKey(key), HashValue(nullptr, 0))) {
-    return absl::DataLossError("the request was damaged on its way: the key does not match its checksum");
-  }
-  const absl::StatusOr<Location> location = store_.Locate(key);
-  if (absl::IsDataLoss(location.status())) {
-    // A longer text is cut off, so the action comes first.
-    return absl::DataLossError(
-        absl::StrCat("the key is there, but damaged on the server's disk; restore a backup ",
-                     "(kvctl check says more): ", location.status().message()));
-  }
-  if (!location.ok()) return location.status();
-  reply->version = location->version;
-  reply->slot = location->slot;
-  return absl::OkStatus();
-}
-
 void ReadService::Forget(ClientSession& session) {
   scans_.End(session.connection());
+  locates_.Forget(session);
   for (PendingRequest& pending : waiting_) pending.Forget(session);
 }
 

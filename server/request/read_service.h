@@ -14,7 +14,9 @@
 #include "server/connection/client_session.h"
 #include "server/connection/session_observer.h"
 #include "server/request/backup_service.h"
+#include "server/request/cold_read_pool.h"
 #include "server/request/large_writes.h"
+#include "server/request/locate_service.h"
 #include "server/request/pending_request.h"
 #include "server/request/reply_sender.h"
 #include "server/request/reserve_queue.h"
@@ -31,15 +33,18 @@ class ReadService final : public SessionObserver {
   /// Returns the settings as a text, which is valid until the server's next step. May be empty.
   using SettingsSource = std::function<std::string_view()>;
 
-  /// All but `backups` and `settings` outlive this.
+  /// The objects that it gets by reference outlive this. `cold_reads`: see LocateService.
   ReadService(ServerStore& store, LargeWrites& large_writes, ReserveQueue& reserves, ReplySender& replies,
-              std::unique_ptr<BackupService> backups, SettingsSource settings);
+              std::unique_ptr<BackupService> backups, std::unique_ptr<ColdReadPool> cold_reads,
+              SettingsSource settings);
 
   /// Takes a request that the next AnswerWaiting answers, or postpones.
   void Add(const PendingRequest& pending) { waiting_.push_back(pending); }
   /// Answers the waiting requests. Returns false if there were none, or all wait for space.
   bool AnswerWaiting() { return !waiting_.empty() && AnswerSome(); }
-  /// Returns whether no request waits.
+  /// Answers the requests whose records the pool has read. Returns false if there were none.
+  bool AnswerRead() { return locates_.is_reading() && AnswerSomeRead(); }
+  /// Returns whether no request waits, except for the pool.
   bool empty() const { return waiting_.empty(); }
 
   /// Ends the scans that no client has used for long.
@@ -54,17 +59,17 @@ class ReadService final : public SessionObserver {
  private:
   /// Does the work of AnswerWaiting. REQUIRES: !empty().
   bool AnswerSome();
+  bool AnswerSomeRead();
   void AnswerCompletionQuery(const PendingRequest& pending);
   void AnswerBackup(const PendingRequest& pending);
   void AnswerSettings(const PendingRequest& pending);
-  /// Locates a record. Aborted: there is no space right now to bring the record back to memory.
-  absl::Status Locate(const ClientSession& session, const Request& request, Reply* reply);
 
   ServerStore& store_;
   LargeWrites& large_writes_;
   ReserveQueue& reserves_;
   ReplySender& replies_;
   ScanService scans_;
+  LocateService locates_;
   const std::unique_ptr<BackupService> backups_;
   const SettingsSource settings_;
   std::vector<PendingRequest> waiting_;

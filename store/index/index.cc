@@ -138,6 +138,7 @@ void Index::MarkCold(std::uint64_t key_hash, const Entry& entry, TimePoint now) 
   const SlotRef free = FreeSlot(key_hash);
   StoreSlot(free.bucket, free.slot, EncodeColdSlot(key_hash));
   ++cold_entries_;
+  ++cold_marks_[ColdMarkOf(key_hash)];
   RetireSlot(key_hash, hot, now);
 }
 
@@ -164,6 +165,7 @@ Index::Entered Index::InsertCold(std::uint64_t key_hash) {
   StoreSlot(room->bucket, room->slot, EncodeColdSlot(key_hash));
   ++entries_;
   ++cold_entries_;
+  ++cold_marks_[ColdMarkOf(key_hash)];
   return Entered::kDone;
 }
 

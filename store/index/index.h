@@ -93,6 +93,9 @@ class Index {
     std::size_t slot = 0;
   };
   std::optional<ColdEntry> FindCold(std::uint64_t key_hash) const;
+  /// Returns how often a key whose cold slot looks like this one's has become cold, or some other keys. While
+  /// the number stays the same, the key of this hash has not become cold.
+  std::uint64_t ColdMarks(std::uint64_t key_hash) const { return cold_marks_[ColdMarkOf(key_hash)]; }
 
   /// Returns the number of the main bucket of keys with this hash. It changes as the index grows.
   std::uint64_t MainBucketOf(std::uint64_t key_hash) const { return HomeOf(key_hash).bucket; }
@@ -274,6 +277,11 @@ class Index {
   static constexpr int kMaxTick = 1024;
   std::deque<Retired> retired_;   // in the order of their times
   std::size_t just_retired_ = 0;  // number of the last ones, whose grace period has not started
+  // Keys with the same content of a cold slot have the same mark: FindCold takes them for each other.
+  static constexpr std::size_t kColdMarks = 8192;
+  static std::size_t ColdMarkOf(std::uint64_t key_hash) { return EncodeColdSlot(key_hash) % kColdMarks; }
+  std::array<std::uint64_t, kColdMarks> cold_marks_{};
+
   // Retired slots of cold keys, by IdOf. Nothing else shows that they are retired.
   absl::flat_hash_set<std::uint64_t> retired_cold_;
   std::uint64_t next_unlinked_ = 0;

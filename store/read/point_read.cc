@@ -47,12 +47,20 @@ RecordHeader CopyHeader(const RecordHeader& shared) {
   return copy;
 }
 
+/// Takes the location of a record.
+struct LocationTaker {
+  Location* location;
+
+  void operator()(const RecordHeader& header, const Slot& slot) const {
+    *location = {EncodeSlot(slot), header.version_live >> 1};
+  }
+};
+
 }  // namespace
 
 template <typename Take>
-absl::Status PointReader::Find(std::string_view key, const Take& take) {
-  REMORA_RETURN_IF_ERROR(CheckKeySize(key));
-  const std::uint64_t key_hash = HashKey(key);
+std::optional<absl::Status> PointReader::Search(std::string_view key, std::uint64_t key_hash,
+                                                const Take& take) {
   // Read before the search, which may miss keys that are loaded while it runs.
   const bool complete = !core_.is_loading();
   bool cold = false;
@@ -105,13 +113,26 @@ absl::Status PointReader::Find(std::string_view key, const Take& take) {
     }
     WithinTime(&core_);
   }
-  // Under the lock, only this thread changes the store, so the index is exact.
-  const WriterLock lock(core_.mutex);
-  REMORA_ASSIGN_OR_RETURN(const Place place, promoter_.FindOrPromote(key, key_hash));
+  return std::nullopt;
+}
+
+template <typename Take>
+absl::Status PointReader::TakeAt(const Place& place, std::uint64_t key_hash, const Take& take) {
   const RecordHeader header = CopyHeader(core_.log.Header(place));
   if (IsOver(header.expiry_ms, core_.clock)) return absl::NotFoundError("no such key");
   take(header, Slot{Fingerprint(key_hash), place.extent_code, place.offset_units});
   return absl::OkStatus();
+}
+
+template <typename Take>
+absl::Status PointReader::Find(std::string_view key, const Take& take) {
+  REMORA_RETURN_IF_ERROR(CheckKeySize(key));
+  const std::uint64_t key_hash = HashKey(key);
+  if (const std::optional<absl::Status> found = Search(key, key_hash, take)) return *found;
+  // Under the lock, only this thread changes the store, so the index is exact.
+  const WriterLock lock(core_.mutex);
+  REMORA_ASSIGN_OR_RETURN(const Place place, promoter_.FindOrPromote(key, key_hash));
+  return TakeAt(place, key_hash, take);
 }
 
 template <typename Take>
@@ -176,9 +197,44 @@ absl::StatusOr<std::optional<std::chrono::milliseconds>> PointReader::Ttl(std::s
 absl::StatusOr<Location> PointReader::Locate(std::string_view key) {
   core_.metrics.Add(Counter::kLocates, 1);
   Location location;
-  REMORA_RETURN_IF_ERROR(Find(key, [&](const RecordHeader& header, const Slot& slot) {
-    location = {EncodeSlot(slot), header.version_live >> 1};
-  }));
+  REMORA_RETURN_IF_ERROR(Find(key, LocationTaker{&location}));
+  return location;
+}
+
+// --- Reads without the lock (cold_read.h) ---------------------------------------------------------------
+
+absl::StatusOr<std::optional<Location>> PointReader::BeginLocate(std::string_view key, ColdRead* read) {
+  core_.metrics.Add(Counter::kLocates, 1);
+  REMORA_RETURN_IF_ERROR(CheckKeySize(key));
+  const std::uint64_t key_hash = HashKey(key);
+  Location location;
+  if (const std::optional<absl::Status> found = Search(key, key_hash, LocationTaker{&location})) {
+    REMORA_RETURN_IF_ERROR(*found);
+    return location;
+  }
+  const WriterLock lock(core_.mutex);
+  REMORA_ASSIGN_OR_RETURN(const std::optional<Place> place, promoter_.FindOrBegin(key, key_hash, read));
+  if (!place) return std::nullopt;
+  REMORA_RETURN_IF_ERROR(TakeAt(*place, key_hash, LocationTaker{&location}));
+  return location;
+}
+
+void PointReader::ReadCold(ColdRead* read) const {
+  const TimePoint begin = core_.clock.Now();
+  read->status = core_.tier->Get(read->key, [&](const DurableTier::Entry& entry) {
+    read->header = entry.header;
+    read->value.assign(entry.value);
+    return absl::OkStatus();
+  });
+  read->took = core_.clock.Now() - begin;
+}
+
+absl::StatusOr<std::optional<Location>> PointReader::FinishLocate(ColdRead* read) {
+  Location location;
+  const WriterLock lock(core_.mutex);
+  REMORA_ASSIGN_OR_RETURN(const std::optional<Place> place, promoter_.FindOrFinish(read));
+  if (!place) return std::nullopt;
+  REMORA_RETURN_IF_ERROR(TakeAt(*place, read->key_hash, LocationTaker{&location}));
   return location;
 }
 

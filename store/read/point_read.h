@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "store/engine/core.h"
+#include "store/read/cold_read.h"
 #include "store/read/location.h"
 #include "store/read/promote.h"
 
@@ -38,11 +39,24 @@ class PointReader {
   absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key);
   absl::StatusOr<Location> Locate(std::string_view key);
 
+  /// Implement ServerStore::BeginLocate, ReadCold and FinishLocate.
+  absl::StatusOr<std::optional<Location>> BeginLocate(std::string_view key, ColdRead* read);
+  void ReadCold(ColdRead* read) const;
+  absl::StatusOr<std::optional<Location>> FinishLocate(ColdRead* read);
+
  private:
   /// Gets the key's record by the fast path, and returns true if that succeeded. After false, nothing is
   /// known about the key; *value is unchanged unless memory was reused meanwhile.
   bool TryFastGet(std::string_view key, std::string* value, std::uint64_t* version);
-  /// Calls `take`(header copy, slot) with a record that was the key's live one at some moment of the call.
+  /// Searches memory without the lock. If it finds a record that was the key's live one at some moment of the
+  /// call, it calls `take`(header copy, slot). Returns nothing if only a search under the lock tells: the
+  /// record is not in memory, or several searches failed.
+  template <typename Take>
+  std::optional<absl::Status> Search(std::string_view key, std::uint64_t key_hash, const Take& take);
+  /// Calls `take` with the record at `place`, unless it has expired (NotFound).
+  template <typename Take>
+  absl::Status TakeAt(const Place& place, std::uint64_t key_hash, const Take& take) REMORA_WRITER;
+  /// Calls `take` with a record that was the key's live one at some moment of the call.
   /// Aborted: the store cannot promote the record right now.
   template <typename Take>
   absl::Status Find(std::string_view key, const Take& take);

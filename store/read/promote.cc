@@ -7,27 +7,87 @@
 #include "store/format/types/expiry.h"
 
 namespace remora {
+namespace {
+
+// Number of times that a read without the lock begins, before the key is read under the lock.
+constexpr int kMaxBegins = 8;
+
+}  // namespace
+
+absl::StatusOr<Promoter::Known> Promoter::Look(std::string_view key, std::uint64_t key_hash) {
+  Known known;
+  if (const auto entry = core_.index.Find(key, key_hash)) {
+    known.place = entry->place;
+    return known;
+  }
+  // The index has no entry of a key that is not loaded yet: a cold entry of its hash is another key's.
+  known.is_loaded = core_.coverage.Covers(key);
+  if (known.is_loaded) known.cold = core_.index.FindCold(key_hash);
+  if (known.is_loaded && !known.cold) return absl::NotFoundError("no such key");
+  // The tier has a pending write of this key, which no reader may see yet.
+  if (core_.unsynced_keys.Has(key)) {
+    return core_.disk.sync_failure().ok() ? absl::AbortedError("the key's last write is not synced yet")
+                                          : core_.disk.sync_failure();
+  }
+  return known;
+}
 
 absl::StatusOr<Place> Promoter::FindOrPromote(std::string_view key, std::uint64_t key_hash) {
+  return Promote(key, key_hash, [&](DurableTier::Take take) { return core_.tier->Get(key, take); });
+}
+
+// --- Reads without the lock -----------------------------------------------------------------------------
+
+absl::StatusOr<std::optional<Place>> Promoter::FindOrBegin(std::string_view key, std::uint64_t key_hash,
+                                                           ColdRead* read) {
+  REMORA_ASSIGN_OR_RETURN(const Known known, Look(key, key_hash));  // D1
+  if (known.place) return known.place;
+  *read = {.key = std::string(key), .key_hash = key_hash};
+  Begin(read, known);
+  return std::nullopt;
+}
+
+void Promoter::Begin(ColdRead* read, const Known& known) {
+  read->was_loaded = known.is_loaded;
+  read->marks = core_.index.ColdMarks(read->key_hash);
+  read->versions_end = core_.next_version;
+  ++read->begins;
+}
+
+bool Promoter::IsCurrent(const ColdRead& read, const Known& known) const {
+  if (known.is_loaded != read.was_loaded) return false;                  // D4
+  if (core_.index.ColdMarks(read.key_hash) != read.marks) return false;  // D3
+  return !read.status.ok() || read.header.version < read.versions_end;   // D5
+}
+
+absl::StatusOr<std::optional<Place>> Promoter::FindOrFinish(ColdRead* read) {
+  REMORA_ASSIGN_OR_RETURN(const Known known, Look(read->key, read->key_hash));  // D1
+  if (known.place) return known.place;                                          // D2
+  if (!IsCurrent(*read, known)) {
+    // Others make the key leave memory all the time: the read ends all the same.
+    if (read->begins == kMaxBegins) return FindOrPromote(read->key, read->key_hash);
+    Begin(read, known);
+    return std::nullopt;
+  }
+  return Promote(read->key, read->key_hash, [&](DurableTier::Take take) {
+    return read->status.ok() ? take({read->key, read->header, read->value}) : read->status;
+  });
+}
+
+// --- Promotion ------------------------------------------------------------------------------------------
+
+absl::StatusOr<Place> Promoter::Promote(std::string_view key, std::uint64_t key_hash, Source source) {
   const TimePoint now = core_.clock.Now();
   const std::int64_t unix_ms = core_.clock.UnixMillis();
   for (;;) {
-    if (const auto entry = core_.index.Find(key, key_hash)) return entry->place;
-    // The index has no entry of a key that is not loaded yet: a cold entry of its hash is another key's.
-    const bool loaded = core_.coverage.Covers(key);
-    const auto cold = loaded ? core_.index.FindCold(key_hash) : std::nullopt;
-    if (loaded && !cold) return absl::NotFoundError("no such key");
-    // The tier has a pending write of this key, which no reader may see yet.
-    if (core_.unsynced_keys.Has(key)) {
-      return core_.disk.sync_failure().ok() ? absl::AbortedError("the key's last write is not synced yet")
-                                            : core_.disk.sync_failure();
-    }
+    REMORA_ASSIGN_OR_RETURN(const Known known, Look(key, key_hash));
+    if (known.place) return *known.place;
     std::size_t run = 0;
-    const absl::StatusOr<Place> promoted = Append(key, key_hash, cold, now, unix_ms, &run);
+    const absl::StatusOr<Place> promoted = Append(key, key_hash, known.cold, source, now, unix_ms, &run);
     if (promoted.ok()) {
       core_.log.MakeLive(*promoted);
-      if (cold) {
-        core_.index.MarkHot(key_hash, *cold, *promoted, now);
+      if (known.cold) {
+        core_.index.MarkHot(key_hash, *known.cold, *promoted, now);
       } else {
         core_.index.Insert(key_hash, *promoted, now);
         core_.coverage.AddKey(key);
@@ -56,11 +116,11 @@ absl::StatusOr<Place> Promoter::FindOrPromote(std::string_view key, std::uint64_
 }
 
 absl::StatusOr<Place> Promoter::Append(std::string_view key, std::uint64_t key_hash,
-                                       const std::optional<Index::ColdEntry>& entry, TimePoint now,
-                                       std::int64_t unix_ms, std::size_t* run) {
+                                       const std::optional<Index::ColdEntry>& entry, Source source,
+                                       TimePoint now, std::int64_t unix_ms, std::size_t* run) {
   std::optional<Place> place;
   bool expired = false;
-  const absl::Status read = core_.tier->Get(key, [&](const DurableTier::Entry& stored) {
+  const absl::Status read = source([&](const DurableTier::Entry& stored) {
     expired = HasExpired(stored.header.expiry_ms, unix_ms);
     *run = RunLength(key.size(), stored.value.size());
     if (expired || !core_.index.Reserve(key_hash, 1)) return absl::OkStatus();

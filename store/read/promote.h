@@ -10,9 +10,13 @@
 #include <optional>
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "store/durable/tier.h"
 #include "store/engine/core.h"
 #include "store/engine/writer_lock.h"
+#include "store/read/cold_read.h"
 #include "store/reclaim/maintenance.h"
 #include "store/reclaim/space_manager.h"
 
@@ -35,13 +39,41 @@ class Promoter {
   ///   Unavailable, DataLoss: the tier cannot be read, or a sync has failed.
   absl::StatusOr<Place> FindOrPromote(std::string_view key, std::uint64_t key_hash) REMORA_WRITER;
 
+  /// Returns the place of the key's record if it is in memory. Else it begins to read the key, and returns
+  /// nothing. Outcomes as for FindOrPromote.
+  absl::StatusOr<std::optional<Place>> FindOrBegin(std::string_view key, std::uint64_t key_hash,
+                                                   ColdRead* read) REMORA_WRITER;
+  /// Returns the place of the key's record, and promotes the record that was read if it is still the key's.
+  /// If it is not, the read begins again, and this returns nothing. Outcomes as for FindOrPromote.
+  absl::StatusOr<std::optional<Place>> FindOrFinish(ColdRead* read) REMORA_WRITER;
+
  private:
-  /// Copies the record of a key from the tier to the log; nothing leads to the copy yet. `entry`: the cold
+  /// Knowledge of a key in memory. If there is no place, only the tier may have the record.
+  struct Known {
+    std::optional<Place> place{};
+    bool is_loaded = false;                  // the index knows the key
+    std::optional<Index::ColdEntry> cold{};  // of the key's hash
+  };
+  /// Function that calls another one with the record of a key, as DurableTier::Get does.
+  using Source = absl::FunctionRef<absl::Status(DurableTier::Take)>;
+
+  /// Looks for a key in memory.
+  ///   NotFound: the key does not exist.
+  ///   Aborted, Unavailable: the key has an unsynced write.
+  absl::StatusOr<Known> Look(std::string_view key, std::uint64_t key_hash) REMORA_WRITER;
+  /// Notes the state in which a read begins.
+  void Begin(ColdRead* read, const Known& known) REMORA_WRITER;
+  /// Returns whether the record that was read is still the key's (cold_read.h). REQUIRES: it is not in
+  /// memory.
+  bool IsCurrent(const ColdRead& read, const Known& known) const REMORA_WRITER;
+  /// Does the work of FindOrPromote with a record from `source`.
+  absl::StatusOr<Place> Promote(std::string_view key, std::uint64_t key_hash, Source source) REMORA_WRITER;
+  /// Copies the record of a key from `source` to the log; nothing leads to the copy yet. `entry`: the cold
   /// entry of the key's hash, if there is one. Sets *run to the length of the run that the record needs.
   ///   NotFound: the entry is another key's, or the record has expired.
   ///   Aborted: there is no room right now.
   absl::StatusOr<Place> Append(std::string_view key, std::uint64_t key_hash,
-                               const std::optional<Index::ColdEntry>& entry, TimePoint now,
+                               const std::optional<Index::ColdEntry>& entry, Source source, TimePoint now,
                                std::int64_t unix_ms, std::size_t* run) REMORA_WRITER;
 
   StoreCore& core_;

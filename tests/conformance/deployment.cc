@@ -10,6 +10,7 @@
 #include "store/base/status_macros.h"
 #include "store/scan.h"
 #include "store/watch.h"
+#include "tests/simulation/seeded_read_pool.h"
 #include "tests/simulation/sim_transport.h"
 #include "tests/support/server_thread.h"
 #include "tests/support/test_clock.h"
@@ -390,7 +391,11 @@ std::unique_ptr<Deployment> Deployment::Create(DeploymentKind kind, const Option
   server.store.commit_log_bytes = options.commit_log_bytes;
   server.tokens_file = options.tokens_file;
   server.serves_without_token = options.serves_without_token;
-  if (kind == DeploymentKind::kSim) server.store.syncing = Syncing::kInSteps;
+  server.read_threads = 4;
+  if (kind == DeploymentKind::kSim) {
+    server.store.syncing = Syncing::kInSteps;
+    server.make_read_pool = SeededReadPool::FactoryOf(/*seed=*/1);
+  }
   server.max_clients = options.max_clients;
   std::unique_ptr<Deployment> deployment;
   if (options.durability == Durability::kMemory) {

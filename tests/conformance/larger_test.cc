@@ -10,6 +10,7 @@
 #include "client/async_client.h"
 #include "store/format/memory/record.h"
 #include "tests/conformance/conformance_fixture.h"
+#include "tests/simulation/seeded_read_pool.h"
 #include "tests/simulation/sim_served.h"
 #include "tests/support/self_describing.h"
 #include "tests/support/server_thread.h"
@@ -156,6 +157,7 @@ class LargerAdversary : public SimServed, public testing::TestWithParam<std::siz
     options.store.durability = Durability::kLogged;
     options.store.data_dir = data_.path() + "/data";
     options.store.clock = &network_.clock();
+    options.make_read_pool = SeededReadPool::FactoryOf(GetParam());
     ASSERT_NO_FATAL_FAILURE(Serve(options));
     reader_ = Connect({.timeout = std::chrono::minutes(5), .location_cache_bytes = std::size_t{1} << 14});
     writer_ = Connect({.timeout = std::chrono::minutes(5), .location_cache_bytes = 0});

@@ -11,6 +11,7 @@
 #include "store/base/check.h"
 #include "tests/simulation/fiber.h"
 #include "tests/simulation/seeded_device.h"
+#include "tests/simulation/seeded_read_pool.h"
 #include "tests/simulation/sim_client.h"
 #include "tests/simulation/sim_settings.h"
 #include "tests/simulation/sim_transport.h"
@@ -57,6 +58,7 @@ class World {
         server_clock_(network_.clock(), std::chrono::hours(5), settings_.drift_ppm) {
     settings_.workload.seed = options.seed;
     settings_.server.store.clock = &server_clock_;
+    settings_.server.make_read_pool = SeededReadPool::FactoryOf(options.seed);
     if (settings_.server.store.durability != Durability::kMemory) {
       settings_.server.store.data_dir = dir_.path() + "/data";
     }

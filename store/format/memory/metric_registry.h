@@ -187,7 +187,15 @@ struct MetricEntry {
   X(kCommitLogSlowed, "commit_log_slowed", "remora_commit_log_slowed_total", kCounter, kNone,                \
     "Times that a writer slept because the commit log was filling up")                                       \
   X(kCommitLogSlowedTime, "commit_log_slowed_ns", "remora_commit_log_slowed_seconds_total", kCounter,        \
-    kSeconds, "Total time for which writers slept because the commit log was filling up")
+    kSeconds, "Total time for which writers slept because the commit log was filling up")                    \
+  X(kColdReads, "cold_reads", "remora_cold_reads_total", kCounter, kNone,                                    \
+    "Reads of RocksDB that threads of --read_threads did for GETs")                                          \
+  X(kColdReadsRepeated, "cold_reads_repeated", "remora_cold_reads_repeated_total", kCounter, kNone,          \
+    "Reads of them that were done again, because the key had changed meanwhile")                             \
+  X(kColdReadsInFlight, "cold_reads_in_flight", "remora_cold_reads_in_flight", kGauge, kNone,                \
+    "GETs that wait for a read by a thread of --read_threads")                                               \
+  X(kColdReadTime, "cold_read_time", "remora_cold_read_seconds", kHistogram, kSeconds,                       \
+    "Time of a read of RocksDB by a thread of --read_threads")
 
 /// The places of the metrics in the superblock.
 enum class Counter : std::uint32_t {

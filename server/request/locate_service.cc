@@ -1,0 +1,97 @@
+#include "server/request/locate_service.h"
+
+#include <array>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/request/request_decoder.h"
+#include "store/format/memory/record.h"
+#include "store/format/wire/messages.h"
+
+namespace remora {
+
+LocateService::LocateService(ServerStore& store, ReplySender& replies, std::unique_ptr<ColdReadPool> pool)
+    : store_(store), replies_(replies), pool_(std::move(pool)), next_(std::make_unique<ColdRead>()) {}
+
+LocateService::~LocateService() {
+  store_.Add(Counter::kColdReadsInFlight, -static_cast<std::int64_t>(in_flight_.size()));
+}
+
+bool LocateService::Take(const PendingRequest& pending) {
+  const Request& request = pending.request;
+  const std::string_view shared_key = pending.session->DecodePayload(request).key;
+  if (shared_key.data() == nullptr || request.value_size != 0) {
+    replies_.Answer(pending,
+                    absl::InvalidArgumentError("a key out of bounds, or outside the staging buffer"));
+    return true;
+  }
+  std::array<char, kMaxKeySize> copy;
+  std::memcpy(copy.data(), shared_key.data(), shared_key.size());
+  const std::string_view key(copy.data(), shared_key.size());
+  if (!VerifyPayload(&request, HashKey(key), HashValue(nullptr, 0))) {
+    replies_.Answer(pending, absl::DataLossError(
+                                 "the request was damaged on its way: the key does not match its checksum"));
+    return true;
+  }
+  if (pool_ == nullptr) return Answer(pending, store_.Locate(key));
+  const absl::StatusOr<std::optional<Location>> location = store_.BeginLocate(key, next_.get());
+  if (!location.ok() || location->has_value()) return Answer(pending, location);
+  Begin(pending, std::exchange(next_, std::make_unique<ColdRead>()));
+  return true;
+}
+
+bool LocateService::AnswerRead(std::vector<PendingRequest>* postponed) {
+  std::vector<std::unique_ptr<ColdRead>> done;
+  pool_->TakeDone(&done);
+  for (std::unique_ptr<ColdRead>& read : done) {
+    store_.Add(Counter::kColdReads, 1);
+    store_.Add(Counter::kColdReadsInFlight, -1);
+    store_.Record(Counter::kColdReadTime, read->took);
+    // An answer may drop its session, and this then forgets the session's other requests.
+    const auto found = in_flight_.find(read.get());
+    const PendingRequest pending = found->second;
+    in_flight_.erase(found);
+    if (pending.session == nullptr) continue;
+    const absl::StatusOr<std::optional<Location>> location = store_.FinishLocate(read.get());
+    if (location.ok() && !location->has_value()) {
+      store_.Add(Counter::kColdReadsRepeated, 1);
+      Begin(pending, std::move(read));
+    } else if (!Answer(pending, location)) {
+      postponed->push_back(pending);
+    }
+  }
+  return !done.empty();
+}
+
+void LocateService::Forget(ClientSession& session) {
+  for (auto& [read, pending] : in_flight_) pending.Forget(session);
+}
+
+void LocateService::Begin(const PendingRequest& pending, std::unique_ptr<ColdRead> read) {
+  store_.Add(Counter::kColdReadsInFlight, 1);
+  in_flight_.emplace(read.get(), pending);
+  pool_->Begin(std::move(read));
+}
+
+bool LocateService::Answer(const PendingRequest& pending,
+                           const absl::StatusOr<std::optional<Location>>& location) {
+  if (IsPostponed(location.status())) return false;
+  Reply reply;
+  absl::Status status = location.status();
+  if (status.ok()) {
+    reply.version = (*location)->version;
+    reply.slot = (*location)->slot;
+  } else if (absl::IsDataLoss(status)) {
+    // A longer text is cut off, so the action comes first.
+    status = absl::DataLossError(
+        absl::StrCat("the key is there, but damaged on the server's disk; restore a backup ",
+                     "(kvctl check says more): ", location.status().message()));
+  }
+  replies_.Answer(pending, status, reply);
+  return true;
+}
+
+}  // namespace remora

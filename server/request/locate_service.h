@@ -1,0 +1,60 @@
+// Answers requests for the location of a record (kLocate). A record that is only in the durable tier is read
+// by a pool, while the server thread goes on with other requests, also of the same connection.
+//
+// The invariants of such a read are in store/read/cold_read.h. Here:
+//
+//   D6 Each request is answered once, or its session is gone. A read that fails concerns its request alone.
+//   D7 The pool has a copy of the key, and no pointer to the session. So a session may go at any time.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/connection/client_session.h"
+#include "server/request/cold_read_pool.h"
+#include "server/request/pending_request.h"
+#include "server/request/reply_sender.h"
+#include "store/read/cold_read.h"
+#include "store/read/location.h"
+#include "store/server_store.h"
+
+namespace remora {
+
+/// Thread Safety: none; the server's one thread.
+class LocateService {
+ public:
+  /// Null `pool`: the server thread reads, and waits for the disk. `store` and `replies` outlive this.
+  LocateService(ServerStore& store, ReplySender& replies, std::unique_ptr<ColdReadPool> pool);
+  ~LocateService();
+  LocateService(const LocateService&) = delete;
+  LocateService& operator=(const LocateService&) = delete;
+
+  /// Answers a request, or begins the read that it needs. Returns false if the record cannot be brought back
+  /// to memory right now: the caller calls Take again later.
+  bool Take(const PendingRequest& pending);
+  /// Answers the requests whose reads are done, as far as it can: it appends to `postponed` those that Take
+  /// must take again later. Returns false if no read was done.
+  bool AnswerRead(std::vector<PendingRequest>* postponed);
+  /// Returns whether a read is in flight.
+  bool is_reading() const { return !in_flight_.empty(); }
+
+  void Forget(ClientSession& session);
+
+ private:
+  /// Has the pool read for a request.
+  void Begin(const PendingRequest& pending, std::unique_ptr<ColdRead> read);
+  /// Answers a request, unless its outcome is Aborted: then it returns false.
+  bool Answer(const PendingRequest& pending, const absl::StatusOr<std::optional<Location>>& location);
+
+  ServerStore& store_;
+  ReplySender& replies_;
+  const std::unique_ptr<ColdReadPool> pool_;
+  absl::flat_hash_map<const ColdRead*, PendingRequest> in_flight_;
+  std::unique_ptr<ColdRead> next_;  // Take: memory for the next read
+};
+
+}  // namespace remora

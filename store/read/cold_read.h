@@ -1,0 +1,52 @@
+// A read of a record that is only in the durable tier, for a caller that does not wait for the disk.
+//
+//   under the writers' lock    the key is looked for in memory; if it is not there, the read begins
+//   without the lock, in any   the record is read from the durable tier, while writes go on
+//   thread
+//   under the lock             if the record is still the key's, it is promoted; else the read begins again
+//
+// The record that was read is the key's record in the end, because of these invariants:
+//
+//   D1 A read of a key begins, and its result is used, only while the key has no unsynced write. The durable
+//      tier may show such a write before it is visible.
+//   D2 The result is used only if the key has no record in memory. A write puts the key's record there, or
+//      removes the key, in the same hold of the lock in which the tier gets it.
+//   D3 A key that left memory since the read began has another mark (Index::ColdMarks), and the read begins
+//      again. So the key was cold all the time, and D2 leaves no write of it.
+//   D4 A key that the load has reached since the read began is read again. A key that the load has not
+//      reached has had no write, because a write adds it to the coverage.
+//   D5 The result is used only if its version is older than the begin of the read. A newer one belongs to a
+//      key that was written and deleted meanwhile, while another key has the same cold slot.
+//
+// A result "not found" is right for the same reasons: by D2 to D4, a key that exists in the end existed in
+// the tier all the time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "store/base/clock.h"
+#include "store/durable/format.h"
+
+namespace remora {
+
+/// State of a read. One thread at a time uses it.
+struct ColdRead {
+  std::string key{};
+  std::uint64_t key_hash = 0;
+
+  // As of its begin, under the lock.
+  bool was_loaded = false;         // the index knew the key
+  std::uint64_t marks = 0;         // Index::ColdMarks
+  std::uint64_t versions_end = 0;  // greater than the versions of all writes until then
+  int begins = 0;                  // number of times that it began
+
+  // The result.
+  absl::Status status{};  // NotFound: the tier has no record of the key
+  StoredHeader header{};
+  std::string value{};
+  Duration took{};
+};
+
+}  // namespace remora

@@ -1,0 +1,278 @@
+// Reads of cold keys without the lock: the invariants D1 to D5 of store/read/cold_read.h.
+#include "store/read/cold_read.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "patient_writes.h"
+#include "store/format/memory/index_view.h"
+#include "store/format/memory/record.h"
+#include "store/server_store.h"
+#include "test_files.h"
+#include "tests/support/manual_clock.h"
+
+namespace remora {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+
+// The hashes of these keys agree in all bits that a cold slot has.
+const std::string kFirstTwin = "twin 115001517";
+const std::string kSecondTwin = "twin 167544769";
+
+class ColdReadTest : public testing::Test {
+ protected:
+  static constexpr int kOthers = 2000;  // twice what the memory holds
+
+  ColdReadTest() {
+    options_ = LoggedIn(temp_ / "store", kMinMemorySize);
+    options_.grace = milliseconds(kMinGraceMs);
+    options_.clock = &clock_;
+    options_.syncing = Syncing::kInSteps;
+    Open();
+  }
+  void Open(Loading loading = Loading::kInOpen) {
+    store_.reset();
+    options_.loading = loading;
+    absl::StatusOr<std::unique_ptr<ServerStore>> store = ServerStore::Open(options_);
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+  }
+
+  static Write PutOf(const std::string& key, const std::string& value) {
+    Write write;
+    write.key = key;
+    write.value = value;
+    return write;
+  }
+  void Put(const std::string& key, const std::string& value) {
+    ASSERT_TRUE(CommitPatiently(*store_, clock_, PutOf(key, value)).ok());
+  }
+  void Delete(const std::string& key) {
+    Write write;
+    write.kind = Write::Kind::kDelete;
+    write.key = key;
+    ASSERT_TRUE(CommitPatiently(*store_, clock_, write).ok());
+  }
+  /// Writes or reads so many other keys that all of these keys' records leave memory.
+  void EvictAll() {
+    for (int i = 0; i < kOthers; ++i) Put("other " + std::to_string(i), std::string(16'000, 'o'));
+  }
+  void PutCold(const std::string& key, const std::string& value) {
+    ASSERT_NO_FATAL_FAILURE(Put(key, value));
+    ASSERT_NO_FATAL_FAILURE(EvictAll());
+  }
+  std::string Get(const std::string& key) { return GetPatiently(*store_, clock_, key); }
+
+  /// Begins to locate a key that memory does not have.
+  ColdRead Begin(const std::string& key) {
+    ColdRead read;
+    const absl::StatusOr<std::optional<Location>> location = store_->BeginLocate(key, &read);
+    EXPECT_TRUE(location.ok() && !location->has_value()) << key << " is not cold: " << location.status();
+    return read;
+  }
+  /// Returns the value at the location, the name of the status, or "again".
+  std::string Finish(ColdRead* read) {
+    absl::StatusOr<std::optional<Location>> location = store_->FinishLocate(read);
+    if (!location.ok()) return absl::StatusCodeToString(location.status().code());
+    if (!location->has_value()) return "again";
+    std::string value;
+    std::uint64_t version = 0;
+    EXPECT_TRUE(store_->Get(read->key, &value, &version).ok());
+    EXPECT_EQ((*location)->version, version);
+    return value;
+  }
+  std::string ReadAndFinish(ColdRead* read) {
+    store_->ReadCold(read);
+    return Finish(read);
+  }
+
+  TempDir temp_;
+  ManualClock clock_;
+  StoreOptions options_;
+  std::unique_ptr<ServerStore> store_;
+};
+
+TEST_F(ColdReadTest, BringsTheRecordBack) {
+  ASSERT_NO_FATAL_FAILURE(PutCold("key", "value"));
+  const std::uint64_t fetches = store_->Read(Counter::kFetches);
+  ColdRead read = Begin("key");
+  EXPECT_EQ(ReadAndFinish(&read), "value");
+  EXPECT_EQ(store_->Read(Counter::kFetches), fetches + 1);
+  const absl::StatusOr<std::optional<Location>> location = store_->BeginLocate("key", &read);
+  EXPECT_TRUE(location.ok() && location->has_value()) << "it is in memory now";
+}
+
+TEST_F(ColdReadTest, TwoReadsOfAKeyBringItBackOnce) {
+  ASSERT_NO_FATAL_FAILURE(PutCold("key", "value"));
+  const std::uint64_t fetches = store_->Read(Counter::kFetches);
+  ColdRead first = Begin("key");
+  ColdRead second = Begin("key");
+  EXPECT_EQ(ReadAndFinish(&second), "value");
+  EXPECT_EQ(ReadAndFinish(&first), "value");
+  EXPECT_EQ(store_->Read(Counter::kFetches), fetches + 1);
+}
+
+TEST_F(ColdReadTest, AReadMayBeDropped) {
+  ASSERT_NO_FATAL_FAILURE(PutCold("key", "value"));
+  { ColdRead read = Begin("key"); }
+  EXPECT_EQ(Get("key"), "value");
+}
+
+TEST_F(ColdReadTest, OtherKeysAreWrittenMeanwhile) {
+  ASSERT_NO_FATAL_FAILURE(PutCold("key", "value"));
+  ColdRead read = Begin("key");
+  ASSERT_NO_FATAL_FAILURE(Put("new", "new"));
+  store_->ReadCold(&read);
+  ASSERT_NO_FATAL_FAILURE(Put("new", "newer"));
+  EXPECT_EQ(Finish(&read), "value");
+}
+
+// D1. The record that was read is older than the write, which is not visible yet.
+TEST_F(ColdReadTest, AnUnsyncedWriteMeanwhileIsAwaited) {
+  ASSERT_NO_FATAL_FAILURE(PutCold("key", "old"));
+  ColdRead read = Begin("key");
+  store_->ReadCold(&read);
+  Write write = PutOf("key", "new");
+  write.durability = Durability::kSynced;
+  store_->Submit(std::span(&write, 1));
+  ASSERT_NE(write.ticket, 0u);
+  EXPECT_EQ(Finish(&read), "ABORTED");
+  ColdRead another;
+  EXPECT_TRUE(absl::IsAborted(store_->BeginLocate("key", &another).status()));
+  ASSERT_TRUE(store_->Sync());
+  EXPECT_EQ(Finish(&read), "new");
+}
+
+// D1, for a read that finds the write in the durable tier before it is visible.
+TEST_F(ColdReadTest, AnUnsyncedWriteIsNotShownBeforeItsTime) {
+  ASSERT_NO_FATAL_FAILURE(PutCold("key", "old"));
+  ColdRead read = Begin("key");
+  Write write = PutOf("key", "new");
+  write.durability = Durability::kSynced;
+  store_->Submit(std::span(&write, 1));
+  ASSERT_NE(write.ticket, 0u);
+  EXPECT_EQ(ReadAndFinish(&read), "ABORTED");
+  ASSERT_TRUE(store_->Sync());
+  EXPECT_EQ(Finish(&read), "new");
+}
+
+// D2.
+TEST_F(ColdReadTest, AWriteMeanwhileIsFound) {
+  ASSERT_NO_FATAL_FAILURE(PutCold("key", "old"));
+  ColdRead read = Begin("key");
+  store_->ReadCold(&read);
+  ASSERT_NO_FATAL_FAILURE(Put("key", "new"));
+  EXPECT_EQ(Finish(&read), "new");
+}
+
+TEST_F(ColdReadTest, ADeletionMeanwhileIsFound) {
+  ASSERT_NO_FATAL_FAILURE(PutCold("key", "old"));
+  ColdRead read = Begin("key");
+  store_->ReadCold(&read);
+  ASSERT_NO_FATAL_FAILURE(Delete("key"));
+  EXPECT_EQ(Finish(&read), "NOT_FOUND");
+}
+
+// D3.
+TEST_F(ColdReadTest, AKeyThatWasWrittenAndLeftMemoryIsReadAgain) {
+  ASSERT_NO_FATAL_FAILURE(PutCold("key", "old"));
+  ColdRead read = Begin("key");
+  store_->ReadCold(&read);
+  ASSERT_NO_FATAL_FAILURE(PutCold("key", "new"));
+  Begin("key");
+  EXPECT_EQ(Finish(&read), "again");
+  EXPECT_EQ(ReadAndFinish(&read), "new");
+}
+
+TEST_F(ColdReadTest, OneThatLeavesMemoryAllTheTimeIsReadUnderTheLock) {
+  ASSERT_NO_FATAL_FAILURE(PutCold("key", "0"));
+  ColdRead read = Begin("key");
+  int repeats = 0;
+  std::string found = "again";
+  for (; found == "again" && repeats < 20; ++repeats) {
+    store_->ReadCold(&read);
+    ASSERT_NO_FATAL_FAILURE(PutCold("key", std::to_string(repeats)));
+    found = Finish(&read);
+  }
+  EXPECT_EQ(repeats, 8);
+  EXPECT_EQ(found, "7");
+}
+
+// D3, for a key that becomes cold in a load.
+TEST_F(ColdReadTest, ATwinThatIsLoadedColdDoesNotPassForADeletedKey) {
+  ASSERT_EQ(EncodeColdSlot(HashKey(kFirstTwin)), EncodeColdSlot(HashKey(kSecondTwin)));
+  ASSERT_NO_FATAL_FAILURE(Put(kFirstTwin, "first"));
+  ASSERT_NO_FATAL_FAILURE(PutCold(kSecondTwin, "second"));
+  ASSERT_NO_FATAL_FAILURE(Open(Loading::kInSteps));
+  EXPECT_EQ(Get(kSecondTwin), "second");
+  ASSERT_NO_FATAL_FAILURE(EvictAll());
+  ColdRead read = Begin(kSecondTwin);
+  ASSERT_TRUE(read.was_loaded);
+  store_->ReadCold(&read);
+  ASSERT_NO_FATAL_FAILURE(Delete(kSecondTwin));
+  while (store_->Load()) clock_.Advance(milliseconds(1));
+  ASSERT_FALSE(store_->loading());
+  Begin(kFirstTwin);
+  EXPECT_EQ(Finish(&read), "again");
+  EXPECT_EQ(ReadAndFinish(&read), "NOT_FOUND");
+}
+
+// D4.
+TEST_F(ColdReadTest, AKeyThatWasNotLoadedAndIsDeletedDoesNotComeBackBesideItsTwin) {
+  ASSERT_NO_FATAL_FAILURE(Put(kFirstTwin, "first"));
+  ASSERT_NO_FATAL_FAILURE(PutCold(kSecondTwin, "second"));
+  ASSERT_NO_FATAL_FAILURE(Open(Loading::kInSteps));
+  EXPECT_EQ(Get(kFirstTwin), "first");
+  ASSERT_NO_FATAL_FAILURE(EvictAll());
+  Begin(kFirstTwin);
+  ColdRead read = Begin(kSecondTwin);
+  ASSERT_FALSE(read.was_loaded);
+  store_->ReadCold(&read);
+  ASSERT_NO_FATAL_FAILURE(Delete(kSecondTwin));
+  EXPECT_EQ(Finish(&read), "again");
+  EXPECT_EQ(ReadAndFinish(&read), "NOT_FOUND");
+}
+
+TEST_F(ColdReadTest, AKeyThatIsNotLoadedIsRead) {
+  ASSERT_NO_FATAL_FAILURE(PutCold("key", "value"));
+  ASSERT_NO_FATAL_FAILURE(Open(Loading::kInSteps));
+  ColdRead read = Begin("key");
+  ASSERT_FALSE(read.was_loaded);
+  EXPECT_EQ(ReadAndFinish(&read), "value");
+  ColdRead missing = Begin("missing");
+  EXPECT_EQ(ReadAndFinish(&missing), "NOT_FOUND");
+}
+
+// D5.
+TEST_F(ColdReadTest, AKeyThatWasThereForAMomentDoesNotComeBackBesideItsTwin) {
+  ASSERT_NO_FATAL_FAILURE(PutCold(kFirstTwin, "first"));
+  ColdRead read = Begin(kSecondTwin);
+  ASSERT_NO_FATAL_FAILURE(Put(kSecondTwin, "second"));
+  store_->ReadCold(&read);
+  ASSERT_NO_FATAL_FAILURE(Delete(kSecondTwin));
+  EXPECT_EQ(Finish(&read), "again");
+  EXPECT_EQ(ReadAndFinish(&read), "NOT_FOUND");
+  EXPECT_EQ(Get(kFirstTwin), "first");
+}
+
+TEST_F(ColdReadTest, ARecordThatExpiresMeanwhileIsNotFound) {
+  Write write = PutOf("key", "value");
+  write.ttl = hours(1);
+  ASSERT_TRUE(CommitPatiently(*store_, clock_, write).ok());
+  ASSERT_NO_FATAL_FAILURE(EvictAll());
+  ColdRead read = Begin("key");
+  store_->ReadCold(&read);
+  clock_.Advance(hours(2));
+  EXPECT_EQ(Finish(&read), "NOT_FOUND");
+}
+
+}  // namespace
+}  // namespace remora
