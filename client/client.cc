@@ -114,7 +114,7 @@ class Client::Impl {
     REMORA_RETURN_IF_ERROR(session->CheckOwn(memory));
     auto result = Do(kind, operation);
     const InUse::Call call(session->in_use());
-    session->LetGo();
+    session->WaitForDevice();
     return result;
   }
 

@@ -80,11 +80,11 @@ namespace remora {
     "READs of a cached location that had the value")                                                        \
   X(kLocationWasted, "location_wasted", "remora_client_location_wasted_total", kCounter, kNone,             \
     "READs of a cached location that had not")                                                              \
-  X(kLocationLooks, "location_looks", "remora_client_location_looks_total", kCounter, kNone,                \
+  X(kGenerationReads, "generation_reads", "remora_client_generation_reads_total", kCounter, kNone,          \
     "READs of segment generations, for the location cache")                                                 \
   X(kReconnects, "reconnects", "remora_client_reconnects_total", kCounter, kNone,                           \
     "Connections made after the first one of a client")                                                     \
-  X(kOutcomes, "outcomes", "remora_client_outcomes_total", kCounter, kNone,                                 \
+  X(kCompletionQueries, "completion_queries", "remora_client_completion_queries_total", kCounter, kNone,    \
     "Writes whose answer was lost, so the client asked the server for it")                                  \
   X(kPoolInUse, "pool_in_use", "remora_client_pool_in_use", kGauge, kNone,                                  \
     "Clients of a pool that threads have, or that are being connected for them")                            \
@@ -141,9 +141,9 @@ inline constexpr std::pair<ClientMetric, std::uint64_t ClientCounters::*> kCount
     {ClientMetric::kChunked, &ClientCounters::chunked},
     {ClientMetric::kLocationHits, &ClientCounters::location_hits},
     {ClientMetric::kLocationWasted, &ClientCounters::location_wasted},
-    {ClientMetric::kLocationLooks, &ClientCounters::location_looks},
+    {ClientMetric::kGenerationReads, &ClientCounters::generation_reads},
     {ClientMetric::kReconnects, &ClientCounters::reconnects},
-    {ClientMetric::kOutcomes, &ClientCounters::outcomes},
+    {ClientMetric::kCompletionQueries, &ClientCounters::completion_queries},
 };
 
 /// Values of all metrics, of one client, or of several together. Each value was right at some moment of the

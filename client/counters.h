@@ -16,11 +16,12 @@ struct ClientCounters {
   std::uint64_t cold = 0;     // GETs that asked the server because the record is not in its memory
   std::uint64_t chunked = 0;  // reads of a value in pieces: of a large one, or into the caller's memory
   // READs, among `reads`, that the location cache caused:
-  std::uint64_t location_hits = 0;    // READs of a cached location that had the value: the only one of a GET
-  std::uint64_t location_wasted = 0;  // READs of one that had not; at most about 1 in 12. The GET began anew
-  std::uint64_t location_looks = 0;   // READs of segment generations: at most one per 4 GiB and grace period
-  std::uint64_t reconnects = 0;       // connections made after the first
-  std::uint64_t outcomes = 0;         // writes whose answer was lost, so the client asked the server for it
+  std::uint64_t location_hits = 0;     // READs of a cached location that had the value: the only one of a GET
+  std::uint64_t location_wasted = 0;   // READs of one that had not; at most about 1 in 12. The GET began anew
+  std::uint64_t generation_reads = 0;  // READs of segment generations: at most one per 4 GiB and grace period
+  std::uint64_t reconnects = 0;        // connections made after the first
+  std::uint64_t completion_queries =
+      0;  // writes whose answer was lost, so the client asked the server for it
 
   ClientCounters& operator+=(const ClientCounters& other) {
     reads += other.reads;
@@ -31,9 +32,9 @@ struct ClientCounters {
     chunked += other.chunked;
     location_hits += other.location_hits;
     location_wasted += other.location_wasted;
-    location_looks += other.location_looks;
+    generation_reads += other.generation_reads;
     reconnects += other.reconnects;
-    outcomes += other.outcomes;
+    completion_queries += other.completion_queries;
     return *this;
   }
   /// Returns what the client did between two readings of its counters.
@@ -46,9 +47,9 @@ struct ClientCounters {
             later.chunked - earlier.chunked,
             later.location_hits - earlier.location_hits,
             later.location_wasted - earlier.location_wasted,
-            later.location_looks - earlier.location_looks,
+            later.generation_reads - earlier.generation_reads,
             later.reconnects - earlier.reconnects,
-            later.outcomes - earlier.outcomes};
+            later.completion_queries - earlier.completion_queries};
   }
 };
 

@@ -56,7 +56,7 @@ bool EventLoop::Serve(bool busy) {
   if (committed) {
     // An answered client is about to ask again. So the rest is done when none does, or now and
     // then.
-    parts_.store.CatchUp();
+    parts_.store.RunMaintenance();
     if (++steps_since_tasks_ < kStepsPerTasks) return true;
   }
   steps_since_tasks_ = 0;
@@ -148,7 +148,7 @@ inline void EventLoop::Dispatch(const PendingRequest& pending) {
     case Operation::kAppend:
     case Operation::kBatch:
     case Operation::kMultiPut:
-    case Operation::kCommit:
+    case Operation::kFinishLargePut:
       if (!parts_.writes.Add(pending)) parts_.reads.Add(pending);
       return;
     case Operation::kLocate:

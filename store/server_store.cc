@@ -26,7 +26,7 @@ void ServerStore::Submit(std::span<Write> writes) { engine_->pipeline().Submit(w
 void ServerStore::Submit(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) {
   engine_->pipeline().Submit(writes, now, unix_ms);
 }
-void ServerStore::CatchUp() { engine_->CatchUp(); }
+void ServerStore::RunMaintenance() { engine_->RunMaintenance(); }
 void ServerStore::TakeSynced(std::vector<SyncedWrite>* outcomes) { engine_->TakeSynced(outcomes); }
 bool ServerStore::Sync() { return engine_->pipeline().Sync(); }
 bool ServerStore::Load() { return engine_->loader().Step(); }
@@ -34,7 +34,7 @@ bool ServerStore::Load() { return engine_->loader().Step(); }
 absl::StatusOr<Reservation> ServerStore::Reserve(std::size_t key_size, std::size_t value_size) {
   return engine_->large().Reserve(key_size, value_size);
 }
-void ServerStore::GiveBack(const Reservation& reservation) { engine_->large().GiveBack(reservation); }
+void ServerStore::Release(const Reservation& reservation) { engine_->large().Release(reservation); }
 absl::StatusOr<Location> ServerStore::Locate(std::string_view key) { return engine_->reader().Locate(key); }
 absl::StatusOr<std::optional<Location>> ServerStore::BeginLocate(std::string_view key, ColdRead* read) {
   return engine_->reader().BeginLocate(key, read);

@@ -41,20 +41,20 @@ class ServerStore : public Store {
 
   /// Applies writes as one group, or as several if they are thousands: one write to the durable tier, then
   /// each becomes visible in order. A group is not atomic for readers, and neither is a batch. Each write has
-  /// its own outcome, unless it belongs to a batch (Write::with_next). Returns when all outcomes are set.
-  /// After a write that is Aborted, all later ones are Aborted, too.
+  /// its own outcome, unless it belongs to a batch (Write::continues_batch). Returns when all outcomes are
+  /// set. After a write that is Aborted, all later ones are Aborted, too.
   void Commit(std::span<Write> writes);
 
   /// Applies writes as Commit does, but does not wait for the disk (Write::ticket). A write of a key that has
   /// a pending write is pending, too. The bytes of the writes are not needed after this returns.
   void Submit(std::span<Write> writes);
   /// Applies writes as the Submit above does, as of a moment that the store's clock has just given: `now` or,
-  /// in ms since 1970, `unix_ms`. It leaves the maintenance that the writes cause to CatchUp, which the
-  /// caller calls after it has told others the outcomes. (Maintenance that can wait longer is left to Work.
-  /// If another write comes first, it does the part that no group may outrun.) Until then, only the counters
-  /// of keys, versions and writes are up to date.
+  /// in ms since 1970, `unix_ms`. It leaves the maintenance that the writes cause to RunMaintenance, which
+  /// the caller calls after it has told others the outcomes. (Maintenance that can wait longer is left to
+  /// Work. If another write comes first, it does the part that no group may outrun.) Until then, only the
+  /// counters of keys, versions and writes are up to date.
   void Submit(std::span<Write> writes, TimePoint now, std::int64_t unix_ms);
-  void CatchUp();
+  void RunMaintenance();
   /// Appends the outcomes of pending writes that have become known, in the order in which they ended.
   void TakeSynced(std::vector<SyncedWrite>* outcomes);
   /// With Syncing::kInSteps: waits until the disk has all pending writes, and makes them visible. Returns
@@ -69,7 +69,7 @@ class ServerStore : public Store {
   ///   InvalidArgument: a size is out of bounds.
   ///   ResourceExhausted, Aborted: as for Write::status.
   absl::StatusOr<Reservation> Reserve(std::size_t key_size, std::size_t value_size);
-  void GiveBack(const Reservation& reservation);
+  void Release(const Reservation& reservation);
 
   /// Returns the location of the key's record, and brings the record back first if it is not in memory.
   /// Even if the key is written or deleted, the record stays readable there for two more grace periods.

@@ -125,8 +125,8 @@ absl::Status Store::Apply(const WriteBatch& batch, std::uint64_t* version,
   if (batch.count() == 0) return absl::OkStatus();
   std::vector<Write> writes;
   std::string_view bytes = batch.bytes();
-  while (!bytes.empty()) AddWrite(TakeBatchWrite(&bytes).value(), &writes).with_next = true;
-  writes.back().with_next = false;
+  while (!bytes.empty()) AddWrite(TakeBatchWrite(&bytes).value(), &writes).continues_batch = true;
+  writes.back().continues_batch = false;
   writes.front().durability = durability;
   writes.front().begins_batch = true;
   return engine_->pipeline().CommitNow(writes, version);

@@ -85,7 +85,7 @@ constexpr ClientCounter kClientCounters[] = {
     {"cold", &ClientCounters::cold},
     {"location_hits", &ClientCounters::location_hits},
     {"location_wasted", &ClientCounters::location_wasted},
-    {"location_looks", &ClientCounters::location_looks},
+    {"generation_reads", &ClientCounters::generation_reads},
 };
 
 json_t* NewPhase(const PhaseResult& phase) {

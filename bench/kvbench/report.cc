@@ -63,11 +63,11 @@ std::string DescribeWork(const PhaseResult& result) {
                           "its memory\n",
                           static_cast<double>(result.client.reads) / static_cast<double>(reads),
                           result.client.retries, result.client.locates, result.client.cold);
-    if (result.client.location_looks > 0) {
+    if (result.client.generation_reads > 0) {
       absl::StrAppendFormat(
           &text, "        locations: %.1f %% of reads, %d READs wasted, %d looks\n",
           100 * static_cast<double>(result.client.location_hits) / static_cast<double>(reads),
-          result.client.location_wasted, result.client.location_looks);
+          result.client.location_wasted, result.client.generation_reads);
     }
   }
   const auto counter = [&result](const char* name) {

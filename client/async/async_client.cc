@@ -81,7 +81,7 @@ AsyncClient::Begun AsyncClient::Get(std::string_view key, const RegisteredBytes&
 }
 
 absl::StatusOr<std::unique_ptr<RegisteredBuffer>> AsyncClient::Register(std::span<std::byte> bytes) {
-  if (core_->session().is_forked()) return absl::FailedPreconditionError(kForked);
+  if (core_->session().is_forked()) return absl::FailedPreconditionError(kUsedAfterFork);
   std::unique_ptr<RegisteredBuffer> buffer(new RegisteredBuffer(core_->session(), bytes));
   REMORA_RETURN_IF_ERROR(Called(*core_)->session().Add(buffer.get()));
   return buffer;
@@ -102,7 +102,7 @@ AsyncClient::Begun AsyncClient::Ttl(std::string_view key, Done done, const CallO
 AsyncClient::Begun AsyncClient::Put(std::string_view key, std::string_view value, const PutOptions& options,
                                     Done done, const CallOptions& call) {
   REMORA_RETURN_IF_ERROR(CheckPut(key, value, options));
-  const Operation message = value.size() <= kMaxSmallValueSize ? Operation::kPut : Operation::kCommit;
+  const Operation message = value.size() <= kMaxSmallValueSize ? Operation::kPut : Operation::kFinishLargePut;
   return Called(*core_)->BeginWrite(message, key, value, options, std::move(done), call);
 }
 
@@ -110,7 +110,7 @@ AsyncClient::Begun AsyncClient::Put(std::string_view key, const RegisteredBytes&
                                     const PutOptions& options, Done done, const CallOptions& call) {
   const std::string_view bytes = ValueIn(value);
   REMORA_RETURN_IF_ERROR(CheckPut(key, bytes, options));
-  const Operation message = bytes.size() <= kMaxSmallValueSize ? Operation::kPut : Operation::kCommit;
+  const Operation message = bytes.size() <= kMaxSmallValueSize ? Operation::kPut : Operation::kFinishLargePut;
   return Called(*core_)->BeginWrite(message, key, bytes, options, std::move(done), call, &value);
 }
 

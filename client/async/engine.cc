@@ -20,7 +20,7 @@ ClientMetric CallOf(const AsyncOperation& operation) {
   if (operation.kind != AsyncOperation::Kind::kMessage) return ClientMetric::kOther;
   switch (operation.message) {
     case Operation::kPut:
-    case Operation::kCommit:
+    case Operation::kFinishLargePut:
       return ClientMetric::kPut;
     case Operation::kDelete:
       return ClientMetric::kDelete;
@@ -84,7 +84,7 @@ absl::StatusOr<AsyncOperation*> AsyncClient::Core::Begin(AsyncOperation::Kind ki
                                                          const CallOptions& call,
                                                          const RegisteredBytes* memory) {
   if (memory != nullptr) REMORA_RETURN_IF_ERROR(session_->CheckOwn(*memory));
-  if (session_->is_forked()) return absl::FailedPreconditionError(kForked);
+  if (session_->is_forked()) return absl::FailedPreconditionError(kUsedAfterFork);
   if (over_) return broken_;
   if (free_.empty()) {
     return absl::ResourceExhaustedError(

@@ -40,7 +40,7 @@ absl::StatusOr<bool> AsyncClient::Core::StepLargePut() {
     case Step::kFilling:
       return large_.region.size > 0 ? WriteToGrant(*operation) : SendParts(*operation);
     case Step::kCommit:
-      return SendOfLargePut({.operation = Operation::kCommit,
+      return SendOfLargePut({.operation = Operation::kFinishLargePut,
                              .key = operation->key,
                              .key_hash = operation->key_hash,
                              .value = operation->value_to_put(),
@@ -48,7 +48,7 @@ absl::StatusOr<bool> AsyncClient::Core::StepLargePut() {
                             large_.stream->value_hash(), Step::kCommitting);
     case Step::kReturn:
       if (large_.parts > 0) return false;
-      return SendOfLargePut({.operation = Operation::kCommit}, 0, Step::kReturning);
+      return SendOfLargePut({.operation = Operation::kFinishLargePut}, 0, Step::kReturning);
     default:
       return false;
   }

@@ -62,7 +62,7 @@ struct AsyncOperation {
     return kind == Kind::kMessage && message == Operation::kPut && lost_id == 0 && !memory &&
            RequestChannel::List::Takes(options);
   }
-  bool is_large_put() const { return kind == Kind::kMessage && message == Operation::kCommit; }
+  bool is_large_put() const { return kind == Kind::kMessage && message == Operation::kFinishLargePut; }
 
   // Links of the list that it is in:
   OperationList* list = nullptr;

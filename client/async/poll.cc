@@ -139,7 +139,7 @@ absl::StatusOr<bool> AsyncClient::Core::Send(AsyncOperation& operation) {
   if (operation.lost_id != 0) {
     const absl::StatusOr<bool> asked = channel_.Send(
         {.operation = Operation::kQueryCompletion, .about = operation.lost_id}, operation.index);
-    if (asked.value_or(false)) ++session_->counters().outcomes;
+    if (asked.value_or(false)) ++session_->counters().completion_queries;
     return asked;
   }
   if (operation.kind == AsyncOperation::Kind::kMessage) {
@@ -310,7 +310,7 @@ void AsyncClient::Core::EndMessage(AsyncOperation& operation, const ServerReply&
 
 absl::StatusOr<std::size_t> AsyncClient::Core::Wait(TimePoint deadline) {
   while (in_flight_ > 0) {
-    if (session_->is_forked()) return absl::FailedPreconditionError(kForked);
+    if (session_->is_forked()) return absl::FailedPreconditionError(kUsedAfterFork);
     if (const std::size_t ended = Poll(); ended > 0) return ended;
     if (has_more_) {
       if (session_->clock().Now() >= deadline) return absl::DeadlineExceededError(kNothingEnded);

@@ -357,9 +357,9 @@ remora_code remora_counters(remora_client* client,
     each(context, "chunked", counters.chunked);
     each(context, "location_hits", counters.location_hits);
     each(context, "location_wasted", counters.location_wasted);
-    each(context, "location_looks", counters.location_looks);
+    each(context, "generation_reads", counters.generation_reads);
     each(context, "reconnects", counters.reconnects);
-    each(context, "outcomes", counters.outcomes);
+    each(context, "completion_queries", counters.completion_queries);
     return absl::OkStatus();
   });
 }

@@ -17,8 +17,9 @@
 //      access, so here no word is torn. A slot therefore names a record that was published, or a place where
 //      Verify fails.
 //   F2 A published record never changes, except for its live bit (layout.h, I4), until its memory is used for
-//      something else; `reuses` has grown before that (I6). FindRecord loads `reuses` first. If Holds finds
-//      it unchanged, the bytes that were verified and the bytes that were copied belong to one record.
+//      something else; `reuse_epoch` has grown before that (I6). FindRecord loads `reuse_epoch` first. If
+//      Holds finds it unchanged, the bytes that were verified and the bytes that were copied belong to one
+//      record.
 //   F3 A live record is the key's wherever it was found, so the reader needs neither the rest of the bucket
 //      nor a clock. The record was the key's when Verify saw its live bit, and the server was alive after
 //      that. If the server dies before the copy is made, its memory stays as it is.
@@ -59,7 +60,7 @@ class FastGet {
   [[gnu::always_inline]] bool FindLine(const Session& session, std::uint64_t key_hash) {
     line_ = session.region().KnownOffsetOf({false, session.server().index().HomeOf(key_hash).bucket});
     const bool is_known = line_ != 0;
-    line_ += LineOf(key_hash) * kLineSize;
+    line_ += PreferredLine(key_hash) * kLineSize;
     return is_known;
   }
   /// Prefetches the line, not the rest of the bucket: few GETs need the rest, and a processor can have only
@@ -68,7 +69,7 @@ class FastGet {
   std::uint64_t line_offset() const { return line_; }
 
   [[gnu::always_inline]] bool FindRecord(const Session& session, std::uint64_t key_hash) {
-    reuses_ = session.region().Reuses();
+    reuse_epoch_ = session.region().ReuseEpoch();
     const auto* const line = reinterpret_cast<const std::uint64_t*>(session.region().At(line_, kLineSize));
     if (line == nullptr) return false;
     // A control word that is taken for a slot leads to no record that verifies.
@@ -97,7 +98,7 @@ class FastGet {
 
   [[gnu::always_inline]] bool Holds(const Session& session) const {
     std::atomic_thread_fence(std::memory_order_acquire);  // the loads of the copy come before
-    return session.region().ReusesStill() == reuses_;
+    return session.region().ReuseEpochInside() == reuse_epoch_;
   }
 
  private:
@@ -114,7 +115,7 @@ class FastGet {
     return found.empty() ? nullptr : bucket.slots.data() + found.Next();
   }
 
-  std::uint64_t reuses_;
+  std::uint64_t reuse_epoch_;
   std::uint64_t line_;    // offsets in the region
   std::uint64_t offset_;  // of the record
   std::size_t size_;

@@ -213,7 +213,7 @@ void Lookup::Advance() {
   }
   if (search_->step() == KeySearch::Step::kMissing) return End(Outcome::kMissing);
   const Outcome outcome = JudgeLive();
-  if (outcome == Outcome::kFound && refreshes_ == session_->counters().location_looks) {
+  if (outcome == Outcome::kFound && refreshes_ == session_->counters().generation_reads) {
     session_->cache().Learn(key_hash_, search_->slot());
   }
   End(outcome);
@@ -342,7 +342,7 @@ void Lookup::End(Outcome outcome) {
 
 void Lookup::Posted() {
   if (reading_ == Reading::kGenerations) refresh_posted_ = session_->Coarse();
-  refreshes_ = session_->counters().location_looks;
+  refreshes_ = session_->counters().generation_reads;
 }
 
 void Lookup::Take(std::span<const std::byte> bytes) {
@@ -353,7 +353,7 @@ void Lookup::Take(std::span<const std::byte> bytes) {
       return;  // not READ at all, or not as one READ
     case Reading::kGenerations:
       generation_read_->is_in_flight = false;
-      ++session_->counters().location_looks;
+      ++session_->counters().generation_reads;
       session_->cache().generations().Take(refreshed_segment_, bytes, refresh_posted_, session_->Coarse());
       return searches_ > 0 ? ReadFound() : Warm();
     case Reading::kDirectory:

@@ -66,7 +66,7 @@ absl::StatusOr<ServerReply> Send(Session& session, std::string_view key, const S
 
   session.RestartDeadline();
   return SendSizes(session,
-                   {.operation = Operation::kCommit,
+                   {.operation = Operation::kFinishLargePut,
                     .key = key,
                     .key_hash = key_hash,
                     .value = value.bytes,

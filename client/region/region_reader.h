@@ -57,10 +57,10 @@ class RegionReader {
   [[gnu::always_inline]] bool ServerIsAlive() { return mapped_->ServerIsAlive(); }
   /// Returns the server's count of reused memory. Bytes that were seen between two equal counts are valid,
   /// whatever the time (layout.h, I6). REQUIRES: reads_now.
-  std::uint64_t Reuses() const { return mapped_->Word(offsetof(Superblock, reuses)); }
-  /// Returns the same count as Reuses. REQUIRES: At has returned an address, with no call since that may end
-  /// the connection.
-  std::uint64_t ReusesStill() const { return mapped_->WordInside(offsetof(Superblock, reuses)); }
+  std::uint64_t ReuseEpoch() const { return mapped_->Word(offsetof(Superblock, reuse_epoch)); }
+  /// Returns the same count as ReuseEpoch. REQUIRES: At has returned an address, with no call since that may
+  /// end the connection.
+  std::uint64_t ReuseEpochInside() const { return mapped_->WordInside(offsetof(Superblock, reuse_epoch)); }
   /// Prefetches bytes that the caller may read next.
   void Prefetch(std::uint64_t offset, std::size_t size) const {
     if (mapped_ != nullptr) mapped_->Prefetch(offset, std::min(size, kPrefetched));

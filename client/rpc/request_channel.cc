@@ -110,7 +110,7 @@ absl::StatusOr<bool> RequestChannel::SendList(const List& list, Listing listing)
   std::byte* end = payload;
   for (const List::Put& put : list.puts()) {
     end = AddMultiPutEntry(end, put.key, put.value, put.ttl);
-    in_flight.owner[in_flight.listed++] = put.owner;
+    in_flight.owner[in_flight.put_count++] = put.owner;
   }
   in_flight.value = {reinterpret_cast<const char*>(payload), size};
   // Without a staging buffer, the server refuses the request whatever its contents.
@@ -208,12 +208,12 @@ RequestChannel::InFlightRequest& RequestChannel::Begin(const Request& request, s
                .owner = {owner},
                .memory = kNobody,
                .piece = piece ? piece->number : 0,
-               .listed = 0,
+               .put_count = 0,
                .has_piece = piece.has_value(),
                .is_write = IsWrite(request.operation),
                .send_done = false,
                .reply_done = false,
-               .looks = counters_.location_looks,
+               .looks = counters_.generation_reads,
                .key = {},
                .value = {}};
   ++in_flight_;
@@ -285,9 +285,9 @@ absl::StatusOr<RequestChannel::Ended> RequestChannel::TakeReply(const rdma::Comp
   }
   const Ended ended{.owner = found->owner,
                     .answer = *answer,
-                    .may_learn = found->looks == counters_.location_looks,
+                    .may_learn = found->looks == counters_.generation_reads,
                     .is_write = found->is_write,
-                    .listed = found->listed,
+                    .put_count = found->put_count,
                     .first_id = found->first_id};
   found->reply_done = true;
   found->owner.fill(kNobody);

@@ -185,8 +185,8 @@ class RequestChannel {
   /// are needed so that the server has work while the client takes the answers of the other one.
   std::size_t MostListed() const;
 
-  /// Sends a request without bytes in the staging buffer, as Send does: kReserve or kCommit of a large value,
-  /// with the sizes of key and value. `value_hash` is for kCommit.
+  /// Sends a request without bytes in the staging buffer, as Send does: kReserve or kFinishLargePut of a
+  /// large value, with the sizes of key and value. `value_hash` is for kFinishLargePut.
   absl::StatusOr<bool> SendSizes(const RequestSpec& asked, std::uint64_t value_hash, std::uint32_t owner);
   /// Sends the next part of a large value, of at most `most` bytes, as Send does. `memory` is the owner of
   /// the gathered memory, for IsGathering; kNobody: the channel copies the part. REQUIRES: the stream is not
@@ -213,7 +213,7 @@ class RequestChannel {
     for (InFlightRequest& in_flight : requests_) {
       std::string_view list = in_flight.value;
       for (std::size_t i = 0; i < in_flight.callers(); ++i) {
-        if (in_flight.listed > 0) {
+        if (in_flight.put_count > 0) {
           const BatchWrite put = TakeBatchWrite(&list).value();
           in_flight.key = put.key;
           in_flight.value = put.value;
@@ -244,8 +244,8 @@ class RequestChannel {
     /// the reply.
     bool may_learn = false;
     bool is_write = false;
-    std::uint32_t listed = 0;    // number of puts of a list; 0: the request was not a list
-    std::uint64_t first_id = 0;  // of a list kWithIds: the ID of its first put
+    std::uint32_t put_count = 0;  // number of puts of a list; 0: the request was not a list
+    std::uint64_t first_id = 0;   // of a list kWithIds: the ID of its first put
 
     /// Calls each(owner, answer): once, or for each put of a list, also for owners that abandoned theirs.
     /// Unavailable: the reply does not fit a list of this length.
@@ -264,7 +264,7 @@ class RequestChannel {
     Callers owner;
     std::uint32_t memory = kNobody;  // the owner of the memory that is gathered until the SEND completes
     std::uint32_t piece = 0;
-    std::uint32_t listed = 0;  // as in Ended
+    std::uint32_t put_count = 0;  // as in Ended
     bool has_piece = false;
     bool is_write = false;
     bool send_done = false;
@@ -273,7 +273,7 @@ class RequestChannel {
     std::string_view key;  // in the session's payload buffer
     std::string_view value;
 
-    std::size_t callers() const { return request_id == 0 ? 0 : std::max<std::size_t>(listed, 1); }
+    std::size_t callers() const { return request_id == 0 ? 0 : std::max<std::size_t>(put_count, 1); }
   };
 
   Request NextRequest(Operation operation, std::size_t key_size, std::size_t value_size, std::size_t ids = 1);
@@ -310,17 +310,18 @@ class RequestChannel {
 
 template <typename Each>
 absl::Status RequestChannel::Ended::ForEach(const Each& each) const {
-  if (listed == 0) {
+  if (put_count == 0) {
     each(owner[0], answer);
     return absl::OkStatus();
   }
   ServerReply one = answer;
   const bool is_told = answer.reply.status == ReplyStatus::kOk;  // each put has its own outcome
   MultiPutOutcomes outcomes;
-  if (is_told && !outcomes.Decode(listed, &one.behind)) return absl::UnavailableError(AbslView(kStrayReply));
+  if (is_told && !outcomes.Decode(put_count, &one.behind))
+    return absl::UnavailableError(AbslView(kStrayReply));
   const std::string_view first_text = one.behind;  // the reason of the first put that was not done
   ReplyStatus first_why = ReplyStatus::kOk;
-  for (std::size_t i = 0; i < listed; ++i) {
+  for (std::size_t i = 0; i < put_count; ++i) {
     one.reply.request_id = first_id + i;
     if (is_told) {
       const MultiPutOutcomes::Outcome& outcome = outcomes[i];

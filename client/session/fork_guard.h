@@ -17,7 +17,7 @@ class Forks {
   [[maybe_unused]] static const int registered_;
 };
 
-inline constexpr const char* kForked =
+inline constexpr const char* kUsedAfterFork =
     "a client that was connected before a fork belongs to the parent; connect a new one in the child";
 
 }  // namespace remora

@@ -67,7 +67,7 @@ absl::Status Session::Reconnect(const absl::Status& cause, TimePoint deadline) {
 }
 
 Session::Attempt Session::TryToReconnect(TimePoint deadline) {
-  if (is_forked()) return {absl::FailedPreconditionError(kForked), true};
+  if (is_forked()) return {absl::FailedPreconditionError(kUsedAfterFork), true};
   const ClientCounters before = counters_;
   for (;;) {
     absl::Status opened = OpenAnother(NextAttemptEnds(deadline));
@@ -137,7 +137,7 @@ void Session::Deregister() {
   region_.Unbind();
 }
 
-void Session::LetGo() {
+void Session::WaitForDevice() {
   if (is_forked()) return;  // the connection belongs to the parent
   // A SEND may complete after its reply came.
   while (!is_broken() && channel_.IsGathering(RequestChannel::kCall)) TakeSome().IgnoreError();
@@ -159,7 +159,7 @@ Duration Session::Pause(int attempt) {
 }
 
 absl::StatusOr<std::optional<ServerReply>> Session::QueryCompletion() {
-  ++counters_.outcomes;
+  ++counters_.completion_queries;
   REMORA_ASSIGN_OR_RETURN(const ServerReply answer,
                           Call({.operation = Operation::kQueryCompletion, .about = unacknowledged_write_}));
   unacknowledged_write_ = 0;

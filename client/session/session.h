@@ -86,7 +86,7 @@ class Session {
   /// unless an earlier call left the connection in an unknown state, or this is a forked child's copy.
   absl::Status BeginCall() {
     deadline_.reset();
-    if (is_forked()) broken_ = absl::FailedPreconditionError(kForked);
+    if (is_forked()) broken_ = absl::FailedPreconditionError(kUsedAfterFork);
     return broken_;
   }
   /// Does what BeginCall does, for a call that must not begin a second time. It also notices that the
@@ -216,7 +216,7 @@ class Session {
   /// Ends the connection, which counts as broken then. Afterwards no device accesses the client's memory.
   void EndConnection();
   /// Waits until the device no longer accesses any memory of a caller, or the connection has ended.
-  void LetGo();
+  void WaitForDevice();
   /// Registers a buffer with this connection, if it is not broken, and with all later ones, until Remove.
   absl::Status Add(RegisteredBuffer* buffer);
   void Remove(RegisteredBuffer* buffer);

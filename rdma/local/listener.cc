@@ -33,7 +33,7 @@ constexpr std::size_t kMostEvents = 256;
 // connected client never waits for a crowd of new ones.
 constexpr std::size_t kMostAtTheDoor = 2;
 // After a check, the connected clients get this multiple of the time that it took.
-constexpr int kRestFromTheDoor = 4;
+constexpr int kPauseOfTheDoor = 4;
 
 absl::Status WatchFd(int epoll, int fd, void* whose) {
   epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data = {.ptr = whose}};
@@ -166,7 +166,8 @@ void LocalListener::HandleEvents() {
       connection->OnSocketEvent();
     }
   }
-  if (is_somebody_at_the_door && (connections_.empty() || clock_.Now() >= door_rests_until_)) LookAtTheDoor();
+  if (is_somebody_at_the_door && (connections_.empty() || clock_.Now() >= door_pauses_until_))
+    LookAtTheDoor();
   while (!half_open_.empty() && half_open_.front().since <= clock_.Now() - kHalfOpenTime) DropOldest();
 }
 
@@ -185,7 +186,7 @@ void LocalListener::LookAtTheDoor() {
     if (it != half_open_.end() && Hear(*it)) half_open_.erase(it);
   }
   const TimePoint end = clock_.Now();
-  door_rests_until_ = end + kRestFromTheDoor * (end - start);
+  door_pauses_until_ = end + kPauseOfTheDoor * (end - start);
 }
 
 void LocalListener::AcceptSocket() {

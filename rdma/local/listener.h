@@ -104,7 +104,7 @@ class LocalListener final : public Listener {
   PolledConnections connections_;  // that are watched, or were
   std::size_t connection_count_ = 0;
   std::uint32_t polls_ = 0;  // since the last check of the sockets
-  TimePoint door_rests_until_;
+  TimePoint door_pauses_until_;
   std::uint64_t dropped_handshakes_ = 0;
   std::uint64_t without_descriptor_ = 0;
   bool armed_ = false;

@@ -87,7 +87,7 @@ void LargeWrites::EndCommit(rdma::Connection& connection) {
   Remove(found, /*used_up=*/true);
 }
 
-absl::Status LargeWrites::GiveBack(rdma::Connection& connection) {
+absl::Status LargeWrites::Release(rdma::Connection& connection) {
   const auto found = held_.find(&connection);
   if (found == held_.end()) return absl::OkStatus();
   if (found->second.committing) {
@@ -121,7 +121,7 @@ std::optional<TimePoint> LargeWrites::next_expiry() const {
 void LargeWrites::Remove(Map::iterator held, bool used_up) {
   held->second.grant.reset();  // before anybody else gets the memory
   bytes_ -= held->second.reservation.bytes.size();
-  if (!used_up) store_.GiveBack(held->second.reservation);
+  if (!used_up) store_.Release(held->second.reservation);
   held_.erase(held);
 }
 

@@ -39,7 +39,7 @@ class LargeWrites final : public SessionObserver {
 
   /// OK: as the Grant says, whose size is 0 when the client is to send parts. Aborted: nothing was done, ask
   /// again later. Others are the answer. It lasts kReservationSeconds from `asked` on, when the client last
-  /// asked for it. REQUIRES: GiveBack was OK since.
+  /// asked for it. REQUIRES: Release was OK since.
   absl::StatusOr<Grant> Reserve(ClientSession& session, const Request& request, TimePoint asked);
 
   /// Copies a part out of the staging buffer. Not OK: there is nothing reserved any more.
@@ -54,7 +54,7 @@ class LargeWrites final : public SessionObserver {
   void EndCommit(rdma::Connection& connection);
 
   /// Gives back what the connection had reserved, if anything. InvalidArgument: it is being committed.
-  absl::Status GiveBack(rdma::Connection& connection);
+  absl::Status Release(rdma::Connection& connection);
   /// Gives back what the session had reserved, in any case.
   void Forget(ClientSession& session) override;
   /// Gives back all reservations that end by `now`.

@@ -49,7 +49,7 @@ bool ReadService::AnswerSome() {
       replies_.Answer(pending, large_writes_.TakePart(*pending.session, pending.request));
       continue;
     }
-    if (pending.request.operation == Operation::kCommit) {
+    if (pending.request.operation == Operation::kFinishLargePut) {
       // The reservation has been given back, if there was one.
       const bool gives_back = pending.request.key_size == 0 && pending.request.value_size == 0;
       if (gives_back) {

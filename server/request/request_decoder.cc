@@ -19,7 +19,7 @@ bool Validate(const Request& request) {
       return true;
     case Operation::kIncrement:
       return request.value_size == sizeof(std::int64_t);
-    case Operation::kCommit:
+    case Operation::kFinishLargePut:
       return request.payload_offset == 0;
     case Operation::kDelete:
       return request.value_size == 0 && !ttl;
@@ -40,7 +40,7 @@ bool Validate(const Request& request) {
 Write::Kind ToWriteKind(Operation operation) {
   switch (operation) {
     case Operation::kPut:
-    case Operation::kCommit:
+    case Operation::kFinishLargePut:
       return Write::Kind::kPut;
     case Operation::kDelete:
       return Write::Kind::kDelete;
@@ -62,10 +62,10 @@ std::size_t AddBatch(std::string_view bytes, std::vector<Write>* writes) {
       writes->resize(before);
       return 0;
     }
-    AddWrite(*write, writes).with_next = true;
+    AddWrite(*write, writes).continues_batch = true;
   }
   const std::size_t count = writes->size() - before;
-  if (count > 0) writes->back().with_next = false;
+  if (count > 0) writes->back().continues_batch = false;
   return count;
 }
 

@@ -13,7 +13,7 @@ namespace remora {
 
 void ReserveQueue::Add(const PendingRequest& pending) {
   // Before it waits: nobody is to wait for what it does not want any more.
-  const absl::Status given_back = large_writes_.GiveBack(pending.session->connection());
+  const absl::Status given_back = large_writes_.Release(pending.session->connection());
   if (!given_back.ok()) return replies_.Answer(pending, given_back);
   const Turn asked{.pending = pending, .asked = store_.clock().Now()};
   const auto turn = std::find_if(turns_.begin(), turns_.end(),

@@ -21,7 +21,7 @@ constexpr std::size_t kCacheLine = 64;
 constexpr std::size_t kPrefetched = 16 * kCacheLine;
 
 /// Names a write. `number`: its place in a multi-put.
-RequestName RequestNameOf(const PendingRequest& pending, std::size_t number = 0) {
+RequestId RequestIdOf(const PendingRequest& pending, std::size_t number = 0) {
   const Request& request = pending.request;
   const bool is_list = request.operation == Operation::kMultiPut;
   if (pending.client == nullptr || (is_list && request.put_ids == 0)) return {};
@@ -43,7 +43,7 @@ bool WriteBatcher::Add(const PendingRequest& pending) {
       }
       break;
     }
-    case Operation::kCommit:
+    case Operation::kFinishLargePut:
       if (!large_writes_.BeginCommit(pending.session->connection(), request)) return false;
       break;
     default:
@@ -80,7 +80,7 @@ bool WriteBatcher::Commit() {
       continue;
     }
     AddWrite(pending);
-    is_any_reserved |= operation == Operation::kCommit;
+    is_any_reserved |= operation == Operation::kFinishLargePut;
   }
   const TimePoint now = store_.clock().Now();
   const std::int64_t now_ms = store_.clock().UnixMillisAt(now);
@@ -127,7 +127,7 @@ void WriteBatcher::AddWrite(const PendingRequest& pending) {
   const Request& request = pending.request;
   Write& write = writes_.emplace_back();
   write.kind = ToWriteKind(request.operation);
-  if (request.operation == Operation::kCommit) {
+  if (request.operation == Operation::kFinishLargePut) {
     write.reserved = large_writes_.Committing(pending.session->connection());
   } else {
     const ClientSession::Payload payload = pending.session->DecodePayload(request);
@@ -137,7 +137,7 @@ void WriteBatcher::AddWrite(const PendingRequest& pending) {
   write.ttl = DecodeTtl(request.ttl_ms);
   write.condition = Condition::Decode(request.condition);
   write.durability = DecodeDurability(request.durability);
-  write.request = RequestNameOf(pending);
+  write.request = RequestIdOf(pending);
   write.verify = VerifyPayload;
   write.verify_context = &request;
 }
@@ -209,14 +209,14 @@ absl::Status WriteBatcher::AddBatch(PendingRequest& pending) {
     if (pending.writes == 0) return absl::InvalidArgumentError("protocol error: malformed multi-put");
     for (Write& write : std::span(writes_).last(pending.writes)) {
       write.durability = DecodeDurability(pending.request.durability);
-      write.request = RequestNameOf(pending, number++);
+      write.request = RequestIdOf(pending, number++);
     }
     return absl::OkStatus();
   }
   pending.writes = remora::AddBatch(copy, &writes_);
   if (pending.writes == 0) return absl::InvalidArgumentError("protocol error: malformed batch");
   Write& first = writes_[writes_.size() - pending.writes];
-  first.request = RequestNameOf(pending);
+  first.request = RequestIdOf(pending);
   first.durability = DecodeDurability(pending.request.durability);
   first.begins_batch = true;
   return absl::OkStatus();
@@ -228,7 +228,7 @@ void WriteBatcher::RecordPut(const PendingRequest& pending, MultiPutState& list,
   const ReplyStatus status = ToReplyStatus(outcome.status);
   list.outcomes.Set(number, {status, 0, outcome.slot});
   list.versions[number] = outcome.version;
-  if (const RequestName name = RequestNameOf(pending, number); name.client != 0) {
+  if (const RequestId name = RequestIdOf(pending, number); name.client != 0) {
     pending.client->Record(status, {name.number, outcome.version, 0});
   }
   if (status == ReplyStatus::kOk || number >= list.text_of) return;

@@ -34,7 +34,7 @@
 namespace remora {
 
 /// Client ID and request ID of a write. The request IDs of a client increase, and are not 0.
-struct RequestName {
+struct RequestId {
   std::uint64_t client = 0;  // 0: no client asks later, so there is no completion record
   std::uint64_t number = 0;
 };

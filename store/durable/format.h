@@ -67,7 +67,7 @@ inline std::string ClientKey(std::uint64_t client) {
 }
 /// Returns the key of a completion record: the key of its client and one more byte. So it sorts behind
 /// its client.
-inline std::string CompletionKey(const RequestName& request) {
+inline std::string CompletionKey(const RequestId& request) {
   return ClientKey(request.client) + static_cast<char>(request.number % kCompletionsPerClient);
 }
 

@@ -265,7 +265,7 @@ void DurableTier::DeleteClient(std::uint64_t client) {
   REMORA_CHECK(impl_->batch_.DeleteRange(impl_->meta(), key, end).ok());
 }
 
-void DurableTier::PutCompletion(const RequestName& request, std::uint64_t version, std::int64_t result) {
+void DurableTier::PutCompletion(const RequestId& request, std::uint64_t version, std::int64_t result) {
   if (impl_->log_ != nullptr) return impl_->log_->PutCompletion(request, version, result);
   const CompletionRecord completion{request.number, version, result};
   REMORA_CHECK(impl_->batch_.Put(impl_->meta(), CompletionKey(request), BytesOf(completion)).ok());

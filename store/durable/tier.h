@@ -92,7 +92,7 @@ class DurableTier {
   void DeleteClient(std::uint64_t client);
   /// Replaces an earlier completion record with the same number modulo kCompletionsPerClient. REQUIRES: the
   /// last addition to the group was the Put or Delete of this version.
-  void PutCompletion(const RequestName& request, std::uint64_t version, std::int64_t result);
+  void PutCompletion(const RequestId& request, std::uint64_t version, std::int64_t result);
 
   enum class Log : std::uint8_t { kWritten = 1, kSkipped = 2 };
   /// Writes the group, and begins a new one. With a commit log, it ignores `log`.

@@ -208,7 +208,7 @@ void TierLog::PutMeta(std::string_view key, std::string_view value) {
   entries_.push_back({.kind = LogEntryKind::kMeta, .key = own_key, .value = own_.emplace_back(value)});
 }
 
-void TierLog::PutCompletion(const RequestName& request, std::uint64_t version, std::int64_t result) {
+void TierLog::PutCompletion(const RequestId& request, std::uint64_t version, std::int64_t result) {
   REMORA_CHECK(!entries_.empty() && entries_.back().version == version);
   entries_.back().request = request;
   entries_.back().result = result;

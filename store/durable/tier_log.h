@@ -145,7 +145,7 @@ class TierLog {
   /// Sets a key of the meta family, or removes it if `value` is empty.
   void PutMeta(std::string_view key, std::string_view value);
   /// REQUIRES: the last addition was the Put or Delete of this version.
-  void PutCompletion(const RequestName& request, std::uint64_t version, std::int64_t result);
+  void PutCompletion(const RequestId& request, std::uint64_t version, std::int64_t result);
   void DeleteClient(std::uint64_t client);
 
   /// Appends the group (C1), and begins a new one.

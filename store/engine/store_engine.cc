@@ -146,7 +146,7 @@ bool StoreEngine::Work() {
   return worked;
 }
 
-void StoreEngine::CatchUp() {
+void StoreEngine::RunMaintenance() {
   if (!maintenance_.debt_is_due()) return;
   WriterLock lock(core_.mutex);
   maintenance_.PayAllDebt();

@@ -50,9 +50,9 @@ class StoreEngine {
   LargeRecords& large() { return large_; }
   IndexLoader& loader() { return loader_; }
 
-  /// Implement Store::Work, CatchUp and next_work.
+  /// Implement Store::Work, RunMaintenance and next_work.
   bool Work();
-  void CatchUp();
+  void RunMaintenance();
   std::optional<TimePoint> NextWork() const;
   /// Calls Work if a record has expired. A watch that waits for such a deletion calls this, because no other
   /// thread may be working. Returns false if there was nothing to do.

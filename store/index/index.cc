@@ -90,7 +90,7 @@ void Index::Insert(std::uint64_t key_hash, const Place& place, TimePoint now) {
   StoreSlot(free.bucket, free.slot,
             EncodeSlot({Fingerprint(key_hash), place.extent_code, place.offset_units}));
   ++entries_;
-  if (LineOfSlot(free.slot) == LineOf(key_hash) || free.bucket != Main(MainBucketOf(key_hash))) return;
+  if (LineOfSlot(free.slot) == PreferredLine(key_hash) || free.bucket != Main(MainBucketOf(key_hash))) return;
   // The line may be full of retired slots: once they are free, MoveToPreferredLine brings the entry there.
   Retired away{now + delay_, Retired::Kind::kClear};
   away.bucket = free.bucket;
@@ -100,7 +100,7 @@ void Index::Insert(std::uint64_t key_hash, const Place& place, TimePoint now) {
 
 std::optional<Index::Room> Index::FindRoom(std::uint64_t key_hash) {
   for (std::uint64_t bucket = Main(MainBucketOf(key_hash));; bucket = Next(bucket)) {
-    if (const auto slot = FreeSlotIn(bucket, LineOf(key_hash))) return Room{bucket, *slot};
+    if (const auto slot = FreeSlotIn(bucket, PreferredLine(key_hash))) return Room{bucket, *slot};
     if (Next(bucket) == 0 && !AddOverflow(bucket)) return std::nullopt;
   }
 }
@@ -203,7 +203,7 @@ std::optional<std::size_t> Index::FreeSlotIn(std::uint64_t bucket, std::size_t l
 
 Index::SlotRef Index::FreeSlot(std::uint64_t key_hash) const {
   for (std::uint64_t bucket = Main(MainBucketOf(key_hash)); bucket != 0; bucket = Next(bucket)) {
-    if (const auto slot = FreeSlotIn(bucket, LineOf(key_hash))) return {bucket, *slot, 0};
+    if (const auto slot = FreeSlotIn(bucket, PreferredLine(key_hash))) return {bucket, *slot, 0};
   }
   REMORA_CHECK(false);  // the caller has reserved room
   return {};
@@ -329,7 +329,7 @@ bool Index::Split(TimePoint now) {
       const std::uint32_t bit = bucket == main ? std::uint32_t{1} << i : 0;
       if (!Belongs(*key_hash, upper)) {
         // The entry stays, or its slot is retired already.
-        if (LineOfSlot(i) != LineOf(*key_hash)) clear.away |= bit;
+        if (LineOfSlot(i) != PreferredLine(*key_hash)) clear.away |= bit;
         continue;
       }
       if (bucket == main) {
@@ -340,7 +340,7 @@ bool Index::Split(TimePoint now) {
       }
       const bool twice = std::any_of(movers_.begin(), movers_.end(),
                                      [&](const Mover& mover) { return mover.word == entry.word; });
-      if (!twice) movers_.push_back({entry.word, LineOf(*key_hash)});
+      if (!twice) movers_.push_back({entry.word, PreferredLine(*key_hash)});
     }
   }
   if (!Fill(Main(sibling), upper.depth, movers_)) return false;
@@ -411,7 +411,7 @@ std::optional<TimePoint> Index::next_tick() const {
 
 /// Returns whether `entry` has a copy in its key's line, and is not there itself.
 bool Index::HasPreferredCopy(const SlotRef& entry, std::uint64_t key_hash) const {
-  if (LineOfSlot(entry.slot) == LineOf(key_hash)) return false;
+  if (LineOfSlot(entry.slot) == PreferredLine(key_hash)) return false;
   for (SlotSet same = FindSlotsInLine(At(entry.bucket), key_hash); !same.empty();) {
     if (SlotWord(entry.bucket, static_cast<std::size_t>(same.Next())) == entry.word) return true;
   }
@@ -431,7 +431,7 @@ void Index::MoveToPreferredLine(std::uint64_t main, SlotSet away, TimePoint now)
     // The slot may have another key's entry by now.
     const std::optional<std::uint64_t> key_hash = OwnerHash(entry);
     if (!key_hash || Main(MainBucketOf(*key_hash)) != main) continue;
-    const std::size_t line = LineOf(*key_hash);
+    const std::size_t line = PreferredLine(*key_hash);
     const std::optional<std::size_t> home = FreeSlotIn(main, line);
     if (!home || LineOfSlot(*home) != line || LineOfSlot(i) == line || HasPreferredCopy(entry, *key_hash))
       continue;
@@ -459,11 +459,11 @@ void Index::Compact(std::uint64_t main, TimePoint now) {
         for (std::size_t j = 0; j < kSlotsPerBucket; ++j) {
           copied = copied || (SlotWord(b, j) == entry.word && !ColdRests(b, j));
         }
-        if (const auto free = FreeSlotIn(b, LineOf(*key_hash)); free && !to) to = {b, *free, 0};
+        if (const auto free = FreeSlotIn(b, PreferredLine(*key_hash)); free && !to) to = {b, *free, 0};
       }
       if (copied || !to) continue;
       StoreSlot(to->bucket, to->slot, entry.word);
-      if (to->bucket == main && LineOfSlot(to->slot) != LineOf(*key_hash)) {
+      if (to->bucket == main && LineOfSlot(to->slot) != PreferredLine(*key_hash)) {
         clear.away |= std::uint32_t{1} << to->slot;
       }
       if (SlotIsCold(entry.word)) retired_cold_.insert(IdOf(entry.bucket, entry.slot));

@@ -108,8 +108,9 @@ class Index {
   /// Publishes a record that the index does not know. REQUIRES: Reserve returned true; Find finds nothing.
   void Insert(std::uint64_t key_hash, const Place& place, TimePoint now);
   /// Free slot for one entry. FindRoom and InsertAt do the work of Reserve and Insert for a caller that
-  /// inserts many entries. FindRoom looks first at one line of the bucket (LineOf), and mostly at no other,
-  /// because the cost of an insert is the wait for memory. The result is valid until the index changes next.
+  /// inserts many entries. FindRoom looks first at one line of the bucket (PreferredLine), and mostly at no
+  /// other, because the cost of an insert is the wait for memory. The result is valid until the index changes
+  /// next.
   struct Room {
     std::uint64_t bucket = 0;
     std::size_t slot = 0;

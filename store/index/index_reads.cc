@@ -25,7 +25,7 @@ void Index::Copy(const BucketRef& bucket, Bucket* copy) const {
 
 Slot Index::Peek(std::uint64_t key_hash) const {
   const std::uint64_t* line = WordsOf(At(Main(view().HomeOf(key_hash).bucket)));
-  line += LineOf(key_hash) * kWordsPerLine;
+  line += PreferredLine(key_hash) * kWordsPerLine;
 #ifdef REMORA_TSAN
   std::array<std::uint64_t, kWordsPerLine> copy;
   for (std::size_t i = 0; i < copy.size(); ++i) copy[i] = LoadWord(line[i], std::memory_order_relaxed);
@@ -40,12 +40,13 @@ Slot Index::Peek(std::uint64_t key_hash) const {
 void Index::Prefetch(std::uint64_t key_hash) const {
   // The view may be old; then this prefetches another bucket, which does no harm.
   const std::uint64_t* const words = WordsOf(At(Main(view().HomeOf(key_hash).bucket)));
-  __builtin_prefetch(words + LineOf(key_hash) * kWordsPerLine, /*rw=*/1);
+  __builtin_prefetch(words + PreferredLine(key_hash) * kWordsPerLine, /*rw=*/1);
 }
 
 void Index::PrefetchBucket(std::uint64_t key_hash) const {
   const std::uint64_t* const words = WordsOf(At(Main(view().HomeOf(key_hash).bucket)));
-  __builtin_prefetch(words + LineOf(key_hash) * kWordsPerLine, /*rw=*/1);  // the line that is needed first
+  __builtin_prefetch(words + PreferredLine(key_hash) * kWordsPerLine,
+                     /*rw=*/1);  // the line that is needed first
   for (std::size_t i = 0; i < kLinesPerBucket; ++i) __builtin_prefetch(words + i * kWordsPerLine, /*rw=*/1);
 }
 

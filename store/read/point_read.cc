@@ -152,7 +152,7 @@ absl::Status PointReader::FindWithRetry(std::string_view key, const Take& take) 
 
 bool PointReader::TryFastGet(std::string_view key, std::string* value, std::uint64_t* version) {
   const std::uint64_t key_hash = HashKey(key);
-  const std::uint64_t reuses = LoadWord(core_.superblock.reuses, std::memory_order_acquire);
+  const std::uint64_t reuse_epoch = LoadWord(core_.superblock.reuse_epoch, std::memory_order_acquire);
   const Slot slot = core_.index.Peek(key_hash);
   if (!SlotNamesPlace(slot, core_.shape.memory_size)) return false;
   const auto* const at = reinterpret_cast<const std::byte*>(&core_.log.Header(Place::Of(slot)));
@@ -164,10 +164,10 @@ bool PointReader::TryFastGet(std::string_view key, std::string* value, std::uint
   if (version != nullptr) *version = record.version;
   core_.NoteRead(key_hash);
   WithinTime(&core_);
-  // If `reuses` is unchanged, nothing else was written there before this fence. So the verified and copied
-  // bytes are the record's (layout.h, I6).
+  // If `reuse_epoch` is unchanged, nothing else was written there before this fence. So the verified and
+  // copied bytes are the record's (layout.h, I6).
   std::atomic_thread_fence(std::memory_order_acquire);
-  return LoadWord(core_.superblock.reuses, std::memory_order_relaxed) == reuses;
+  return LoadWord(core_.superblock.reuse_epoch, std::memory_order_relaxed) == reuse_epoch;
 }
 
 absl::Status PointReader::Get(std::string_view key, std::string* value, std::uint64_t* version) {

@@ -55,7 +55,7 @@ void Segments::EndRun(SegmentNumber first) {
   run_bytes_ -= segment.end - segment.begin;
 }
 
-void Segments::GiveBackRun(SegmentNumber first) {
+void Segments::ReleaseRun(SegmentNumber first) {
   EndRun(first);
   Segment& segment = segments_[first];
   // A sweep that remembers this run must not take a later run here for the same one.

@@ -124,10 +124,10 @@ void Segments::Release(TimePoint now) {
 }
 
 void Segments::AddFree(SegmentNumber first, std::size_t length) {
-  // By I6, a reader that sees any byte written here from now on must see the new `reuses`, too. The fence
-  // orders this store before all those writes.
+  // By I6, a reader that sees any byte written here from now on must see the new `reuse_epoch`, too. The
+  // fence orders this store before all those writes.
   auto& superblock = *reinterpret_cast<Superblock*>(region_.data());
-  StoreWord(superblock.reuses, ++times_freed_, std::memory_order_relaxed);
+  StoreWord(superblock.reuse_epoch, ++times_freed_, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
   for (auto number = first; number < first + length; ++number) {
     if (InClaim(number)) {

@@ -74,7 +74,7 @@ class Segments {
   std::optional<SegmentNumber> TakeRun(std::size_t length, std::uint64_t bytes);
 
   /// Frees at once a run to which nothing ever led. REQUIRES: its record was dropped.
-  void GiveBackRun(SegmentNumber first);
+  void ReleaseRun(SegmentNumber first);
 
   /// Retires a run. It becomes free after `reuse_delay` from the next StartGracePeriod on. REQUIRES: its
   /// record was dropped; nothing leads to the run any more when StartGracePeriod is called next.

@@ -100,7 +100,7 @@ void ValueLog::WriteBody(const Place& place, std::string_view key, std::string_v
 void ValueLog::Rollback(const Place& place) {
   REMORA_CHECK(!IsLive(place));
   segments_.Drop(place.offset_bytes(), place.extent_bytes());
-  if (segments_[place.segment()].use == Segments::Use::kRun) return segments_.GiveBackRun(place.segment());
+  if (segments_[place.segment()].use == Segments::Use::kRun) return segments_.ReleaseRun(place.segment());
   for (Open& open : heads_) {
     // The first check is needed because a record at the end of the segment before may end where this one
     // begins.

@@ -30,7 +30,7 @@ absl::StatusOr<Reservation> LargeRecords::Reserve(std::size_t key_size, std::siz
   return Reservation{core_.log.MutableBody(*place), key_size};
 }
 
-void LargeRecords::GiveBack(const Reservation& reservation) {
+void LargeRecords::Release(const Reservation& reservation) {
   const WriterLock lock(core_.mutex);
   core_.log.Rollback(PlaceOf(reservation));
   maintenance_.SetSizeCounters();

@@ -16,7 +16,7 @@ namespace remora {
 
 /// Reserves space for large records.
 ///
-/// Thread Safety: any thread may call Reserve, GiveBack and PlaceOf; the first two take the store's lock. The
+/// Thread Safety: any thread may call Reserve, Release and PlaceOf; the first two take the store's lock. The
 /// caller of RunOf and Release holds that lock.
 class LargeRecords {
  public:
@@ -26,9 +26,9 @@ class LargeRecords {
   LargeRecords(const LargeRecords&) = delete;
   LargeRecords& operator=(const LargeRecords&) = delete;
 
-  /// Implement ServerStore::Reserve and ServerStore::GiveBack.
+  /// Implement ServerStore::Reserve and ServerStore::Release.
   absl::StatusOr<Reservation> Reserve(std::size_t key_size, std::size_t value_size);
-  void GiveBack(const Reservation& reservation);
+  void Release(const Reservation& reservation);
 
   /// Releases the reservations of writes that end without being staged.
   void Release(std::span<const Write> writes) const REMORA_WRITER;

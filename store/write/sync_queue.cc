@@ -15,7 +15,7 @@ namespace remora {
 
 std::size_t SyncQueue::FrontBatchSize() const {
   std::size_t size = 1;
-  while (pending_[size - 1].write.with_next && size < pending_.size()) ++size;
+  while (pending_[size - 1].write.continues_batch && size < pending_.size()) ++size;
   return size;
 }
 
@@ -55,7 +55,7 @@ void SyncQueue::EnqueueRefusal(Write& write, std::uint64_t logged_before) {
   if (pending_.empty()) return;
   PendingWrite& pending = Add(write, logged_before);
   pending.is_refused = true;
-  pending.write.with_next = false;  // a rejected batch has one outcome
+  pending.write.continues_batch = false;  // a rejected batch has one outcome
 }
 
 void SyncQueue::PopFront(bool tells) {

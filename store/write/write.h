@@ -54,12 +54,12 @@ struct Write {
   /// write that cannot be done. It consists of kPut without `reserved`, and kDelete, and behind them of
   /// kCheck, up to kMaxBatchWrites and kMaxBatchBytes; otherwise it ends with InvalidArgument. A kCheck
   /// writes nothing and gets no version; it stands in batches alone.
-  bool with_next = false;
+  bool continues_batch = false;
   /// Marks the first write of a batch, even if it is the only one. A failed outcome then names the number of
   /// the write that failed.
   bool begins_batch = false;
   /// Request of the completion record, if there is to be one. The first write's is that of its batch.
-  RequestName request{};
+  RequestId request{};
 
   /// If set, the store calls this with the hashes of its private copy of key and value, before anything else
   /// sees that copy. It is for bytes that another process may still be writing. If it returns false, the
@@ -94,7 +94,7 @@ struct SyncedWrite {
   std::int64_t result = 0;
 };
 
-/// Appends a write of a batch or a list to `writes` and returns it. The caller sets with_next.
+/// Appends a write of a batch or a list to `writes` and returns it. The caller sets continues_batch.
 Write& AddWrite(const BatchWrite& write, std::vector<Write>* writes);
 
 }  // namespace remora

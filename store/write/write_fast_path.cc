@@ -16,7 +16,7 @@ namespace {
 // not synced. If a write is out of bounds, write_stage.cc rejects it.
 bool IsPlain(const Write& write, Durability level, bool has_tier) {
   const Durability most = has_tier ? Durability::kLogged : Durability::kMemory;
-  return write.kind == Write::Kind::kPut && write.reserved == nullptr && !write.with_next &&
+  return write.kind == Write::Kind::kPut && write.reserved == nullptr && !write.continues_batch &&
          write.condition.is_none() && write.durability.value_or(level) <= most &&
          write.key.size() >= kMinKeySize && write.key.size() <= kMaxKeySize &&
          write.value.size() <= kMaxSmallValueSize && (!write.ttl || IsTtl(*write.ttl));

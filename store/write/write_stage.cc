@@ -101,7 +101,7 @@ std::size_t ValueSize(const Write& write) {
 
 std::size_t BatchSize(std::span<const Write> writes) {
   std::size_t size = 1;
-  while (writes[size - 1].with_next && size < writes.size()) ++size;
+  while (writes[size - 1].continues_batch && size < writes.size()) ++size;
   return size;
 }
 
@@ -161,7 +161,7 @@ absl::Status WriteStage::StageBatch(std::span<Write> batch, TimePoint now, std::
     const std::span<StagedWrite> staged = std::span(staged_).subspan(before);
     decided_on_pending_ = holds_on_pending;
     // Checks stay in no queue, so the last write ends the batch there.
-    if (!staged.empty()) staged.back().write->with_next = false;
+    if (!staged.empty()) staged.back().write->continues_batch = false;
     SyncAllOrNone(staged, holds_on_pending);
     return status;
   }

@@ -47,7 +47,7 @@ class Fields : public Hostile {
             {Operation::kTouch, kKey, ""},
             {Operation::kReserve, "", ""},
             {Operation::kPart, "", "a part"},
-            {Operation::kCommit, "", ""},
+            {Operation::kFinishLargePut, "", ""},
             {Operation::kIncrement, "raw sum", std::string("\1\0\0\0\0\0\0\0", 8)},
             {Operation::kAppend, "raw text", "more"},
             {Operation::kBatch, "", std::string(batch.bytes())},
@@ -101,7 +101,7 @@ class Fields : public Hostile {
     good.key_size = static_cast<std::uint16_t>(base.key.size());
     good.value_size = static_cast<std::uint32_t>(base.value.size());
     good.put_count = base.put_count;
-    if (base.operation == Operation::kReserve || base.operation == Operation::kCommit) {
+    if (base.operation == Operation::kReserve || base.operation == Operation::kFinishLargePut) {
       good.key_size = kKeySize;
       good.value_size = 300'000;
     }

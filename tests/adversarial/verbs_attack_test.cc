@@ -127,7 +127,7 @@ TEST_P(VerbsAttack, AGrantThatWasTakenBack) {
     const auto peer = EnterRaw();
     const RemoteRegion grant = reserve(*peer, 1);
     EXPECT_EQ(peer->Do(IBV_WR_RDMA_WRITE, grant.address, grant.key, kLargeKey + value), IBV_WC_SUCCESS);
-    const auto committed = peer->Ask(request(2, Operation::kCommit));
+    const auto committed = peer->Ask(request(2, Operation::kFinishLargePut));
     ASSERT_TRUE(committed.has_value());
     ASSERT_EQ(committed->reply.status, ReplyStatus::kOk);
     ExpectRefusedOf(*peer, IBV_WR_RDMA_WRITE, grant.address + 1000, grant.key, 64,

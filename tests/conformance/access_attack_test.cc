@@ -115,8 +115,8 @@ TEST_P(AccessAttack, WhoSendsWritesWithATokenForReading) {
   };
   for (const Operation operation :
        {Operation::kPut, Operation::kDelete, Operation::kTouch, Operation::kIncrement, Operation::kAppend,
-        Operation::kBatch, Operation::kMultiPut, Operation::kReserve, Operation::kPart, Operation::kCommit,
-        Operation::kBackup}) {
+        Operation::kBatch, Operation::kMultiPut, Operation::kReserve, Operation::kPart,
+        Operation::kFinishLargePut, Operation::kBackup}) {
     expect_denied(reader->AskInline(HandClient::MakeRequest(operation, 3, 5), "keyVALUE"),
                   std::to_string(static_cast<int>(operation)).c_str());
   }

@@ -431,7 +431,7 @@ TEST_P(AsyncLargeEnd, AConnectionCutAtAnyStepLeavesEachDoneOnceAndInOrder) {
       EXPECT_TRUE(Seen(to + "key") == other);
       EXPECT_EQ(Seen(to + "sum"), "1");
       EXPECT_EQ(client->room(), client->status().ok() ? 16u : client->room());
-      outcomes += client->counters().outcomes;
+      outcomes += client->counters().completion_queries;
       cuts += client->counters().reconnects;
       for (const char* const key : {"key", "once"}) server_->store().Delete(to + key).IgnoreError();
       PassHalfASecond();

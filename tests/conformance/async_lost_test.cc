@@ -158,7 +158,7 @@ class AsyncLost : public SimServed, public testing::Test {
       if (client->status().ok()) {
         EXPECT_EQ(client->room(), 32u);
       }
-      outcomes += client->counters().outcomes;
+      outcomes += client->counters().completion_queries;
       if (HasFailure()) return outcomes;
     }
     return outcomes;
@@ -219,7 +219,7 @@ TEST_F(AsyncLost, AServerThatForgotAllSaysSo) {
     LetTheLateCome();
     const std::string seen = Seen("sum " + std::to_string(event));
     EXPECT_LE(seen == "NOT_FOUND" ? 0 : std::stoi(seen), done) << "one that nobody knows of was sent again";
-    EXPECT_EQ(client->counters().outcomes, 0u);
+    EXPECT_EQ(client->counters().completion_queries, 0u);
   }
   EXPECT_GT(unknown, 10);
 }
@@ -462,7 +462,7 @@ TEST_P(AsyncOftenCut, EachWriteIsDoneOnceAndEachReadIsRight) {
   EXPECT_EQ(Seen("last"), std::to_string(puts_));
   EXPECT_EQ(server_->store().Read(Counter::kPuts), puts_ + size_ + static_cast<std::uint64_t>(begun_));
   EXPECT_GT(client->counters().reconnects, 20u);
-  EXPECT_GT(client->counters().outcomes, 20u);
+  EXPECT_GT(client->counters().completion_queries, 20u);
 }
 
 }  // namespace

@@ -217,7 +217,7 @@ class Costs : public testing::TestWithParam<std::tuple<DeploymentKind, Durabilit
     const ClientCounters before = client_->counters();
     operation();
     const ClientCounters did = client_->counters() - before;
-    EXPECT_EQ(did.location_looks, 0u);
+    EXPECT_EQ(did.generation_reads, 0u);
     return {did.reads, did.requests};
   }
 

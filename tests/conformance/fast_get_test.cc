@@ -99,13 +99,13 @@ TEST_F(GetAtOnce, WhoIsHeldUpWhileMemoryIsUsedAgainLooksAgain) {
   clock_.Sleep(3 * kGrace);
   EXPECT_TRUE(verify() && look.Holds(**session));
   const auto use_memory_again = [&] {
-    const std::uint64_t before = (*session)->region().Reuses();
+    const std::uint64_t before = (*session)->region().ReuseEpoch();
     const std::string large(100'000, 'l');
     const TimePoint deadline = clock_.Now() + std::chrono::seconds(60);
-    while ((*session)->region().Reuses() == before && clock_.Now() < deadline) {
+    while ((*session)->region().ReuseEpoch() == before && clock_.Now() < deadline) {
       ASSERT_CODE(kOk, client_->Put("another", large));
     }
-    ASSERT_NE((*session)->region().Reuses(), before) << "the test means memory to be used again";
+    ASSERT_NE((*session)->region().ReuseEpoch(), before) << "the test means memory to be used again";
   };
   ASSERT_TRUE(find());
   ASSERT_NO_FATAL_FAILURE(use_memory_again());

@@ -95,7 +95,7 @@ TEST_P(Grants, ACommitOfOtherSizesIsInvalidAndEndsIt) {
   const auto reserved = hand->Reserve(key_, value_);
   ASSERT_ANSWER(kOk, reserved);
   hand->Fill(reserved->grant(), key_, value_);
-  ASSERT_ANSWER(kInvalid, hand->Ask(Operation::kCommit, key_.size() + 1, value_.size() - 1));
+  ASSERT_ANSWER(kInvalid, hand->Ask(Operation::kFinishLargePut, key_.size() + 1, value_.size() - 1));
   ASSERT_ANSWER(kInvalid, hand->Commit(key_, value_));
   ExpectNothingReserved();
 }
@@ -106,9 +106,9 @@ TEST_P(Grants, ACommitOfNothingGivesBackWhatWasReserved) {
   const auto reserved = hand->Reserve(key_, value_);
   ASSERT_ANSWER(kOk, reserved);
   const std::uint64_t rejected = store().Read(Counter::kRejectedRequests);
-  ASSERT_ANSWER(kOk, hand->Ask(Operation::kCommit, 0, 0));
+  ASSERT_ANSWER(kOk, hand->Ask(Operation::kFinishLargePut, 0, 0));
   ExpectNothingReserved();
-  ASSERT_ANSWER(kOk, hand->Ask(Operation::kCommit, 0, 0));
+  ASSERT_ANSWER(kOk, hand->Ask(Operation::kFinishLargePut, 0, 0));
   EXPECT_EQ(store().Read(Counter::kRejectedRequests), rejected);
   ASSERT_ANSWER(kInvalid, hand->Commit(key_, value_));
 }
@@ -120,7 +120,7 @@ TEST_P(Grants, BytesThatDoNotMatchTheCommitAreNotStored) {
   const auto reserved = hand->Reserve(key_, value_);
   ASSERT_ANSWER(kOk, reserved);
   hand->Fill(reserved->grant(), key_, value_);
-  Request commit = HandClient::MakeRequest(Operation::kCommit, key_.size(), value_.size());
+  Request commit = HandClient::MakeRequest(Operation::kFinishLargePut, key_.size(), value_.size());
   commit.payload_checksum = 1;
   ASSERT_ANSWER(kCorrupt, hand->Ask(commit));
   EXPECT_EQ(Get(key_), "before");

@@ -83,7 +83,7 @@ TEST_F(LargeAttack, NobodyWritesWhatIsPublished) {
     const RemoteRegion grant = reserved->grant();
     ASSERT_GT(grant.size, 0u);
     hand.Fill(grant, kVictim, value);
-    hand.Post(HandClient::MakeRequest(Operation::kCommit, sizeof(kVictim) - 1, value.size()));
+    hand.Post(HandClient::MakeRequest(Operation::kFinishLargePut, sizeof(kVictim) - 1, value.size()));
     int looks = 0;
     clock_.set_act([&] {
       if (++looks == look) hand.Write(grant, 1000, "evil");

@@ -45,7 +45,7 @@ TEST_P(Locations, AWarmGetIsOneRead) {
   ASSERT_CODE(kOk, other->Put("key", "value"));
   const ClientCounters cold = Cost([&] { EXPECT_EQ(Get("key"), "value"); });
   EXPECT_EQ(cold.reads, 3u);  // with the first look
-  EXPECT_EQ(cold.location_looks, 1u);
+  EXPECT_EQ(cold.generation_reads, 1u);
   for (int i = 0; i < 20; ++i) {
     const ClientCounters warm = Cost([&] { EXPECT_EQ(Get("key"), "value"); });
     EXPECT_EQ(warm.reads, 1u);
@@ -128,7 +128,7 @@ TEST_P(Locations, WithoutACacheEveryGetIsTwoReads) {
     EXPECT_EQ(cold.reads, 2u);
   }
   const ClientCounters& all = kv_->client()->counters();
-  EXPECT_EQ(all.location_hits + all.location_wasted + all.location_looks, 0u);
+  EXPECT_EQ(all.location_hits + all.location_wasted + all.generation_reads, 0u);
 }
 
 TEST_P(Locations, ValuesOfEverySizeComeWarm) {

@@ -159,7 +159,7 @@ void LostAnswers::CutAtAnyStep() {
         ASSERT_CODE(kOk, client->Delete(key));
         network_.Advance(std::chrono::seconds(1));
       }
-      outcomes += static_cast<int>(client->counters().outcomes);
+      outcomes += static_cast<int>(client->counters().completion_queries);
     }
   }
   EXPECT_GT(outcomes, 2) << "too few answers were lost for this test to tell anything";
@@ -219,7 +219,7 @@ TEST_P(LostAnswers, AServerKilledAtAnyStepLeavesALoggedWriteDoneOnce) {
     all = network_.is_cut_due();
     network_.CutAt(0, SimNetwork::Cut::kBoth);
     ASSERT_NO_FATAL_FAILURE(ExpectDoneOnce(*client, key, version));
-    outcomes += static_cast<int>(client->counters().outcomes);
+    outcomes += static_cast<int>(client->counters().completion_queries);
   }
   EXPECT_GT(outcomes, GetParam().is_large ? 0 : 1);
 }
@@ -253,7 +253,7 @@ TEST_P(LostAnswers, AServerThatForgotAllSaysSo) {
     if (absl::IsUnknown(status)) {
       ++unknown;
       EXPECT_EQ(store().Read(Counter::kLastVersion), 0u) << "it was done twice";
-      EXPECT_EQ(client->counters().outcomes, 0u);
+      EXPECT_EQ(client->counters().completion_queries, 0u);
     }
     EXPECT_LE(store().Read(Counter::kLastVersion), 2u);
     EXPECT_CODE(kOk, client->Put("next", "value"));
@@ -313,7 +313,7 @@ TEST_P(OftenCut, EachWriteIsDoneOnceAndEachReadIsRight) {
     }
   }
   EXPECT_GT(client->counters().reconnects, 100u);
-  EXPECT_GT(client->counters().outcomes, 20u);
+  EXPECT_GT(client->counters().completion_queries, 20u);
 }
 
 }  // namespace

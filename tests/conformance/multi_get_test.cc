@@ -132,7 +132,7 @@ TEST_P(MultiGet, CostsTwoReadsAKeyAndNoRequest) {
     EXPECT_TRUE(GetAll(keys) == keys);
     const ClientCounters cost = kv_->client()->counters() - before;
     EXPECT_EQ(cost.requests, 0u);
-    EXPECT_EQ(cost.reads - cost.location_looks, remembers ? 16u : 32u);
+    EXPECT_EQ(cost.reads - cost.generation_reads, remembers ? 16u : 32u);
     EXPECT_EQ(cost.location_hits, remembers ? 16u : 0u);
   }
 }

@@ -36,7 +36,7 @@ class Watches : public Behaviour {
     EXPECT_TRUE(watch.ok()) << watch.status();
     return *std::move(watch);
   }
-  static std::string LineOf(const KeyWatch& watch) {
+  static std::string PreferredLine(const KeyWatch& watch) {
     if (watch.kind() == ChangeKind::kDelete) return "-" + std::string(watch.key());
     return std::string(watch.key()) + "=" + std::string(watch.value());
   }
@@ -47,7 +47,7 @@ class Watches : public Behaviour {
       const absl::StatusOr<bool> came = watch.Next(kLong);
       EXPECT_TRUE(came.ok() && *came) << came.status();
       if (!came.ok() || !*came) break;
-      lines.push_back(LineOf(watch));
+      lines.push_back(PreferredLine(watch));
     }
     return lines;
   }

@@ -26,7 +26,7 @@ void ReadBatch(std::string_view bytes) {
   for (std::size_t i = 1; i < writes.size(); ++i) {
     const Write& write = writes[i];
     FUZZ_CHECK(IsInside(write.key, bytes) && IsInside(write.value, bytes));
-    FUZZ_CHECK(write.with_next == (i < count));
+    FUZZ_CHECK(write.continues_batch == (i < count));
     if (write.kind == Write::Kind::kDelete) {
       again.Delete(write.key, {.condition = write.condition});
     } else {

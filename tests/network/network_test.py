@@ -347,7 +347,7 @@ def main():
     for client in (world.a, world.b):
         report = client.report("end")
         say(f"at the end, {client.name}: {report['reconnects']} reconnects, "
-            f"{report['outcomes']} lost answers asked for; {figures(report)}")  # fmt: skip
+            f"{report['completion_queries']} lost answers asked for; {figures(report)}")  # fmt: skip
         client.process.wait(PATIENCE)
     world.server.close()
     say("nothing was wrong" if not wrong else f"{len(wrong)} things were WRONG")

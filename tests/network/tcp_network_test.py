@@ -211,7 +211,7 @@ def main():
                     step(world)
             for client in (world.a, world.b):
                 report = client.report("end")
-                say(f"at the end: {report['reconnects']} reconnects, {report['outcomes']} lost answers asked for")
+                say(f"at the end: {report['reconnects']} reconnects, {report['completion_queries']} lost answers asked for")
                 client.process.wait(PATIENCE)
         finally:
             for client in (world.a, world.b):

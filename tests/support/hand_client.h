@@ -67,7 +67,7 @@ class HandClient {
     if (request.payload_checksum == 0 && request.operation == Operation::kPut) {
       request.payload_checksum = PayloadChecksum(request, key_hash_, value_hash_);
     }
-    if (request.payload_checksum == 0 && request.operation == Operation::kCommit) {
+    if (request.payload_checksum == 0 && request.operation == Operation::kFinishLargePut) {
       request.payload_checksum = PayloadChecksum(request, key_hash_, value_hash_);
     }
     std::memcpy(buffer_.data() + kRequestAt, &request, sizeof(request));
@@ -162,7 +162,7 @@ class HandClient {
     return Ask(Operation::kReserve, key.size(), value.size());
   }
   std::optional<Answer> Commit(std::string_view key, std::string_view value) {
-    return Ask(Operation::kCommit, key.size(), value.size());
+    return Ask(Operation::kFinishLargePut, key.size(), value.size());
   }
 
  private:

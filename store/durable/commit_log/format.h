@@ -149,7 +149,7 @@ struct LogEntry {
   std::uint64_t expiry_ms = 0;
   std::string_view key{};
   std::string_view value{};
-  RequestName request{};  // client 0: no request caused the entry
+  RequestId request{};  // client 0: no request caused the entry
   std::int64_t result = 0;
 };
 

@@ -142,7 +142,7 @@ inline SlotSet SlotsWith(const Bucket& bucket, std::uint32_t fingerprint) {
 
 /// The line of its bucket where a key's slot is most likely. Of the hash's bits, neither those that choose
 /// the bucket nor the fingerprint's.
-constexpr std::size_t LineOf(std::uint64_t key_hash) { return (key_hash >> 50) % kLinesPerBucket; }
+constexpr std::size_t PreferredLine(std::uint64_t key_hash) { return (key_hash >> 50) % kLinesPerBucket; }
 
 /// The slots of a (private copy of a) bucket whose fingerprint is that of `key_hash`. No empty slot is among
 /// them. A torn one may be, and may name no place at all: see SlotNamesPlace.
@@ -152,7 +152,7 @@ inline SlotSet FindSlots(const Bucket& bucket, std::uint64_t key_hash) {
 
 /// Returns those of FindSlots that are in the key's line.
 inline SlotSet FindSlotsInLine(const Bucket& bucket, std::uint64_t key_hash) {
-  const std::size_t begin = LineOf(key_hash) * kWordsPerLine;
+  const std::size_t begin = PreferredLine(key_hash) * kWordsPerLine;
   const std::uint32_t bits = WordsWith<kWordsPerLine>(WordsOf(bucket) + begin, Fingerprint(key_hash));
   return SlotSet((bits << begin) >> 1);
 }

@@ -59,7 +59,7 @@
 //      segments instead (client/get/chunked_read.h).
 //
 //      A reader that maps the region, and so reads it at once, needs no clock. It discards what it
-//      read if memory of records has come to be used for something else since it began (`reuses`).
+//      read if memory of records has come to be used for something else since it began (`reuse_epoch`).
 //      Memory that nothing ever led to, as a run that was reserved and given back, needs no grace
 //      period. A client may write such memory until its grant is revoked, which is before anything
 //      leads there (server/request/large_writes.h).
@@ -210,7 +210,7 @@ struct alignas(64) Bucket {
   std::uint64_t control;
   std::array<std::uint64_t, kSlotsPerBucket> slots;
 };
-/// Words of a cache line of a bucket. A key's slot is in the line that its hash says (LineOf), if
+/// Words of a cache line of a bucket. A key's slot is in the line that its hash says (PreferredLine), if
 /// there was space when it came there. A reader that need not READ a whole bucket tries that line
 /// first.
 inline constexpr std::size_t kWordsPerLine = 8;
@@ -273,7 +273,7 @@ inline constexpr std::uint32_t kMinGraceMs = 50;
 inline constexpr std::uint64_t kSuperblockMagic = 0x30425341524f4d52;  // "RMORASB0"
 inline constexpr std::size_t kSuperblockSize = 4096;
 
-/// First bytes of the region. All fields before the counters, except `level` and `reuses`, are
+/// First bytes of the region. All fields before the counters, except `level` and `reuse_epoch`, are
 /// written before the first client connects, and never again.
 struct Superblock {
   std::uint64_t magic;
@@ -287,12 +287,12 @@ struct Superblock {
   std::uint64_t metric_count;  // places of `counters` that this server has (metric_registry.h)
   /// Grows before memory of records that readers may have been led to is used for something else (I6). A
   /// cache line to itself, which is hardly ever written.
-  std::uint64_t reuses;
+  std::uint64_t reuse_epoch;
   std::uint64_t more_padding[7];
   /// The metrics, by Counter. Each word changes alone, and a READ may tear one: read twice until equal.
   std::array<std::uint64_t, kMetricCapacity> counters;
 };
-static_assert(offsetof(Superblock, reuses) == 64 && offsetof(Superblock, counters) == 128);
+static_assert(offsetof(Superblock, reuse_epoch) == 64 && offsetof(Superblock, counters) == 128);
 static_assert(sizeof(Superblock) <= kSuperblockSize);
 static_assert(std::has_unique_object_representations_v<Superblock>);
 
@@ -320,7 +320,7 @@ constexpr std::uint64_t LayoutSignature() {
         std::uint64_t{sizeof(Bucket)}, std::uint64_t{kSlotsPerBucket}, std::uint64_t{kSegmentSize},
         std::uint64_t{kSuperblockSize}, std::uint64_t{kOffsetBits}, std::uint64_t{kLinkBits},
         std::uint64_t{kExtentCodeBits}, std::uint64_t{kExtentMantissaBits},
-        std::uint64_t{offsetof(Superblock, reuses)}, std::uint64_t{offsetof(Superblock, counters)},
+        std::uint64_t{offsetof(Superblock, reuse_epoch)}, std::uint64_t{offsetof(Superblock, counters)},
         kSuperblockMagic, std::uint64_t{kMetricCapacity}}) {
     signature = (signature ^ number) * 0x100000001b3;
   }

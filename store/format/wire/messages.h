@@ -210,7 +210,8 @@ enum class Operation : std::uint8_t {
   // Of a large value. None has a payload in the staging buffer but kPart.
   kReserve = 6,  // key and value of these sizes will come
   kPart = 7,     // the next value_size bytes of key and value; key_size is 0
-  kCommit = 8,  // store what was reserved with these sizes, or, of 0 and 0, give it back; payload_offset is 0
+  kFinishLargePut =
+      8,  // store what was reserved with these sizes, or, of 0 and 0, give it back; payload_offset is 0
   // Of the value that is there. Without a ttl, it keeps its expiry.
   kIncrement = 9,  // key, and as value a std::int64_t: add that to the number that the value spells
   kAppend = 10,    // key, value: put it behind the value that is there
@@ -237,7 +238,7 @@ constexpr bool IsWrite(Operation operation) {
     case Operation::kPut:
     case Operation::kDelete:
     case Operation::kTouch:
-    case Operation::kCommit:
+    case Operation::kFinishLargePut:
     case Operation::kIncrement:
     case Operation::kAppend:
     case Operation::kBatch:

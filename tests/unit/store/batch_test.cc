@@ -53,7 +53,7 @@ class BatchTest : public testing::TestWithParam<Durability> {
     return *std::move(store);
   }
   static std::vector<Write> Batch(std::vector<Write> writes) {
-    for (std::size_t i = 0; i + 1 < writes.size(); ++i) writes[i].with_next = true;
+    for (std::size_t i = 0; i + 1 < writes.size(); ++i) writes[i].continues_batch = true;
     return writes;
   }
   std::vector<absl::StatusCode> Commit(const std::vector<std::vector<Write>>& parts) {

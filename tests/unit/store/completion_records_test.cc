@@ -105,11 +105,11 @@ TEST_F(CompletionRecordsTest, WhatWasNotDoneIsNot) {
 TEST_F(CompletionRecordsTest, ABatchIsOneWrite) {
   Register(kAnna);
   std::vector<Write> batch = {WriteOf(kAnna, 3, "a", "1"), WriteOf(0, 0, "b", "2")};
-  batch[0].with_next = true;
+  batch[0].continues_batch = true;
   store_->Commit(batch);
   ASSERT_TRUE(batch[1].status.ok()) << batch[1].status;
   std::vector<Write> refused = {WriteOf(kAnna, 4, "c", "1"), WriteOf(0, 0, "a", "2")};
-  refused[0].with_next = true;
+  refused[0].continues_batch = true;
   refused[1].condition = Condition::Absent();
   store_->Commit(refused);
   ASSERT_EQ(refused[0].status.code(), absl::StatusCode::kAlreadyExists);

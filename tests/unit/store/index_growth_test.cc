@@ -171,7 +171,7 @@ TEST_F(IndexGrowthTest, WhatComesToASlotThatWasLeftStays) {
     for (int i = 0;; ++i) {
       std::string key = name + std::to_string(i);
       const std::uint64_t key_hash = HashKey(key);
-      if (BucketAtDepth(key_hash, kLevel + 2) == low_bits && LineOf(key_hash) == line && skip-- == 0)
+      if (BucketAtDepth(key_hash, kLevel + 2) == low_bits && PreferredLine(key_hash) == line && skip-- == 0)
         return key;
     }
   };
@@ -361,7 +361,7 @@ class IndexWithoutRoomTest : public IndexGrowthTest {
       taken_.push_back(*segment);
     }
   }
-  void GiveBackASegment() {
+  void ReleaseASegment() {
     parts_.segments.Seal(taken_.back(), parts_.segments[taken_.back()].begin, parts_.now);
     parts_.segments.Retire(taken_.back(), parts_.now);
     taken_.pop_back();
@@ -382,7 +382,7 @@ TEST_F(IndexWithoutRoomTest, GrowthStopsWhenNoSegmentIsFreeAndGoesOnWhenOneIs) {
   EXPECT_EQ(index_.bucket_count(), kBucketsPerSegment);
   EXPECT_EQ(parts_.segments.free_count(), Segments::kReserve) << "the last one is the cleaner's";
   ASSERT_NO_FATAL_FAILURE(CheckAll(true));
-  GiveBackASegment();
+  ReleaseASegment();
   EXPECT_TRUE(index_.Grow(10, parts_.now));
   EXPECT_EQ(index_.bucket_count(), kBucketsPerSegment + 10);
   parts_.Settle();
@@ -407,7 +407,7 @@ TEST_F(IndexWithoutRoomTest, ASplitThatFindsNoOverflowBucketChangesNothing) {
   EXPECT_EQ(index_.bucket_count(), kFirstBuckets);
   EXPECT_EQ(index_.overflow_count(), overflow);
   ASSERT_NO_FATAL_FAILURE(CheckAll(false));
-  GiveBackASegment();
+  ReleaseASegment();
   EXPECT_TRUE(index_.Grow(1, parts_.now));
   parts_.Settle();
   for (const std::string& key : upper) ASSERT_EQ(Search(parts_, key, kFirstView), Step::kFound);

@@ -66,7 +66,7 @@ TEST_F(IndexTest, EntriesAreInTheirLinesAsLongAsThereIsRoom) {
     for (int i = 0; i < keys; ++i) {
       const std::string key = "key " + std::to_string(i);
       const Index::Entry entry = EntryOf(key);
-      in_line += (entry.slot + 1) / kWordsPerLine == LineOf(HashKey(key)) ? 1 : 0;
+      in_line += (entry.slot + 1) / kWordsPerLine == PreferredLine(HashKey(key)) ? 1 : 0;
     }
   };
   for (int i = 0; i < 300; ++i) ASSERT_NO_FATAL_FAILURE(Put("key " + std::to_string(i)));

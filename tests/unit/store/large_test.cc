@@ -132,7 +132,7 @@ TEST_P(LargeTest, RoomIsFreeAgainThatWasGivenBackOrDidNotVerify) {
   const auto first = store_->Reserve(3, 3 * kMiB);
   ASSERT_TRUE(first.ok());
   EXPECT_EQ(store_->Read(Counter::kMemoryBytesFree), free - 4 * kMiB);
-  store_->GiveBack(*first);
+  store_->Release(*first);
   EXPECT_EQ(store_->Read(Counter::kMemoryBytesFree), free);
   const auto second = store_->Reserve(3, 3 * kMiB);
   ASSERT_TRUE(second.ok());
@@ -157,7 +157,7 @@ TEST_P(LargeTest, RoomIsFreeAgainOfABatchThatMayNotHaveIt) {
     writes[0].begins_batch = is_alone;
     writes[1].reserved = &*second;
     writes[1].begins_batch = is_alone;
-    for (std::size_t i = 0; !is_alone && i < 2; ++i) writes[i].with_next = true;
+    for (std::size_t i = 0; !is_alone && i < 2; ++i) writes[i].continues_batch = true;
     writes.back().key = "key";
     store_->Commit(writes);
     for (const Write& write : writes) EXPECT_TRUE(absl::IsInvalidArgument(write.status)) << write.status;
@@ -252,7 +252,7 @@ TEST_P(LargeTest, ValuesOfAQuarterOfTheMemoryComeAndGo) {
   std::optional<Reservation> reserved;
   int waits = 0;
   const auto give_back = [&] {
-    if (reserved) store_->GiveBack(*reserved);
+    if (reserved) store_->Release(*reserved);
     reserved.reset();
   };
   // Repeats an operation while it is Aborted, and at last gives the reservation back, as a server does.

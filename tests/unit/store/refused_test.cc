@@ -33,8 +33,8 @@ TEST(RefusedTest, HearsSoWhenWhatItWasRefusedForIsVisible) {
   both.Put("key", "two", {.condition = Condition::Absent()});
   std::vector<Write> writes = {PutIfAbsent("key"), PutIfAbsent("key")};
   std::string_view bytes = both.bytes();
-  while (!bytes.empty()) AddWrite(TakeBatchWrite(&bytes).value(), &writes).with_next = true;
-  writes.back().with_next = false;
+  while (!bytes.empty()) AddWrite(TakeBatchWrite(&bytes).value(), &writes).continues_batch = true;
+  writes.back().continues_batch = false;
   writes.push_back(PutIfAbsent("first"));
   store->Submit(writes);
   EXPECT_NE(writes[0].ticket, 0u);
@@ -69,8 +69,8 @@ TEST(RefusedTest, WaitsForTheWritesByWhichItsChecksHold) {
   const auto add = [&writes](const WriteBatch& batch) {
     const std::size_t first = writes.size();
     std::string_view bytes = batch.bytes();
-    while (!bytes.empty()) AddWrite(TakeBatchWrite(&bytes).value(), &writes).with_next = true;
-    writes.back().with_next = false;
+    while (!bytes.empty()) AddWrite(TakeBatchWrite(&bytes).value(), &writes).continues_batch = true;
+    writes.back().continues_batch = false;
     writes[first].begins_batch = true;
     writes[first].durability = Durability::kLogged;
   };

@@ -65,7 +65,7 @@ TEST_F(RunsTest, ARunIsNextToEachOtherAndCountsAsUsed) {
   EXPECT_EQ(segments_.log_bytes(), 5 * kSegmentSize - 1000);
   EXPECT_EQ(segments_.live_bytes(), 5 * kSegmentSize - 1000);
   Drop(first);
-  segments_.GiveBackRun(first);
+  segments_.ReleaseRun(first);
   EXPECT_EQ(segments_.free_count(), free);
   EXPECT_EQ(segments_.log_bytes(), 0u);
   EXPECT_EQ(Generation(first), std::byte{0}) << "nothing ever led there";

@@ -45,7 +45,9 @@ class SegmentsTest : public testing::Test {
     return number;
   }
   void DropAll(SegmentNumber number) { segments_.Drop(segments_[number].begin, segments_[number].live); }
-  std::uint64_t Reuses() const { return reinterpret_cast<const Superblock*>(region_.data())->reuses; }
+  std::uint64_t ReuseEpoch() const {
+    return reinterpret_cast<const Superblock*>(region_.data())->reuse_epoch;
+  }
   std::byte Generation(SegmentNumber number) const {
     return region_[GenerationsOffset(region_.size()) + number];
   }
@@ -137,18 +139,18 @@ TEST_F(SegmentsTest, EmptyingChangesTheGenerationOfThisOneAlone) {
 TEST_F(SegmentsTest, ReadersAreToldBeforeMemoryIsUsedForSomethingElse) {
   const SegmentNumber first = Log(0);
   const SegmentNumber second = Log(0);
-  EXPECT_EQ(Reuses(), 0u);
+  EXPECT_EQ(ReuseEpoch(), 0u);
   segments_.Retire(first, now_);
   segments_.Retire(second, now_ + kInstant);
   segments_.Release(now_ + kRest - kInstant);
-  EXPECT_EQ(Reuses(), 0u) << "who was led there may still read it";
+  EXPECT_EQ(ReuseEpoch(), 0u) << "who was led there may still read it";
   segments_.Release(now_ + kRest);
-  const std::uint64_t told = Reuses();
+  const std::uint64_t told = ReuseEpoch();
   EXPECT_NE(told, 0u);
   EXPECT_EQ(Log(0), first) << "the test means to use it again";
-  EXPECT_EQ(Reuses(), told);
+  EXPECT_EQ(ReuseEpoch(), told);
   segments_.Release(now_ + kRest + kInstant);
-  EXPECT_GT(Reuses(), told);
+  EXPECT_GT(ReuseEpoch(), told);
 }
 
 TEST_F(SegmentsTest, BytesAreCountedWhereTheyAre) {

@@ -107,7 +107,7 @@ TEST(SlowReaderTest, IsNotGivenWhatCameThereMeanwhile) {
   bool was_busy = false;
   clock.meanwhile = [&] {
     was_busy = true;
-    const std::uint64_t before = store->superblock().reuses;
+    const std::uint64_t before = store->superblock().reuse_epoch;
     ASSERT_TRUE(put("key", "new").ok());
     for (int i = 0; i < 1000; ++i) {
       Write write;
@@ -117,7 +117,7 @@ TEST(SlowReaderTest, IsNotGivenWhatCameThereMeanwhile) {
       store->Commit(std::span(&write, 1));
       if (!write.status.ok()) clock.Advance(options.grace);
     }
-    EXPECT_NE(store->superblock().reuses, before);
+    EXPECT_NE(store->superblock().reuse_epoch, before);
   };
   ASSERT_TRUE(store->Get("key", &value).ok());
   EXPECT_TRUE(was_busy) << "the test means to come in between";

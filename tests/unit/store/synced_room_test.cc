@@ -70,7 +70,7 @@ TEST_F(SyncedRoomTest, NorOnThoseOfABatchThatOneOfItsWritesHolds) {
     std::vector<Write> writes = {PutOf(held, "before", Durability::kSynced)};
     for (std::size_t i = 0; i < 100; ++i) writes.push_back(DeleteOf(names[i], Durability::kLogged));
     writes.push_back(PutOf(held, "behind", Durability::kLogged));
-    for (std::size_t i = 1; i + 1 < writes.size(); ++i) writes[i].with_next = true;
+    for (std::size_t i = 1; i + 1 < writes.size(); ++i) writes[i].continues_batch = true;
     for (std::size_t i = 100; i < 200; ++i) writes.push_back(PutOf(names[i], "value", Durability::kLogged));
     const Outcomes outcomes = Submit(writes);
     for (std::size_t i = 0; i < outcomes.size(); ++i) ASSERT_EQ(outcomes[i], i < 102 ? "pending" : "OK") << i;
@@ -108,7 +108,7 @@ TEST_F(SyncedRoomTest, NoRecordOfABatchIsCleanedThatOneOfItsWritesHolds) {
     std::vector<Write> writes;
     for (std::size_t i = 0; i < kBatch; ++i) {
       writes.push_back(PutOf(names[i], values[round * kBatch + i], Durability::kLogged));
-      writes.back().with_next = true;
+      writes.back().continues_batch = true;
     }
     writes.push_back(PutOf("held", "behind", Durability::kLogged));
     ASSERT_EQ(Submit(writes), Outcomes(kBatch + 1, "pending"));

@@ -210,7 +210,7 @@ TEST_F(SyncedTest, ABatchIsSyncedAsAWhole) {
   ASSERT_TRUE(store_->Put("a", "old").ok());
   std::vector<Write> batch = {PutOf("a", "1", Durability::kLogged), PutOf("b", "2"), DeleteOf("gone")};
   ASSERT_TRUE(store_->Put("gone", "x").ok());
-  batch[0].with_next = batch[1].with_next = true;
+  batch[0].continues_batch = batch[1].continues_batch = true;
   // A write after a synced write of "b" is synced, too, and so is its whole batch.
   std::vector<Write> writes = {PutOf("b", "0")};
   writes.insert(writes.end(), batch.begin(), batch.end());
@@ -221,7 +221,7 @@ TEST_F(SyncedTest, ABatchIsSyncedAsAWhole) {
   EXPECT_EQ(Submit({PutOf("c", "3", Durability::kLogged)}), Outcomes{"OK"});
   std::vector<Write> second = {PutOf("c", "4", Durability::kLogged), PutOf("a", "5", Durability::kLogged),
                                PutOf("c", "6", Durability::kLogged), PutOf("d", "7", Durability::kLogged)};
-  second[0].with_next = true;
+  second[0].continues_batch = true;
   EXPECT_EQ(Submit(second), (Outcomes{"pending", "pending", "pending", "OK"}));
   EXPECT_EQ(Get("c"), "3");
   EXPECT_EQ(Sync().size(), 4u) << "one outcome for a batch";
