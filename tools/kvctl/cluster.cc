@@ -71,7 +71,7 @@ Outcome ShowStatus(const Arguments& arguments, const Clock& clock) {
     if (absl::IsNotFound(topology.status())) return {EX_NOINPUT, std::string(topology.status().message())};
     return FromStatus(topology.status());
   }
-  constexpr std::uint64_t kBytesPerMiB = std::uint64_t{1} << 20;
+  constexpr std::uint64_t kShownBytes = std::uint64_t{1} << 20;
   std::string lines = absl::StrFormat("%-12s %6s %12s %9s %9s  %s\n", "shard", "slots", "keys", "used_MiB",
                                       "of_MiB", "server");
   Outcome outcome;
@@ -92,8 +92,9 @@ Outcome ShowStatus(const Arguments& arguments, const Clock& clock) {
       continue;
     }
     const std::uint64_t free = std::min(state->memory_bytes_free, state->memory_bytes);
-    absl::StrAppendFormat(&lines, "%12d %9d %9d  %s\n", state->keys, (state->memory_bytes - free) / kBytesPerMiB,
-                          state->memory_bytes / kBytesPerMiB, server);
+    absl::StrAppendFormat(&lines, "%12d %9d %9d  %s\n", state->keys,
+                          (state->memory_bytes - free) / kShownBytes, state->memory_bytes / kShownBytes,
+                          server);
     if (state->misplaced == 0 || Failed(outcome)) continue;
     outcome = {
         kExitProblem,
