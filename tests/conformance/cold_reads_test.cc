@@ -157,7 +157,7 @@ class ColdReads : public testing::Test {
     }
   }
 
-  const SteadyClock clock_;
+  SteadyClock clock_;
   const TempDir dir_;
   Gate gate_;
   std::unique_ptr<ServerThread> server_;

@@ -60,6 +60,7 @@ class UsageTest(harness.TestCase):
         for program, flags, words in (
             ("kvserver", [*listen, "--tcp_threads=1"], b"--tcp_threads: is for tcp addresses"),
             ("kvserver", [*listen, "--memory_windows=auto"], b"--memory_windows: is for verbs addresses"),
+            ("kvserver", [*listen, "--read_threads=1"], b"--durability=memory reads nothing from RocksDB"),
             ("kvserver", [*listen, "--backup_keep=1"], b"--backup_keep needs --backup_dir"),
             ("kvserver", [*listen, "--insecure_http"], b"--insecure_http needs --http"),
             ("kvctl", ["backups", "--from=x", server], b"--server: is for commands that ask a server"),
