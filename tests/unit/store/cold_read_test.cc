@@ -16,16 +16,13 @@
 #include "store/server_store.h"
 #include "test_files.h"
 #include "tests/support/manual_clock.h"
+#include "twin_keys.h"
 
 namespace remora {
 namespace {
 
 using std::chrono::hours;
 using std::chrono::milliseconds;
-
-// The hashes of these keys agree in all bits that a cold slot has.
-const std::string kFirstTwin = "twin 115001517";
-const std::string kSecondTwin = "twin 167544769";
 
 class ColdReadTest : public testing::Test {
  protected:

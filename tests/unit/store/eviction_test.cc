@@ -15,14 +15,12 @@
 #include "store/server_store.h"
 #include "test_files.h"
 #include "tests/support/manual_clock.h"
+#include "twin_keys.h"
 
 namespace remora {
 namespace {
 
 using std::chrono::milliseconds;
-
-// The hashes of these keys agree in all bits that a cold slot has.
-constexpr std::string_view kTwins[] = {"twin 115001517", "twin 167544769"};
 
 class EvictionTest : public testing::Test {
  protected:
@@ -157,22 +155,22 @@ TEST_F(EvictionTest, OneGroupMayWriteAColdKeyManyTimes) {
 }
 
 TEST_F(EvictionTest, KeysThatAColdSlotCannotTellApart) {
-  const std::uint64_t hashes[] = {HashKey(kTwins[0]), HashKey(kTwins[1])};
+  const std::uint64_t hashes[] = {HashKey(kFirstTwin), HashKey(kSecondTwin)};
   ASSERT_EQ(EncodeColdSlot(hashes[0]), EncodeColdSlot(hashes[1]));
   ASSERT_NO_FATAL_FAILURE(Open(Durability::kLogged));
-  ASSERT_TRUE(Put(kTwins[0], "first").ok());
+  ASSERT_TRUE(Put(kFirstTwin, "first").ok());
   ASSERT_NO_FATAL_FAILURE(Fill());
-  EXPECT_EQ(Get(kTwins[1]), "NOT_FOUND") << "the cold one is the other";
-  EXPECT_EQ(Delete(kTwins[1]).code(), absl::StatusCode::kNotFound);
-  ASSERT_TRUE(Put(kTwins[1], "second").ok());
+  EXPECT_EQ(Get(kSecondTwin), "NOT_FOUND") << "the cold one is the other";
+  EXPECT_EQ(Delete(kSecondTwin).code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(Put(kSecondTwin, "second").ok());
   EXPECT_EQ(store_->Read(Counter::kKeys), kMuch + 2u);
   ASSERT_NO_FATAL_FAILURE(Fill());
-  EXPECT_EQ(Get(kTwins[0]), "first");
-  EXPECT_EQ(Get(kTwins[1]), "second");
+  EXPECT_EQ(Get(kFirstTwin), "first");
+  EXPECT_EQ(Get(kSecondTwin), "second");
   ASSERT_NO_FATAL_FAILURE(Fill());
-  EXPECT_TRUE(Delete(kTwins[0]).ok());
-  EXPECT_EQ(Get(kTwins[0]), "NOT_FOUND");
-  EXPECT_EQ(Get(kTwins[1]), "second");
+  EXPECT_TRUE(Delete(kFirstTwin).ok());
+  EXPECT_EQ(Get(kFirstTwin), "NOT_FOUND");
+  EXPECT_EQ(Get(kSecondTwin), "second");
 }
 
 TEST_F(EvictionTest, ColdKeysExpire) {

@@ -16,6 +16,7 @@
 #include "store/server_store.h"
 #include "test_files.h"
 #include "tests/support/manual_clock.h"
+#include "twin_keys.h"
 
 namespace remora {
 namespace {
@@ -23,11 +24,8 @@ namespace {
 using std::chrono::hours;
 using std::chrono::milliseconds;
 
-// The hashes of these keys agree in all bits that a cold slot has. In the order of keys, the first one comes
-// in the first third of the other keys, and the second one in the last third.
-const std::string kFirstTwin = "twin 115001517";
-const std::string kSecondTwin = "twin 167544769";
-
+// In the order of keys, kFirstTwin comes in the first third of the other keys, and kSecondTwin in the last
+// third.
 class LoadLargerTest : public testing::Test {
  protected:
   static constexpr int kKeys = 4000;
