@@ -8,8 +8,9 @@ namespace {
 
 bool IsBetween(char c, char one, char other) {
   const auto byte = static_cast<unsigned char>(c);
-  const auto [low, high] = std::minmax(static_cast<unsigned char>(one), static_cast<unsigned char>(other));
-  return byte >= low && byte <= high;
+  const auto first = static_cast<unsigned char>(one);
+  const auto last = static_cast<unsigned char>(other);
+  return byte >= std::min(first, last) && byte <= std::max(first, last);
 }
 
 /// Returns whether the set that begins behind the bracket at *place has the byte. Moves *place to its end.
