@@ -23,12 +23,11 @@ namespace {
 using std::chrono::hours;
 using std::chrono::milliseconds;
 
-// The hashes of these keys agree in all bits that a cold slot has.
-const std::string kFirstTwin = "twin 115001517";
-const std::string kSecondTwin = "twin 167544769";
-
 class ColdReadTest : public testing::Test {
  protected:
+  // The hashes of these keys agree in all bits that a cold slot has.
+  const std::string kFirstTwin = "twin 115001517";
+  const std::string kSecondTwin = "twin 167544769";
   static constexpr int kOthers = 2000;  // twice what the memory holds
 
   ColdReadTest() {
