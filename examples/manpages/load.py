@@ -139,9 +139,10 @@ class Loader:
             await asyncio.gather(*(self.store.delete(entry) for entry in entries), return_exceptions=True)
 
     async def load_files(self, files: list[Source]) -> None:
-        """Renders some pages at a time, and stores them as they come."""
+        """Renders some pages at a time, and stores them as they come; last those that only include another one."""
         loop = asyncio.get_running_loop()
         waiting = iter(files)
+        including: list[tuple[Source, Page]] = []
 
         async def work() -> None:
             for source in waiting:
@@ -152,11 +153,15 @@ class Loader:
                     self.left_out += 1
                     continue
                 if page.alias:
-                    page.about = self.about.get(Key.parse(page.alias), "")
-                await self.store_page(source.key, page)
+                    including.append((source, page))
+                else:
+                    await self.store_page(source.key, page)
 
         with ThreadPoolExecutor(os.cpu_count()) as threads:
             await asyncio.gather(*(work() for _ in range(os.cpu_count() or 1)))
+        for source, page in including:
+            page.about = self.about.get(Key.parse(page.alias), "")
+            await self.store_page(source.key, page)
 
     async def load_system(self, system: str, sources: list[Source]) -> None:
         title = pages.TITLES.get(system, system)

@@ -1,7 +1,10 @@
 #include "server/request/locate_service.h"
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -13,11 +16,20 @@
 
 namespace remora {
 
+namespace {
+
+// Between two tries to bring back records that were read.
+constexpr std::chrono::milliseconds kRetryPause{5};
+// Values of the records that wait for such a try. Beyond it, a record is read anew.
+constexpr std::size_t kMostKeptBytes = std::size_t{16} << 20;
+
+}  // namespace
+
 LocateService::LocateService(ServerStore& store, ReplySender& replies, std::unique_ptr<ColdReadPool> pool)
     : store_(store), replies_(replies), pool_(std::move(pool)), next_(std::make_unique<ColdRead>()) {}
 
 LocateService::~LocateService() {
-  store_.Add(Counter::kColdReadsInFlight, -static_cast<std::int64_t>(in_flight_.size()));
+  store_.Add(Counter::kColdReadsInFlight, -static_cast<std::int64_t>(in_flight_.size() - kept_.size()));
 }
 
 bool LocateService::Take(const PendingRequest& pending) {
@@ -46,24 +58,44 @@ bool LocateService::Take(const PendingRequest& pending) {
 bool LocateService::AnswerRead(std::vector<PendingRequest>* postponed) {
   std::vector<std::unique_ptr<ColdRead>> done;
   pool_->TakeDone(&done);
-  for (std::unique_ptr<ColdRead>& read : done) {
+  for (const std::unique_ptr<ColdRead>& read : done) {
     store_.Add(Counter::kColdReads, 1);
     store_.Add(Counter::kColdReadsInFlight, -1);
     store_.Record(Counter::kColdReadTime, read->took);
-    // An answer may drop its session, and this then forgets the session's other requests.
-    const auto found = in_flight_.find(read.get());
-    const PendingRequest pending = found->second;
-    in_flight_.erase(found);
-    if (pending.session == nullptr) continue;
-    const absl::StatusOr<std::optional<Location>> location = store_.FinishLocate(read.get());
-    if (location.ok() && !location->has_value()) {
-      store_.Add(Counter::kColdReadsRepeated, 1);
-      Begin(pending, std::move(read));
-    } else if (!Answer(pending, location)) {
-      postponed->push_back(pending);
-    }
   }
+  if (!kept_.empty() && store_.clock().Now() >= next_try_) {
+    std::ranges::move(kept_, std::back_inserter(done));
+    kept_.clear();
+    kept_bytes_ = 0;
+  }
+  for (std::unique_ptr<ColdRead>& read : done) Finish(std::move(read), postponed);
   return !done.empty();
+}
+
+void LocateService::Finish(std::unique_ptr<ColdRead> read, std::vector<PendingRequest>* postponed) {
+  // An answer may drop its session, and this then forgets the session's other requests.
+  const auto found = in_flight_.find(read.get());
+  const PendingRequest pending = found->second;
+  if (pending.session == nullptr) {
+    in_flight_.erase(found);
+    return;
+  }
+  const absl::StatusOr<std::optional<Location>> location = store_.FinishLocate(read.get());
+  const bool is_postponed = IsPostponed(location.status());
+  if (is_postponed && kept_bytes_ + read->value.size() <= kMostKeptBytes) {
+    kept_bytes_ += read->value.size();
+    kept_.push_back(std::move(read));
+    next_try_ = store_.clock().Now() + kRetryPause;
+    return;
+  }
+  in_flight_.erase(found);
+  if (is_postponed) return postponed->push_back(pending);
+  if (!location.ok() || location->has_value()) {
+    Answer(pending, location);
+    return;
+  }
+  store_.Add(Counter::kColdReadsRepeated, 1);
+  Begin(pending, std::move(read));
 }
 
 void LocateService::Forget(ClientSession& session) {

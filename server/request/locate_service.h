@@ -4,9 +4,11 @@
 // The invariants of such a read are in store/read/cold_read.h. Here:
 //
 //   D6 Each request is answered once, or its session is gone. A read that fails concerns its request alone.
-//   D7 The pool has a copy of the key, and no pointer to the session. So a session may go at any time.
+//
+// The pool has a copy of the key, and no pointer to the session. So a session may go at any time.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -36,17 +38,22 @@ class LocateService {
   /// Answers a request, or begins the read that it needs. Returns false if the record cannot be brought back
   /// to memory right now: the caller calls Take again later.
   bool Take(const PendingRequest& pending);
-  /// Answers the requests whose reads are done, as far as it can: it appends to `postponed` those that Take
-  /// must take again later. Returns false if no read was done.
+  /// Answers the requests whose reads are done. If a record cannot be brought back right now, a later call
+  /// tries again, without another read, or the request goes to `postponed`, for Take to take it again later.
+  /// Returns false if it did nothing.
   bool AnswerRead(std::vector<PendingRequest>* postponed);
-  /// Returns whether a read is in flight.
+  /// Returns whether AnswerRead has to be called.
   bool is_reading() const { return !in_flight_.empty(); }
+  /// Returns whether AnswerRead has work before the pool has ended another read.
+  bool is_waiting() const { return !kept_.empty(); }
 
   void Forget(ClientSession& session);
 
  private:
   /// Has the pool read for a request.
   void Begin(const PendingRequest& pending, std::unique_ptr<ColdRead> read);
+  /// Answers the request of a read that is done, or keeps one of them for later.
+  void Finish(std::unique_ptr<ColdRead> read, std::vector<PendingRequest>* postponed);
   /// Answers a request, unless its outcome is Aborted: then it returns false.
   bool Answer(const PendingRequest& pending, const absl::StatusOr<std::optional<Location>>& location);
 
@@ -54,6 +61,10 @@ class LocateService {
   ReplySender& replies_;
   const std::unique_ptr<ColdReadPool> pool_;
   absl::flat_hash_map<const ColdRead*, PendingRequest> in_flight_;
+  // Reads that are done, of records that could not be brought back yet.
+  std::vector<std::unique_ptr<ColdRead>> kept_;
+  std::size_t kept_bytes_ = 0;
+  TimePoint next_try_{};            // of kept_
   std::unique_ptr<ColdRead> next_;  // Take: memory for the next read
 };
 

@@ -42,10 +42,11 @@ class ReadService final : public SessionObserver {
   void Add(const PendingRequest& pending) { waiting_.push_back(pending); }
   /// Answers the waiting requests. Returns false if there were none, or all wait for space.
   bool AnswerWaiting() { return !waiting_.empty() && AnswerSome(); }
-  /// Answers the requests whose records the pool has read. Returns false if there were none.
+  /// Answers the requests whose records the pool has read. Returns false if there were none, or all wait for
+  /// space.
   bool AnswerRead() { return locates_.is_reading() && AnswerSomeRead(); }
   /// Returns whether no request waits, except for the pool.
-  bool empty() const { return waiting_.empty(); }
+  bool empty() const { return waiting_.empty() && !locates_.is_waiting(); }
 
   /// Ends the scans that no client has used for long.
   void ExpireScans() { scans_.Expire(); }
@@ -57,7 +58,7 @@ class ReadService final : public SessionObserver {
   void Forget(ClientSession& session) override;
 
  private:
-  /// Does the work of AnswerWaiting. REQUIRES: !empty().
+  /// Does the work of AnswerWaiting. REQUIRES: a request waits.
   bool AnswerSome();
   bool AnswerSomeRead();
   void AnswerCompletionQuery(const PendingRequest& pending);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kBlockSize = std::size_t{256} << 10;
 
-constexpr std::size_t Aligned(std::size_t size) { return (size + 7) & ~std::size_t{7}; }
+constexpr std::size_t RoundUp(std::size_t size) { return (size + 7) & ~std::size_t{7}; }
 
 /// Returns the 8 bytes of the key behind `skipped`, as a number in their order. Missing bytes are zeros.
 std::uint64_t PrefixOf(std::string_view key, std::size_t skipped) {
@@ -36,7 +36,7 @@ LatestEntries::Kept** LatestEntries::Find(std::string_view key) {
 }
 
 LatestEntries::Kept* LatestEntries::Allocate(std::size_t size) {
-  size = Aligned(sizeof(Kept) + size);
+  size = RoundUp(sizeof(Kept) + size);
   bytes_ += size;
   if (size > kBlockSize / 4) {
     // Blocks of new char[] are aligned for any type of that size.

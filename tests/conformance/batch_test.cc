@@ -335,7 +335,7 @@ TEST_P(RemoteBatches, BytesThatLieOrEndTooSoonAreInvalid) {
 TEST_P(RemoteBatches, AWriteBehindACheckIsInvalid) {
   START();
   WriteBatch check;
-  check.Check("a", Condition::Absent());
+  check.Check("none", Condition::Absent());
   EXPECT_EQ(Send(std::string(check.bytes())), ReplyStatus::kOk);
   EXPECT_EQ(Send(std::string(TwoPuts().bytes()) + std::string(check.bytes())), ReplyStatus::kOk);
   EXPECT_EQ(Send(std::string(check.bytes()) + std::string(TwoPuts().bytes())), ReplyStatus::kInvalid);

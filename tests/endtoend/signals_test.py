@@ -174,7 +174,7 @@ class ThreadsTest(harness.FewThreadsTestCase):
     def test_threads_that_cannot_be_started(self):
         """Whichever is the first of them: it ends with a line, or serves."""
         outcomes = []
-        for most in range(1, 16):
+        for most in range(1, 28):
             with self.subTest(threads=most):
                 server, serves = self.start(most, f"data{most}")
                 outcomes.append(serves)

@@ -24,6 +24,7 @@ const TIMES = [
   ['sync_time', 'Sync (fsync)'],
   ['rocksdb_write_time', 'RocksDB write'],
   ['scan_page_time', 'Scan page'],
+  ['cold_read_time', 'Cold read'],
 ];
 const USES = [
   ['log', 'records, alive', 'log'], ['log_empty', 'records, dead', 'log_empty'],

@@ -169,12 +169,16 @@ TEST_P(CommitLogTest, BlocksAreThereBeforeTheyAreNeeded) {
   Fill(*log, 1);
   const auto files = ListLogFiles(temp_.path());
   ASSERT_TRUE(files.ok());
+  int used = 0;
   for (const LogFileInfo& file : *files) {
+    if (file.first >= log->appended()) continue;  // a spare, which may be in the making
+    ++used;
     struct stat status;
     ASSERT_EQ(stat((temp_ / LogFileName(file.first)).c_str(), &status), 0);
     EXPECT_EQ(static_cast<std::uint64_t>(status.st_size), kMinLogFileSize);
     EXPECT_GE(static_cast<std::uint64_t>(status.st_blocks) * 512, kMinLogFileSize);
   }
+  EXPECT_GE(used, 1);
 }
 
 // C4: Recycle gives back the files before an LSN, and keeps the file that is written.

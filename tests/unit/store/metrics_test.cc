@@ -98,7 +98,7 @@ TEST(MetricRegistryTest, OfAHistogramAllPlacesAreShownOrNone) {  // R2
                                                                      {"commit_time_p99_ns", 2000},
                                                                      {"commit_time_max_ns", 3'000'000}};
   EXPECT_EQ(std::vector(all.begin() + 68, all.begin() + 73), wanted);
-  EXPECT_EQ(all.size(), kMetricCount + 4 * 4);
+  EXPECT_EQ(all.size(), kMetricCount + 5 * 4);
   values.resize(place + kHistogramPlaces - 1);
   EXPECT_EQ(ShownMetrics(values).back().first, "connections_verbs");
 }
