@@ -76,7 +76,7 @@ class Clusters : public testing::TestWithParam<rdma::TransportKind> {
   }
   static std::string NameOfShard(std::size_t shard) { return "shard " + std::to_string(shard) + " ("; }
 
-  const SteadyClock clock_;
+  const SteadyClock clock_{};
   TempDir directory_;
   std::vector<ServerOptions> options_;
   std::vector<rdma::Address> addresses_;
