@@ -1,6 +1,7 @@
 // Several servers as one store. It needs a topology file and its servers (docs/operating/scale.md):
 //   example_cluster TOPOLOGY USER NAME
 // stores a user's name and the number of its changes together, then shows all users of all servers.
+#include <cstdint>
 #include <iostream>
 #include <string>
 
@@ -24,11 +25,23 @@ int main(int argc, char** argv) {
   }
   // The braces put both keys into one slot, so that a batch can write them.
   const std::string user = std::string("user:{") + argv[2] + "}";
-  const absl::StatusOr<std::string> changes = (*cluster)->Get(user + ":changes");
-  remora::WriteBatch batch;
-  batch.Put(user + ":name", argv[3]);
-  batch.Put(user + ":changes", changes.ok() ? *changes + "+" : "+");
-  if (const absl::Status applied = (*cluster)->Apply(batch); !applied.ok()) {
+  for (;;) {
+    std::string changes;
+    std::uint64_t version = 0;
+    const absl::Status found = (*cluster)->Get(user + ":changes", &changes, &version);
+    if (!found.ok() && !absl::IsNotFound(found)) {
+      std::cerr << found << '\n';
+      return 1;
+    }
+    const auto as_read = found.ok() ? remora::Condition::Version(version) : remora::Condition::Absent();
+    remora::WriteBatch batch;
+    batch.Put(user + ":name", argv[3]);
+    batch.Put(user + ":changes", changes + "+", {.condition = as_read});
+    const absl::Status applied = (*cluster)->Apply(batch);
+    if (applied.ok()) break;
+    // Another program may have been faster; then this one begins again.
+    const absl::Status now = (*cluster)->Get(user + ":changes", &changes, &version);
+    if (now.ok() && as_read != remora::Condition::Version(version)) continue;
     std::cerr << applied << '\n';
     return 1;
   }
@@ -41,5 +54,7 @@ int main(int argc, char** argv) {
     const remora::ShardPlace& shard = topology->shards()[topology->ShardOf((*scan)->key())];
     std::cout << (*scan)->key() << " = " << (*scan)->value() << " (shard " << shard.name << ")\n";
   }
-  return (*scan)->status().ok() ? 0 : 1;
+  if ((*scan)->status().ok()) return 0;
+  std::cerr << (*scan)->status() << '\n';
+  return 1;
 }

@@ -229,7 +229,8 @@ class Gate {
                              .arguments = {absl::StrCat("--server=", local->ToString())},
                              .log = Log,
                              .on_ready = std::move(on_ready),
-                             .on_failure = [this, &server](int exit_status) {
+                             .on_failure = [this, &server](int exit_status, std::string why) {
+                               why_ = std::move(why);
                                failure_ = exit_status;
                                server.Stop();
                              }};
@@ -244,6 +245,8 @@ class Gate {
     return absl::OkStatus();
   }
 
+  /// Returns why the gate never served. REQUIRES: End returned another value than 0.
+  const std::string& why() const { return why_; }
   /// Ends the gate. Returns the exit status of one that never served, else 0.
   int End() {
     gate_.reset();
@@ -252,6 +255,7 @@ class Gate {
 
  private:
   std::string program_;
+  std::string why_;  // written before failure_
   std::atomic<int> failure_ = EX_OK;
   std::unique_ptr<RedisGate> gate_;
 };
@@ -350,7 +354,7 @@ int Main(int argc, char** argv) {
   notifier.Stopping();
   if (const int status = gate.End(); status != EX_OK) {
     return Fail(status,
-                absl::UnavailableError("the gate of --redis does not serve; the line above says why"));
+                absl::UnavailableError(absl::StrCat("the gate of --redis does not serve: ", gate.why())));
   }
   if (ended.ok()) {
     Log(LogEvent::kStopped, "stopped by a signal");

@@ -33,6 +33,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kPause{500};
 constexpr milliseconds kLongestPause{10'000};
 constexpr milliseconds kPatience{5000};
+// In which a gate comes to serve: it first waits for the server.
+constexpr milliseconds kPatienceWithStart{60'000};
 constexpr int kCannotRun = 127;
 constexpr std::size_t kLongestLine = 4096;
 
@@ -154,7 +156,8 @@ void RedisGate::Supervise() {
     if (child.ok()) {
       status = Attend(*child);
     } else {
-      options_.log(LogEvent::kGateSaid, StdView(child.status().message()));
+      last_line_ = StdView(child.status().message());
+      options_.log(LogEvent::kGateSaid, last_line_);
     }
     // Where the system ends all processes of the service at once, the server's own end comes at this time.
     pause = serves_ ? kPause : std::min(2 * pause, kLongestPause);
@@ -162,7 +165,9 @@ void RedisGate::Supervise() {
     if (!was_ready_) {
       options_.log(LogEvent::kGateEnded,
                    absl::StrCat("the gate of --redis does not serve: ", HowItEnded(status)));
-      return options_.on_failure(status > 128 || status == kCannotRun || status == 0 ? EX_SOFTWARE : status);
+      const bool is_known = status > 0 && status <= 128 && status != kCannotRun;
+      return options_.on_failure(is_known ? status : EX_SOFTWARE,
+                                 last_line_.empty() ? HowItEnded(status) : last_line_);
     }
     options_.log(LogEvent::kGateEnded,
                  absl::StrCat("the gate of --redis: ", HowItEnded(status), "; it is started again"));
@@ -200,9 +205,12 @@ int RedisGate::Attend(const Child& child) {
                                 pollfd{stop_fd_, POLLIN, 0}};
   bool is_stopping = false;
   while (watched[0].fd >= 0 || watched[1].fd >= 0) {
-    const int ready =
-        ::poll(watched.data(), watched.size(), is_stopping ? static_cast<int>(kPatience.count()) : -1);
+    const int patience = is_stopping ? static_cast<int>(kPatience.count())
+                         : serves_   ? -1
+                                     : static_cast<int>(kPatienceWithStart.count());
+    const int ready = ::poll(watched.data(), watched.size(), patience);
     if (ready == 0) {
+      if (!is_stopping) last_line_ = "it does not come to serve";
       ::kill(child.pid, SIGKILL);
       continue;
     }
@@ -243,7 +251,8 @@ bool RedisGate::TakeErrors(int fd) {
     std::size_t end = errors_.find('\n');
     if (end == std::string::npos && errors_.size() < kLongestLine) break;
     end = std::min(end, kLongestLine);
-    options_.log(LogEvent::kGateSaid, std::string_view(errors_).substr(0, end));
+    last_line_ = errors_.substr(0, end);
+    options_.log(LogEvent::kGateSaid, last_line_);
     errors_.erase(0, errors_[end] == '\n' ? end + 1 : end);
   }
   return got > 0;

@@ -40,10 +40,10 @@ struct RedisGateOptions {
   std::string program;
   std::vector<std::string> arguments;  // without the name of the program
   LogSink log;
-  /// The thread of the gate calls one of these, once: the gate serves for the first time; or it has ended
-  /// before it did, with this exit status.
+  /// The thread of the gate calls one of these, once: the gate serves for the first time; or it never did. It
+  /// ended with this exit status, and this line was its last one.
   std::function<void()> on_ready;
-  std::function<void(int exit_status)> on_failure;
+  std::function<void(int exit_status, std::string why)> on_failure;
 };
 
 /// Thread safety: one thread makes and destroys it.
@@ -82,6 +82,7 @@ class RedisGate {
   bool was_ready_ = false;  // at any time
   bool serves_ = false;     // the present one has come to serve
   std::string errors_;      // the begin of a line of the gate
+  std::string last_line_;   // of the gate
   std::thread thread_;
 };
 

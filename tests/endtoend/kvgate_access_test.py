@@ -73,6 +73,20 @@ class TokensTest(redis_pair.TestCase):
         self.assertEqual(other.call("INCR", "n"), b":1\r\n")
         self.assertEqual(self.wire().call("HELLO", 3, "AUTH", "writer", ""), WRONG)
 
+    def test_strangers_send_little(self):
+        self.gate(f"--tokens={self.tokens}")
+        self.wire(self.redis()).call("CONFIG", "SET", "requirepass", "top")
+        for begin in (b"*11\r\n", b"*2\r\n$4\r\nECHO\r\n$16385\r\n"):
+            replies = []
+            for wire in (self.wire(), self.wire(f"{self.folder}/redis.sock")):
+                wire.send(begin)
+                replies.append(wire.input.read())
+            self.assertTrue(replies[0].startswith(b"-ERR Protocol error: unauthenticated "), replies[0])
+            self.assertEqual(*replies)
+        wire = self.wire()
+        wire.send(redis_pair.request("AUTH", self.writer) + redis_pair.request("ECHO", "x" * 20_000))
+        self.assertEqual((wire.reply(), len(wire.reply())), (b"+OK\r\n", 20_010))
+
     def test_without_tokens(self):
         self.gate()
         theirs, ours = self.wire(self.redis()), self.wire()

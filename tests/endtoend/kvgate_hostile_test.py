@@ -1,5 +1,6 @@
 """kvgate with hostile clients: junk, lengths, half commands, pipelines that nobody reads. Its memory stays bounded."""
 
+import contextlib
 import socket
 import threading
 import time
@@ -118,6 +119,16 @@ class HostileTest(redis_pair.TestCase):
         self.check()
         harness.wait_until(
             lambda: self.other.call("CLIENT", "LIST").count(b"id=") == 1, "the connections are over")  # fmt: skip
+
+    def test_a_page_in_a_browser_runs_no_command(self):
+        for head in (b"POST / HTTP/1.1\r\nHost: x\r\n\r\n", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+                     b"put / HTTP/1.1\r\nhost: x\r\n\r\n", b"*2\r\n$4\r\nPOST\r\n$1\r\n/\r\n"):  # fmt: skip
+            wire = self.wire()
+            wire.send(head + b"SET of_a_page yes\r\nFLUSHALL\r\n")
+            with contextlib.suppress(ConnectionResetError):  # It is closed with bytes that nobody read.
+                self.assertNotIn(b"OK", wire.input.read())
+        self.assertEqual(self.other.call("EXISTS", "of_a_page", "k"), b":1\r\n")
+        self.check()
 
     def test_replies_reach_a_client_that_sends_no_more(self):
         wire = self.wire()

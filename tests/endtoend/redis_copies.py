@@ -158,7 +158,45 @@ class Relay:
         self.listener.close()
 
 
+class Impostor:
+    """Serves one connection, and answers commands by bytes of the test's choice; others as a Redis with the key `k` does."""
+
+    USUAL = {b"INFO": b"$0\r\n\r\n", b"DBSIZE": b":1\r\n", b"SCAN": b"*2\r\n$1\r\n0\r\n*1\r\n$1\r\nk\r\n",
+             b"TYPE": b"+string\r\n", b"STRLEN": b":1\r\n", b"GET": b"$1\r\nv\r\n", b"PTTL": b":-1\r\n", b"SET": b"+OK\r\n"}  # fmt: skip
+
+    def __init__(self, replies):
+        self.replies = self.USUAL | replies
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.thread = threading.Thread(target=self.serve_one)
+        self.thread.start()
+
+    def address(self):
+        return f"redis://127.0.0.1:{self.port}"
+
+    def serve_one(self):
+        client, _ = self.listener.accept()
+        with client, client.makefile("rb") as commands, contextlib.suppress(OSError):
+            while line := commands.readline():
+                words = []
+                for _ in range(int(line[1:])):
+                    size = int(commands.readline()[1:])
+                    words.append(commands.read(size + 2)[:-2])
+                client.sendall(self.replies.get(words[0], b"+OK\r\n"))
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", self.port)).close()  # if nobody has come
+        self.thread.join()
+        self.listener.close()
+
+
 class TestCase(harness.TestCase):
+    def impostor(self, **replies):
+        impostor = Impostor({name.encode(): reply for name, reply in replies.items()})
+        self.addCleanup(impostor.close)
+        return impostor
+
     def redis(self, *flags, **options):
         redis = Redis(self.folder, *flags, **options)
         self.addCleanup(redis.close)

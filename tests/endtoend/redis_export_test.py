@@ -5,8 +5,10 @@ import unittest
 
 import harness
 import redis_copies
+import redis_pair
 from redis_copies import counts
 
+EX_UNAVAILABLE = 69
 EVERY_BYTE = bytes(range(256))
 
 
@@ -26,6 +28,22 @@ class ExportTest(redis_copies.TestCase):
 
     def exported(self, redis, *flags, **options):
         return self.kvctl("export", f"--to={redis.address()}", *flags, **options)
+
+    def test_replies_of_another_form_are_refused(self):
+        self.fill([(b"k", b"v")])
+        for reply in (b":0\r\n", b"+QUEUED\r\n", b"$5\r\nhello\r\n", b"*0\r\n", b"$-1\r\n"):
+            with self.subTest(reply=reply):
+                run = self.exported(self.impostor(SET=reply), status=EX_UNAVAILABLE)
+                self.assertIn(b"the reply to SET has another form", run.stderr)
+        self.assertEqual(counts(self.exported(self.impostor()).stdout)["exported"], "1")
+
+    def test_verifying_against_a_gate_waits_for_nothing(self):
+        """The keys of 256 records do not fit into the buffers of a socket, nor do their values into those of a gate."""
+        self.fill((b"%03d" % i + b"k" * 4000, b"v" * 16000) for i in range(200))
+        path = f"{self.folder}/gate.sock"
+        gate = redis_pair.Gate(f"--listen=redis://{path}", f"--server={self.address}")
+        self.addCleanup(gate.close)
+        self.kvctl("export", f"--to=redis://{path}", "--verify")
 
     def test_everything_goes_over_and_comes_back(self):
         records = {b"key %d" % i: b"value %d" % i for i in range(3000)}

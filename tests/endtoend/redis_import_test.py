@@ -10,6 +10,7 @@ import harness
 import redis_copies
 from redis_copies import counts, skipped
 
+EX_UNAVAILABLE = 69
 EVERY_BYTE = bytes(range(256))
 
 
@@ -36,6 +37,17 @@ class ImportTest(redis_copies.TestCase):
         self.assertEqual(report["source_hash"], report["target_hash"])
         self.assertEqual(report["different"], "0")
         self.assertEqual(self.stored(), records)
+
+    def test_replies_of_another_form_are_refused(self):
+        for replies in ({"GET": b":5\r\n"}, {"GET": b"*0\r\n"}, {"GET": b"+OK\r\n"}, {"TYPE": b":5\r\n"}, {"PTTL": b":-7\r\n"},
+                        {"PTTL": b"+OK\r\n"}, {"SCAN": b"*2\r\n$1\r\n0\r\n*1\r\n:1\r\n"}, {"DBSIZE": b"+OK\r\n"},
+                        {"STRLEN": b"+OK\r\n"}):  # fmt: skip
+            with self.subTest(replies=replies):
+                run = self.imported(self.impostor(**replies), status=EX_UNAVAILABLE)
+                self.assertIn(f"the reply to {next(iter(replies))} has another form".encode(), run.stderr)
+        self.assertEqual(self.stored(), {})
+        self.imported(self.impostor(SCAN=b"*2\r\n$2\r\n00\r\n*1\r\n$1\r\nk\r\n"))
+        self.assertEqual(self.stored(), {b"k": b"v"})
 
     def test_expiries_are_kept(self):
         redis = self.redis()

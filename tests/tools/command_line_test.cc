@@ -251,6 +251,16 @@ TEST_F(CommandLineTest, TheEnvironmentSaysWhatTheCommandLineDoesNot) {
   ::setenv("COMMAND_LINE_TEST_TIMES", "", 1);
 }
 
+TEST_F(CommandLineTest, TheEnvironmentMayHaveARequiredOne) {
+  std::string server;
+  line_.Add("--server", server).Environment("COMMAND_LINE_TEST_SERVER").Required();
+  EXPECT_THAT(Refused({}), HasSubstr("--server is missing"));
+  ::setenv("COMMAND_LINE_TEST_SERVER", "here", 1);
+  EXPECT_EQ(Parse({}), std::nullopt);
+  EXPECT_EQ(server, "here");
+  ::unsetenv("COMMAND_LINE_TEST_SERVER");
+}
+
 TEST_F(CommandLineTest, AHyphenMeansAnUnderscoreInNamesAndOnlyThere) {
   std::string size;
   line_.Add("--value_size", size);

@@ -380,6 +380,7 @@ std::string CommandLine::TakeEnvironment() {
     if (text == nullptr || *text == '\0') return;
     wrong = Take(option, text, "the environment variable " + option.environment);
     option.count = 0;  // the command line has none
+    option.is_in_environment = true;
   });
   return wrong;
 }
@@ -390,7 +391,8 @@ std::string CommandLine::FindContradiction() const {
   const auto look = [&wrong](const DeclaredCommand& declared) {
     for (const DeclaredOption& option : declared.options) {
       if (!wrong.empty()) return;
-      if (option.count == 0 && option.is_required) wrong = option.name() + " is missing";
+      const bool is_missing = option.count == 0 && !option.is_in_environment;
+      if (is_missing && option.is_required) wrong = option.name() + " is missing";
       if (option.count == 0) continue;
       for (const DeclaredOption* other : option.needs) {
         if (other->count == 0) wrong = option.name() + " needs " + other->name();

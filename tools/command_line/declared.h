@@ -37,7 +37,8 @@ struct DeclaredOption {
 
   std::vector<const DeclaredOption*> needs;
   std::vector<const DeclaredOption*> excludes;
-  std::size_t count = 0;
+  std::size_t count = 0;           // of its values on the command line
+  bool is_in_environment = false;  // which gives the value
   bool is_from_file = false;       // the values are those of the file of --config
   std::vector<std::string> given;  // the texts of the values, if count > 0; of a flag, "true"
 

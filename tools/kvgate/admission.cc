@@ -20,6 +20,10 @@ bool ChangesSomething(const Call& call) {
 
 }  // namespace
 
+bool IsOfHttp(const Request& request) {
+  return request.size() > 0 && (IsWord(request[0], "POST") || IsWord(request[0], "HOST:"));
+}
+
 std::string Refusal(const Call& call) {
   if (call.command == nullptr) return UnknownCommand(call.request);
   if (!FitsArity(*call.command, call.request.size())) return WrongArity(call.command->name);

@@ -9,6 +9,10 @@
 
 namespace remora::kvgate {
 
+/// Returns whether this is a part of a request of HTTP. A browser sends one to any port of this machine that
+/// a page names, with a body of the page's choice. So the connection ends there, as with a Redis.
+bool IsOfHttp(const Request& request);
+
 /// Returns the error of a command that may not run. Empty: it may.
 std::string Refusal(const Call& call);
 

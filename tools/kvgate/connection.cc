@@ -39,6 +39,7 @@ void Connection::Receive() {
 bool Connection::ParseNext() {
   while (!has_next_ && !ends_) {
     if (next_ == nullptr) next_ = std::make_unique<Call>(session_, services_);
+    requests_.set_is_stranger(!session_.user);
     switch (requests_.Next(&next_->request)) {
       case Parsed::kNeedsMore:
         ends_ = requests_.has_ended();
@@ -120,7 +121,11 @@ void Connection::BeginNext() {
 
 void Connection::Execute(Call& call) {
   const std::string refusal = Refusal(call);
-  if (!refusal.empty()) {
+  if (IsOfHttp(call.request)) {
+    ends_ = true;
+    call.is_silent = true;
+    Complete(call);
+  } else if (!refusal.empty()) {
     Refuse(call, refusal);
     Complete(call);
   } else if (IsQueued(call)) {

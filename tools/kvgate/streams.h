@@ -26,6 +26,7 @@ class RequestStream {
   /// Returns whether the client sends no more.
   bool has_ended() const { return has_ended_; }
   const std::string& error() const { return parser_.error(); }
+  void set_is_stranger(bool is_stranger) { parser_.set_is_stranger(is_stranger); }
 
  private:
   RequestParser parser_;

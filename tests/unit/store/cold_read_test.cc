@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "patient_writes.h"
 #include "store/format/memory/index_view.h"
@@ -43,7 +44,7 @@ class ColdReadTest : public testing::Test {
     store_ = *std::move(store);
   }
 
-  static Write PutOf(const std::string& key, const std::string& value) {
+  static Write PutOf(std::string_view key, std::string_view value) {
     Write write;
     write.key = key;
     write.value = value;

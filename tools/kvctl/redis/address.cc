@@ -64,7 +64,11 @@ absl::Status TakeUser(std::string_view text, RedisAddress* address) {
 absl::Status TakeDatabase(std::string_view text, RedisAddress* address) {
   constexpr int kMost = 1'000'000;
   const std::optional<int> database = NumberOf(text, kMost);
-  if (!database) return Bad(absl::StrCat("'", AbslView(text), "' is no number of a database"));
+  // Not quoted: behind a / that is not escaped, it may be the end of a password.
+  if (!database) {
+    return Bad(
+        "a database is a number up to 1000000; a / : or @ of a password is written as %2F, %3A or %40");
+  }
   address->database = *database;
   return absl::OkStatus();
 }

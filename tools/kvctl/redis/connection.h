@@ -4,6 +4,7 @@
 #include <hiredis/hiredis.h>
 
 #include <chrono>
+#include <cstddef>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -14,6 +15,10 @@
 #include "tools/kvctl/redis/address.h"
 
 namespace remora::kvctl {
+
+/// Bytes of the keys of commands that are sent before a reply is read. They fit into the buffers of a socket:
+/// a server whose replies wait in vain for a reader takes no more commands.
+inline constexpr std::size_t kKeyBytesAtOnce = std::size_t{64} << 10;
 
 struct FreeRedisReply {
   void operator()(redisReply* reply) const { freeReplyObject(reply); }

@@ -109,10 +109,15 @@ class RedisExporter {
         sent_ = 0;
         return Failed(outcome) ? outcome : FromStatus(reply.status());
       }
-      const absl::Status status = StatusOf(**reply);
-      if (status.ok()) {
-        ++((*reply)->type == REDIS_REPLY_NIL ? already_there_ : exported_);
+      absl::Status status = StatusOf(**reply);
+      const bool is_set = (*reply)->type == REDIS_REPLY_STATUS && TextOf(**reply) == "OK";
+      const bool was_there = (*reply)->type == REDIS_REPLY_NIL && if_absent_;
+      if (is_set || was_there) {
+        ++(is_set ? exported_ : already_there_);
         continue;
+      }
+      if (status.ok()) {
+        status = absl::FailedPreconditionError("the reply to SET has another form than that of a Redis");
       }
       if (Failed(outcome)) continue;
       outcome = FromStatus(status);
@@ -130,6 +135,7 @@ class RedisExporter {
     Comparison comparison;
     std::vector<std::pair<std::string, std::string>> records;
     std::size_t bytes = 0;
+    std::size_t key_bytes = 0;
     std::uint64_t compared = 0;
     for (bool more = true; more;) {
       if (interruption.came()) return {EX_TEMPFAIL, "interrupted; all is exported, and not all was verified"};
@@ -137,16 +143,18 @@ class RedisExporter {
       if (more) {
         records.emplace_back((*scan)->key(), (*scan)->value());
         bytes += (*scan)->value().size();
+        key_bytes += (*scan)->key().size();
         connection_->Send({"GET", records.back().first});
       }
-      if (more && records.size() < kCommandsAtOnce && bytes < kBytesAtOnce) continue;
+      const bool has_room = bytes < kBytesAtOnce && key_bytes < kKeyBytesAtOnce;
+      if (more && records.size() < kCommandsAtOnce && has_room) continue;
       std::string lines;
       if (const absl::Status status = Compare(records, &comparison, &lines); !status.ok()) {
         return FromStatus(status);
       }
       compared += records.size();
       records.clear();
-      bytes = 0;
+      bytes = key_bytes = 0;
       if (!lines.empty()) progress.Hide();
       if (Outcome outcome = WriteOutput(lines); Failed(outcome)) return outcome;
       progress.Show(compared);

@@ -64,6 +64,9 @@ class RedisImporter {
     const std::chrono::milliseconds timeout{arguments_.timeout_ms};
     REMORA_ASSIGN_OR_RETURN(connection_, RedisConnection::Connect(address, timeout));
     REMORA_ASSIGN_OR_RETURN(const RedisReply size, connection_->Call({"DBSIZE"}));
+    if (size->type != REDIS_REPLY_INTEGER || size->integer < 0) {
+      return absl::FailedPreconditionError("the reply to DBSIZE has another form than that of a Redis");
+    }
     keys_ = static_cast<std::uint64_t>(size->integer);
     REMORA_ASSIGN_OR_RETURN(reader_,
                             RedisReader::Begin(*connection_, address.database, resume_token, clock_));

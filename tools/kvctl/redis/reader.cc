@@ -13,10 +13,8 @@ namespace remora::kvctl {
 namespace {
 
 constexpr std::string_view kKeysOfPage = "512";
-// Of one round trip. The requests together fit into the buffers of a socket, so that they are sent before
-// the replies are read.
+// Of one round trip.
 constexpr std::size_t kStringsAtOnce = 256;
-constexpr std::size_t kKeyBytesAtOnce = std::size_t{64} << 10;
 constexpr std::size_t kValueBytesAtOnce = std::size_t{4} << 20;
 
 struct Token {
@@ -99,6 +97,9 @@ absl::Status RedisReader::ReadPage(std::vector<RedisSkipped>* skipped) {
                         page->element[0]->type == REDIS_REPLY_STRING &&
                         page->element[1]->type == REDIS_REPLY_ARRAY;
   if (!has_form || !IsNumber(TextOf(*page->element[0]))) return Strange("SCAN");
+  for (std::size_t i = 0; i < page->element[1]->elements; ++i) {
+    if (page->element[1]->element[i]->type != REDIS_REPLY_STRING) return Strange("SCAN");
+  }
   std::vector<std::string> keys;
   const redisReply& names = *page->element[1];
   keys_ += names.elements;
@@ -123,7 +124,7 @@ absl::Status RedisReader::ReadPage(std::vector<RedisSkipped>* skipped) {
   }
   REMORA_RETURN_IF_ERROR(Sort(std::move(part), skipped));
   page_cursor_ = std::exchange(cursor_, std::string(TextOf(*page->element[0])));
-  ended_ = cursor_ == "0";
+  ended_ = cursor_.find_first_not_of('0') == std::string::npos;
   return absl::OkStatus();
 }
 
@@ -136,6 +137,7 @@ absl::Status RedisReader::Sort(std::vector<std::string> keys, std::vector<RedisS
     REMORA_ASSIGN_OR_RETURN(const RedisReply type, connection_.Receive());
     REMORA_ASSIGN_OR_RETURN(const RedisReply size, connection_.Receive());
     REMORA_RETURN_IF_ERROR(StatusOf(*type));
+    if (type->type != REDIS_REPLY_STATUS) return Strange("TYPE");
     const std::string_view name = TextOf(*type);
     if (name == "none") continue;
     if (name != "string") {
@@ -179,8 +181,9 @@ absl::Status RedisReader::ReadStrings(std::vector<RedisRecord>* records, std::ve
     }
     REMORA_RETURN_IF_ERROR(StatusOf(*value));
     REMORA_RETURN_IF_ERROR(StatusOf(*left));
-    if (left->type != REDIS_REPLY_INTEGER) return Strange("PTTL");
     constexpr int kGone = -2;
+    if (left->type != REDIS_REPLY_INTEGER || left->integer < kGone) return Strange("PTTL");
+    if (value->type != REDIS_REPLY_STRING && value->type != REDIS_REPLY_NIL) return Strange("GET");
     if (value->type == REDIS_REPLY_NIL || left->integer == kGone) continue;
     if (value->len > kMaxValueSize) {
       skipped->push_back({std::move(one.key), "value_too_large"});

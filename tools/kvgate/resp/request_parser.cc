@@ -129,6 +129,9 @@ Parsed RequestParser::TakeCount(std::string_view* input) {
   if (!count || *count > static_cast<std::int64_t>(kMaxArguments)) {
     return Fail("Protocol error: invalid multibulk length");
   }
+  if (is_stranger_ && *count > kMaxArgumentsOfStranger) {
+    return Fail("Protocol error: unauthenticated multibulk length");
+  }
   line_.clear();
   arguments_ = *count > 0 ? static_cast<std::size_t>(*count) : 0;
   state_ = arguments_ > 0 ? State::kLength : State::kBegin;
@@ -147,6 +150,9 @@ Parsed RequestParser::TakeLength(std::string_view* input, const Request& request
   const std::optional<std::int64_t> length = ParseInteger(std::string_view(line_).substr(1));
   if (!length || *length < 0 || *length > kMaxStatedLength) {
     return Fail("Protocol error: invalid bulk length");
+  }
+  if (is_stranger_ && *length > kMaxLengthOfStranger) {
+    return Fail("Protocol error: unauthenticated bulk length");
   }
   line_.clear();
   length_ = static_cast<std::size_t>(*length);

@@ -36,6 +36,9 @@ class RequestParser {
   static constexpr std::size_t kMaxLine = std::size_t{64} << 10;
   /// Largest length that a bulk string may state, as in Redis (proto-max-bulk-len).
   static constexpr std::int64_t kMaxStatedLength = std::int64_t{512} << 20;
+  /// Bounds for a client that has not authenticated itself, as in Redis.
+  static constexpr std::int64_t kMaxArgumentsOfStranger = 10;
+  static constexpr std::int64_t kMaxLengthOfStranger = 16384;
 
   /// `max_bytes`: bound of the arguments of one command together.
   explicit RequestParser(std::size_t max_bytes) : max_bytes_(max_bytes) {}
@@ -44,6 +47,9 @@ class RequestParser {
   /// otherwise unchanged, in all calls up to that end; the first of them clears it. After kError, every call
   /// returns kError and takes nothing.
   Parsed Parse(std::string_view* input, Request* request);
+
+  /// Sets whether the bounds for a client that has not authenticated itself apply. They do not at first.
+  void set_is_stranger(bool is_stranger) { is_stranger_ = is_stranger; }
 
   /// Returns what is wrong, as Redis words it. REQUIRES: Parse returned kError.
   const std::string& error() const { return error_; }
@@ -75,6 +81,7 @@ class RequestParser {
   std::size_t arguments_ = 0;  // yet to come
   std::size_t length_ = 0;     // of the argument's bytes yet to come
   bool is_oversized_ = false;
+  bool is_stranger_ = false;
   std::string error_;
 };
 
