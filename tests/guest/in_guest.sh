@@ -131,7 +131,7 @@ run_mutants
 run_pages
 run_floor
 run_doctor
-run_report
+[ "${REMORA_REPORT:-yes}" = no ] || run_report
 run_memory_windows auto staging_buffers_bound 'bound to its connection, by memory windows'
 run_memory_windows off staging_buffers_unbound 'as --memory_windows is off'
 say "a short soak, over both transports at once"
