@@ -248,7 +248,7 @@ class ClusterClient::Parts {
   ClusterClient& client_;
   CallParts<std::string_view, GetResult> gets_;
   CallParts<PutRequest, PutResult> puts_;
-  // Of the call:
+  // State of the present call:
   std::vector<ShardLane> lanes_;
   std::vector<std::size_t> late_;   // shards without a second connection
   std::vector<std::size_t> alone_;  // those that did not get one

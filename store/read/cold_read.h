@@ -36,7 +36,7 @@ struct ColdRead {
   std::string key{};
   std::uint64_t key_hash = 0;
 
-  // As of its begin, under the lock.
+  // State of the store when the read began, under the lock.
   bool was_loaded = false;         // the index knew the key
   std::uint64_t marks = 0;         // Index::ColdMarks
   std::uint64_t versions_end = 0;  // greater than the versions of all writes until then

@@ -72,8 +72,8 @@ struct Arguments {
   bool overwrite = false;
   bool verify = false;
   bool json = false;
-  // Directories: of a stopped server, of backups, and where something is to go. Of import and export: a
-  // Redis.
+  // The directory of a stopped server, that of backups, and the target directory. For import and export,
+  // `from` and `to` are addresses of a Redis.
   std::string data;
   std::string from;
   std::string to;

@@ -116,7 +116,7 @@ TEST_P(BatchTest, AChecksKeyIsDecidedAfterAllWritesBefore) {
   EXPECT_EQ(writes_[0].version + 1, writes_[2].version) << "a check gets no version";
   EXPECT_EQ(writes_[2].version + 2, writes_[6].version);
   EXPECT_THAT(std::string(writes_[3].status.message()), HasSubstr("write 2 of the batch"));
-  // Of the batch's own write, too; and behind a batch that was taken back.
+  // The batch's own writes count, too. Those of a batch that was taken back do not.
   EXPECT_THAT(
       Commit({Batch({Put("c", "1"), Check("c", Condition::Absent())}),
               Batch({Put("d", "1"), Check("c", Condition::Absent()), Check("d", Condition::Present())})}),

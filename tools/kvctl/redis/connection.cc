@@ -63,6 +63,11 @@ absl::Status StatusOf(const redisReply& reply) {
   return WithCode(absl::StatusCode::kFailedPrecondition, reply);
 }
 
+absl::Status StrangeReply(std::string_view command) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("the reply to ", AbslView(command), " has another form than that of a Redis"));
+}
+
 absl::StatusOr<std::unique_ptr<RedisConnection>> RedisConnection::Connect(const RedisAddress& address,
                                                                           std::chrono::milliseconds timeout) {
   const timeval time = TimevalOf(timeout);

@@ -37,6 +37,10 @@ std::string_view TextOf(const redisReply& reply);
 ///   FailedPrecondition: any other error.
 absl::Status StatusOf(const redisReply& reply);
 
+/// Returns the failure of a call that got a reply of another type, or with another text, than a Redis gives
+/// to the command: FailedPrecondition.
+absl::Status StrangeReply(std::string_view command);
+
 /// A connection, as a user and to a database. A call that finds it broken ends with Unavailable; so do all
 /// later ones.
 ///

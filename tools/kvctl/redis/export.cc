@@ -59,7 +59,7 @@ class RedisExporter {
     REMORA_ASSIGN_OR_RETURN(const RedisAddress address, ParseRedisAddress(arguments_.to));
     REMORA_ASSIGN_OR_RETURN(
         connection_, RedisConnection::Connect(address, std::chrono::milliseconds(arguments_.timeout_ms)));
-    // Of a prefix, counting takes as long as a scan.
+    // Counting the keys of a prefix takes as long as a scan.
     if (!arguments_.prefix.empty()) return absl::OkStatus();
     REMORA_ASSIGN_OR_RETURN(records_, client_.Count());
     return absl::OkStatus();
@@ -117,7 +117,7 @@ class RedisExporter {
         continue;
       }
       if (status.ok()) {
-        status = absl::FailedPreconditionError("the reply to SET has another form than that of a Redis");
+        status = StrangeReply("SET");
       }
       if (Failed(outcome)) continue;
       outcome = FromStatus(status);

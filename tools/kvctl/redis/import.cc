@@ -65,7 +65,7 @@ class RedisImporter {
     REMORA_ASSIGN_OR_RETURN(connection_, RedisConnection::Connect(address, timeout));
     REMORA_ASSIGN_OR_RETURN(const RedisReply size, connection_->Call({"DBSIZE"}));
     if (size->type != REDIS_REPLY_INTEGER || size->integer < 0) {
-      return absl::FailedPreconditionError("the reply to DBSIZE has another form than that of a Redis");
+      return StrangeReply("DBSIZE");
     }
     keys_ = static_cast<std::uint64_t>(size->integer);
     REMORA_ASSIGN_OR_RETURN(reader_,

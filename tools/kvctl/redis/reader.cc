@@ -13,7 +13,7 @@ namespace remora::kvctl {
 namespace {
 
 constexpr std::string_view kKeysOfPage = "512";
-// Of one round trip.
+// Bounds of one round trip.
 constexpr std::size_t kStringsAtOnce = 256;
 constexpr std::size_t kValueBytesAtOnce = std::size_t{4} << 20;
 
@@ -54,11 +54,6 @@ std::string RunOf(RedisConnection& connection) {
   return ParseToken(absl::StrCat("0.0.", AbslView(run))) ? std::string(run) : "";
 }
 
-absl::Status Strange(std::string_view command) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("the reply to ", AbslView(command), " has another form than that of a Redis"));
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RedisReader>> RedisReader::Begin(RedisConnection& connection, int database,
@@ -96,9 +91,9 @@ absl::Status RedisReader::ReadPage(std::vector<RedisSkipped>* skipped) {
   const bool has_form = page->type == REDIS_REPLY_ARRAY && page->elements == 2 &&
                         page->element[0]->type == REDIS_REPLY_STRING &&
                         page->element[1]->type == REDIS_REPLY_ARRAY;
-  if (!has_form || !IsNumber(TextOf(*page->element[0]))) return Strange("SCAN");
+  if (!has_form || !IsNumber(TextOf(*page->element[0]))) return StrangeReply("SCAN");
   for (std::size_t i = 0; i < page->element[1]->elements; ++i) {
-    if (page->element[1]->element[i]->type != REDIS_REPLY_STRING) return Strange("SCAN");
+    if (page->element[1]->element[i]->type != REDIS_REPLY_STRING) return StrangeReply("SCAN");
   }
   std::vector<std::string> keys;
   const redisReply& names = *page->element[1];
@@ -137,7 +132,7 @@ absl::Status RedisReader::Sort(std::vector<std::string> keys, std::vector<RedisS
     REMORA_ASSIGN_OR_RETURN(const RedisReply type, connection_.Receive());
     REMORA_ASSIGN_OR_RETURN(const RedisReply size, connection_.Receive());
     REMORA_RETURN_IF_ERROR(StatusOf(*type));
-    if (type->type != REDIS_REPLY_STATUS) return Strange("TYPE");
+    if (type->type != REDIS_REPLY_STATUS) return StrangeReply("TYPE");
     const std::string_view name = TextOf(*type);
     if (name == "none") continue;
     if (name != "string") {
@@ -145,7 +140,7 @@ absl::Status RedisReader::Sort(std::vector<std::string> keys, std::vector<RedisS
       continue;
     }
     // It may have become a list meanwhile.
-    if (StatusOf(*size).ok() && size->type != REDIS_REPLY_INTEGER) return Strange("STRLEN");
+    if (StatusOf(*size).ok() && size->type != REDIS_REPLY_INTEGER) return StrangeReply("STRLEN");
     const std::size_t bytes = StatusOf(*size).ok() ? static_cast<std::size_t>(size->integer) : 0;
     if (bytes > kMaxValueSize) {
       skipped->push_back({std::move(key), "value_too_large"});
@@ -182,8 +177,8 @@ absl::Status RedisReader::ReadStrings(std::vector<RedisRecord>* records, std::ve
     REMORA_RETURN_IF_ERROR(StatusOf(*value));
     REMORA_RETURN_IF_ERROR(StatusOf(*left));
     constexpr int kGone = -2;
-    if (left->type != REDIS_REPLY_INTEGER || left->integer < kGone) return Strange("PTTL");
-    if (value->type != REDIS_REPLY_STRING && value->type != REDIS_REPLY_NIL) return Strange("GET");
+    if (left->type != REDIS_REPLY_INTEGER || left->integer < kGone) return StrangeReply("PTTL");
+    if (value->type != REDIS_REPLY_STRING && value->type != REDIS_REPLY_NIL) return StrangeReply("GET");
     if (value->type == REDIS_REPLY_NIL || left->integer == kGone) continue;
     if (value->len > kMaxValueSize) {
       skipped->push_back({std::move(one.key), "value_too_large"});
