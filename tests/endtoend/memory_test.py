@@ -90,32 +90,49 @@ class GroupTest(harness.TestCase):
 class AddressSpaceTest(harness.TestCase):
     """Where `operator new` finds nothing, each program says so, and none aborts."""
 
-    def start(self, mib, name):
-        return subprocess.Popen(
+    def start(self, name, limit=resource.RLIM_INFINITY):
+        """Starts a server in an address space of `limit` bytes."""
+        server = subprocess.Popen(
             [harness.program("kvserver"), f"--listen={self.address}-{name}", f"--data_dir={self.folder}/{name}",
              "--memory=64M"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (mib << 20, resource.RLIM_INFINITY)),
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY)),
         )  # fmt: skip
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        return server
 
-    def test_a_server_refuses_writes_or_ends_with_a_line(self):
-        refusals = 0
-        for mib in (100, 180, 220, 400):
+    def end(self, server):
+        """Ends a server, which may have ended by itself with a line."""
+        server.terminate()
+        _, errors = server.communicate(timeout=harness.PATIENCE)
+        self.assertIn(server.returncode, (0, 71), errors)
+        if server.returncode == 71:
+            self.assertRegex(errors, rb"kvserver: [^\n]*ulimit -v[^\n]*\n\Z")
+        return server.returncode
+
+    def test_a_server_without_room_ends_with_a_line_or_serves(self):
+        """Whether it serves depends on the limit: nothing is too small and all is enough."""
+        statuses = []
+        for mib in (100, 180, 220, 400, 1 << 20):
             with self.subTest(mib=mib):
                 name = f"data{mib}"
-                address = f"{self.address}-{name}"
-                server = self.start(mib, name)
-                self.addCleanup(server.wait)
-                self.addCleanup(server.kill)
-                harness.wait_until(lambda: server.poll() is not None or self.is_heard(address), "it serves, or ends")
-                if server.poll() is None:
-                    refusals += self.fill(server, address)
-                server.terminate()
-                _, errors = server.communicate(timeout=harness.PATIENCE)
-                self.assertIn(server.returncode, (0, 71), errors)
-                if server.returncode == 71:
-                    self.assertRegex(errors, rb"kvserver: [^\n]*ulimit -v[^\n]*\n\Z")
-        self.assertGreater(refusals, 0)
+                server = self.start(name, mib << 20)
+                harness.wait_until(
+                    lambda: server.poll() is not None or self.is_heard(f"{self.address}-{name}"), "it serves, or ends"
+                )
+                statuses.append(self.end(server))
+        self.assertEqual((statuses[0], statuses[-1]), (71, 0))
+
+    def test_a_server_without_room_refuses_writes(self):
+        """A running server gets less than a write buffer beside the space that it has."""
+        address = f"{self.address}-data"
+        server = self.start("data")
+        harness.wait_until(lambda: server.poll() is not None or self.is_heard(address), "it serves")
+        for mib in (8, 24, 48):
+            with self.subTest(mib=mib):
+                self.refuse(server, address, mib << 20)
+        self.assertEqual(self.end(server), 0)
 
     @staticmethod
     def is_heard(address):
@@ -123,20 +140,21 @@ class AddressSpaceTest(harness.TestCase):
         ping = harness.kvctl(address, "ping")
         return ping.returncode == 0 or re.search(rb"the server refused|left for another client", ping.stderr)
 
-    def fill(self, server, address):
-
-        """Writes more than a write buffer; returns whether writes were refused, and then are taken again."""
+    def refuse(self, server, address, room):
+        """Writes more than a write buffer into `room`, until writes are refused; and they are taken again."""
+        status = pathlib.Path(f"/proc/{server.pid}/status").read_text(encoding="utf-8")
+        size = int(re.search(r"^VmSize:\s+(\d+) kB$", status, re.MULTILINE)[1]) << 10
+        resource.prlimit(server.pid, resource.RLIMIT_AS, (size + room, resource.RLIM_INFINITY))
         flags = ["load", f"--target={address}", "--value_size=16K", "--records=10000", "--depth=8"]
         load = subprocess.run(
             [harness.program("kvbench"), *flags], capture_output=True, timeout=2 * harness.PATIENCE, check=False
         )
-        if server.poll() is not None or b"RESOURCE_EXHAUSTED" not in load.stderr:
-            return False
+        self.assertIsNone(server.poll())
+        self.assertIn(b"RESOURCE_EXHAUSTED", load.stderr)
         self.assertIn(b"the system has no memory left for the server", load.stderr)
         resource.prlimit(server.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         harness.wait_until(lambda: harness.kvctl(address, "put", "key", "value").returncode == 0, "writes are taken again")
         self.assertEqual(harness.kvctl(address, "get", "key").stdout, b"value")
-        return True
 
     def test_a_client_ends_with_a_line(self):
         self.memory_server()
