@@ -91,24 +91,26 @@ const PhaseResult* ShownPhase(const RunReport& report) {
   return report.phases.empty() ? nullptr : &report.phases.back();
 }
 
-std::string SettingsTable(const std::vector<NamedReport>& reports) {
+/// A row for each name that a report has in `texts`, and a column for each report.
+std::string TextsTable(const char* heading, const std::vector<NamedReport>& reports,
+                       std::vector<std::pair<std::string, std::string>> RunReport::*texts) {
   std::vector<std::string> names;
   for (const NamedReport& named : reports) {
-    for (const auto& [name, value] : named.report.settings) {
+    for (const auto& [name, value] : named.report.*texts) {
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     }
   }
-  std::string html = "<h2>Settings</h2>\n<div class=\"wide\"><table>\n<tr><th></th>";
+  if (names.empty()) return {};
+  std::string html = absl::StrCat("<h2>", heading, "</h2>\n<div class=\"wide\"><table>\n<tr><th></th>");
   for (const NamedReport& named : reports) Cell(&html, "th", named.name);
   html += "</tr>\n";
   for (const std::string& name : names) {
     html += "<tr>";
     Cell(&html, "td", name);
     for (const NamedReport& named : reports) {
-      const auto& settings = named.report.settings;
-      const auto found = std::find_if(settings.begin(), settings.end(),
-                                      [&name](const auto& setting) { return setting.first == name; });
-      Cell(&html, "td", found == settings.end() ? "" : found->second, kLong);
+      const auto found = std::find_if((named.report.*texts).begin(), (named.report.*texts).end(),
+                                      [&name](const auto& text) { return text.first == name; });
+      Cell(&html, "td", found == (named.report.*texts).end() ? "" : found->second, kLong);
     }
     html += "</tr>\n";
   }
@@ -192,27 +194,46 @@ std::string SummaryTable(const std::vector<NamedReport>& reports) {
   return html + "</table></div>\n";
 }
 
-/// Names the settings of records, values and placement in which the reports differ: their numbers then say
-/// little about each other. Empty: there are none.
+/// Returns whether the reports differ in this text. A text that some reports lack differs, too.
+bool Differs(const std::vector<NamedReport>& reports, std::string_view name,
+             std::vector<std::pair<std::string, std::string>> RunReport::*texts) {
+  std::vector<std::string> values;
+  for (const NamedReport& named : reports) {
+    for (const auto& [text, value] : named.report.*texts) {
+      if (text == name) values.push_back(value);
+    }
+  }
+  return !values.empty() &&
+         (values.size() != reports.size() ||
+          std::count(values.begin(), values.end(), values[0]) != static_cast<std::ptrdiff_t>(values.size()));
+}
+
+/// Names the settings of records, values and placement, and what of the machines, in which the reports
+/// differ: their numbers then say little about each other. Empty: there is nothing.
 std::string Warning(const std::vector<NamedReport>& reports) {
-  std::string names;
+  std::string settings;
   for (const char* name :
        {"recordcount", "fieldcount", "fieldlength", "target", "memory_bytes", "processes"}) {
-    std::vector<std::string> values;
-    for (const NamedReport& named : reports) {
-      for (const auto& [setting, value] : named.report.settings) {
-        if (setting == name) values.push_back(value);
-      }
+    if (Differs(reports, name, &RunReport::settings)) {
+      absl::StrAppend(&settings, settings.empty() ? "" : ", ", name);
     }
-    // A setting that some reports lack differs, too.
-    const bool differs = !values.empty() && (values.size() != reports.size() ||
-                                             std::count(values.begin(), values.end(), values[0]) !=
-                                                 static_cast<std::ptrdiff_t>(values.size()));
-    if (differs) absl::StrAppend(&names, names.empty() ? "" : ", ", name);
   }
-  if (names.empty()) return names;
-  return "<p class=\"warning\">The runs differ in records, value size or placement: " + names +
-         ". Compare their numbers with care; the table of settings has the values.</p>\n";
+  std::string machines;
+  for (const char* name : {"host", "cpu", "cpus", "memory", "kernel"}) {
+    if (Differs(reports, name, &RunReport::environment)) {
+      absl::StrAppend(&machines, machines.empty() ? "" : ", ", name);
+    }
+  }
+  std::string html;
+  if (!settings.empty()) {
+    html += "<p class=\"warning\">The runs differ in records, value size or placement: " + settings +
+            ". Compare their numbers with care; the table of settings has the values.</p>\n";
+  }
+  if (!machines.empty()) {
+    html += "<p class=\"warning\">The runs were made on different machines: " + machines +
+            ". Compare their numbers with care; the table of the machines has the values.</p>\n";
+  }
+  return html;
 }
 
 /// Returns the middle one of an odd number of values, else the lower of the two. REQUIRES: one at least.
@@ -222,7 +243,8 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-/// Reports with the same settings, but for where random numbers began: runs of one thing.
+/// Reports with the same settings, but for where random numbers began, from the same machine and versions:
+/// runs of one thing.
 struct Alike {
   std::string name;  // the first one's
   std::vector<const PhaseResult*> runs;
@@ -234,7 +256,11 @@ std::vector<Alike> RunsThatAreAlike(const std::vector<NamedReport>& reports) {
     const PhaseResult* const phase = ShownPhase(named.report);
     if (phase == nullptr) continue;
     auto settings = named.report.settings;
-    std::erase_if(settings, [](const auto& setting) { return setting.first == "seed"; });
+    const Environment& environment = named.report.environment;
+    settings.insert(settings.end(), environment.begin(), environment.end());
+    std::erase_if(settings, [](const auto& setting) {
+      return setting.first == "seed" || setting.first == "date" || setting.first == "load_average";
+    });
     Alike& alike = by_settings.try_emplace(std::move(settings), Alike{named.name, {}}).first->second;
     alike.runs.push_back(phase);
   }
@@ -425,7 +451,8 @@ std::string ToHtml(const std::vector<NamedReport>& reports, const std::string& c
       !curves.empty() ? Wide(curves)
                       : Comparison(reports) + ThroughputOverTime(reports) + LatencyDistributions(reports);
   return kHead + Warning(reports) + MediansTable(reports) + SummaryTable(reports) + Errors(reports) + charts +
-         SettingsTable(reports) + "</body>\n</html>\n";
+         TextsTable("Machine and versions", reports, &RunReport::environment) +
+         TextsTable("Settings", reports, &RunReport::settings) + "</body>\n</html>\n";
 }
 
 }  // namespace remora::bench

@@ -88,6 +88,15 @@ constexpr ClientCounter kClientCounters[] = {
     {"generation_reads", &ClientCounters::generation_reads},
 };
 
+/// Names and values, in order.
+using Texts = std::vector<std::pair<std::string, std::string>>;
+
+json_t* NewTexts(const Texts& texts) {
+  json_t* const object = json_object();
+  for (const auto& [name, value] : texts) json_object_set_new(object, name.c_str(), NewString(value));
+  return object;
+}
+
 json_t* NewPhase(const PhaseResult& phase) {
   json_t* const client = json_object();
   for (const ClientCounter& counter : kClientCounters) {
@@ -220,15 +229,23 @@ PhaseResult ReadPhase(json_t* value) {
   return phase;
 }
 
+Texts ReadTexts(json_t* object) {
+  Texts texts;
+  ForEachMember(object,
+                [&](const std::string& name, json_t* value) { texts.emplace_back(name, ReadText(value)); });
+  return texts;
+}
+
 RunReport ReadReport(json_t* value) {
   RunReport report;
   json_t *format, *settings, *phases;
   Unpack(value, "{s:o, s:o, s:o}", "format", &format, "settings", &settings, "phases", &phases);
   if (ReadCount(format) != kFormat) throw Mistake{"it has another format"};
   report.cut_short = json_is_true(json_object_get(value, "cut_short"));
-  ForEachMember(settings, [&](const std::string& name, json_t* setting) {
-    report.settings.emplace_back(name, ReadText(setting));
-  });
+  report.settings = ReadTexts(settings);
+  if (json_t* const environment = json_object_get(value, "environment"); environment != nullptr) {
+    report.environment = ReadTexts(environment);
+  }
   ForEachElement(phases, [&](json_t* phase) { report.phases.push_back(ReadPhase(phase)); });
   return report;
 }
@@ -250,14 +267,11 @@ auto Parse(const std::string& text, Read read) -> absl::StatusOr<decltype(read(n
 std::string ToJson(const PhaseResult& result) { return Text(json::Value(NewPhase(result)), JSON_COMPACT); }
 
 std::string ToJson(const RunReport& report) {
-  json_t* const settings = json_object();
-  for (const auto& [name, value] : report.settings) {
-    json_object_set_new(settings, name.c_str(), NewString(value));
-  }
   json_t* const phases = json_array();
   for (const PhaseResult& phase : report.phases) json_array_append_new(phases, NewPhase(phase));
-  const json::Value value(json_pack("{s:i, s:s, s:o, s:o, s:o}", "format", kFormat, "version", REMORA_VERSION,
-                                    "settings", settings, "phases", phases, "errors",
+  const json::Value value(json_pack("{s:i, s:s, s:o, s:o, s:o, s:o}", "format", kFormat, "version",
+                                    REMORA_VERSION, "environment", NewTexts(report.environment), "settings",
+                                    NewTexts(report.settings), "phases", phases, "errors",
                                     NewCount(report.errors())));
   if (report.cut_short) json_object_set_new(value.get(), "cut_short", json_true());
   return Text(value, JSON_INDENT(1)) + "\n";

@@ -18,6 +18,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "bench/kvbench/driver.h"
+#include "bench/kvbench/environment.h"
 #include "bench/kvbench/floor.h"
 #include "bench/kvbench/interruption.h"
 #include "bench/kvbench/output_file.h"
@@ -164,7 +165,7 @@ class Bench {
   }
 
   bool WriteFiles(bool cut_short) {
-    RunReport report = MakeReport(options_, std::move(results_));
+    RunReport report = MakeReport(options_, std::move(environment_), std::move(results_));
     report.cut_short = cut_short;
     bool good = true;
     const auto write = [&](const std::string& path, auto make) {
@@ -184,6 +185,7 @@ class Bench {
   std::ostream& out_;
   std::ostream& err_;
   ProgressSink progress_;
+  Environment environment_ = ReadEnvironment();
   std::vector<PhaseResult> results_;
   std::map<const std::string*, std::unique_ptr<OutputFile>> files_;  // by the option that names it
 };

@@ -113,9 +113,9 @@ std::uint64_t RunReport::errors() const {
   return total;
 }
 
-RunReport MakeReport(const BenchOptions& options, std::vector<PhaseResult> phases) {
+RunReport MakeReport(const BenchOptions& options, Environment environment, std::vector<PhaseResult> phases) {
   const Workload& workload = options.workload;
-  RunReport report{{}, std::move(phases)};
+  RunReport report{{}, std::move(phases), std::move(environment)};
   const auto add = [&report](const char* name, const auto& value) {
     report.settings.emplace_back(name, std::string(absl::StrCat(value)));
   };

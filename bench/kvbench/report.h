@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "bench/kvbench/environment.h"
 #include "bench/kvbench/options.h"
 #include "bench/kvbench/result.h"
 
@@ -17,12 +18,13 @@ struct RunReport {
   /// Settings of the run, by the names of properties, as text; in order.
   std::vector<std::pair<std::string, std::string>> settings;
   std::vector<PhaseResult> phases;
-  bool cut_short = false;  // by a signal, in the last phase or behind it
+  Environment environment;  // when it began; empty in a report of an earlier version
+  bool cut_short = false;   // by a signal, in the last phase or behind it
 
   std::uint64_t errors() const;
 };
 
-RunReport MakeReport(const BenchOptions& options, std::vector<PhaseResult> phases);
+RunReport MakeReport(const BenchOptions& options, Environment environment, std::vector<PhaseResult> phases);
 
 // --- For people (report.cc) ---------------------------------------------------------------------------
 

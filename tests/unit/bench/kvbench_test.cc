@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
 using ::testing::Not;
 using ::testing::StartsWith;
 
@@ -58,6 +61,12 @@ TEST_F(KvbenchTest, JsonSaysWhatWasDone) {
   EXPECT_EQ(report.phases[1].all_operations(), 3000u);
   EXPECT_GT(report.phases[1].latency[kRead].Quantile(0.999), 0u);
   EXPECT_EQ(report.errors(), 0u);
+  std::map<std::string, std::string> environment(report.environment.begin(), report.environment.end());
+  EXPECT_THAT(environment["date"], MatchesRegex("20[0-9-]{8}T[0-9:]{8}Z"));
+  EXPECT_THAT(environment["commit"], MatchesRegex("unknown|[0-9a-f]{12,40}(-dirty)?"));
+  for (const char* name : {"host", "cpu", "cpus", "memory", "kernel", "kvbench", "rocksdb"}) {
+    EXPECT_THAT(environment[name], Not(IsEmpty())) << name;
+  }
 }
 
 TEST_F(KvbenchTest, PropertyFilesAndPropertiesDescribeARun) {

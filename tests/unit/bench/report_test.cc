@@ -35,7 +35,9 @@ RunReport Known() {
   phase.errors.Add(OperationKind::kUpdate, "wrong value", "bytes <&>", 1);
   phase.client.reads = 2002;
   phase.server["wakeups"] = 3;
-  return {{{"target", "local:///x <&> \"y\""}, {"recordcount", "1000"}}, {phase}};
+  return {{{"target", "local:///x <&> \"y\""}, {"recordcount", "1000"}},
+          {phase},
+          {{"date", "2026-01-02T03:04:05Z"}, {"host", "one"}, {"cpu", "A & B"}}};
 }
 
 TEST(Json, ComesBackAsItWent) {
@@ -44,6 +46,7 @@ TEST(Json, ComesBackAsItWent) {
   const auto parsed = ParseReport(json);
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_EQ(parsed->settings, known.settings);
+  EXPECT_EQ(parsed->environment, known.environment);
   ASSERT_EQ(parsed->phases.size(), 1u);
   const PhaseResult& phase = parsed->phases[0];
   EXPECT_EQ(phase.operations, known.phases[0].operations);
@@ -149,6 +152,25 @@ TEST(Html, RunsThatDifferInRecordsValuesOrPlacementAreMarked) {
   EXPECT_THAT(ToHtml({{"a", Known()}, {"b", other}}), HasSubstr("placement: recordcount, fieldlength."));
   EXPECT_THAT(ToHtml({{"a", Known()}, {"b", Known()}}), Not(HasSubstr("The runs differ")));
   EXPECT_THAT(ToHtml({{"a", other}}), Not(HasSubstr("The runs differ")));
+}
+
+TEST(Html, MachinesAndVersionsAreShownAndCompared) {
+  RunReport other = Known();
+  EXPECT_THAT(ToHtml({{"a", other}}), AllOf(HasSubstr("<h2>Machine and versions</h2>"),
+                                            HasSubstr("A &amp; B"), HasSubstr("2026-01-02T03:04:05Z")));
+  other.environment = {{"date", "2026-01-03T00:00:00Z"}, {"host", "two"}, {"cpu", "A & B"}, {"cpus", "2"}};
+  EXPECT_THAT(ToHtml({{"a", Known()}, {"b", other}}),
+              AllOf(HasSubstr("on different machines: host, cpus."), Not(HasSubstr("Medians"))));
+  EXPECT_THAT(ToHtml({{"a", Known()}, {"b", Known()}}), Not(HasSubstr("different machines")));
+}
+
+TEST(Json, AReportOfAnEarlierVersionHasNoEnvironment) {
+  RunReport known = Known();
+  known.environment.clear();
+  const auto parsed = ParseReport(Replaced(ToJson(known), "\"environment\": {}", "\"later\": {}"));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_TRUE(parsed->environment.empty());
+  EXPECT_THAT(ToHtml({{"one", *parsed}}), Not(HasSubstr("<h2>Machine")));
 }
 
 TEST(Html, TheRatioIsToTheFirstReport) {
