@@ -18,7 +18,7 @@ constexpr const char* kColours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", 
 const char* Colour(std::size_t number) { return kColours[number % std::size(kColours)]; }
 
 // Where a line chart's plot lies in its picture.
-constexpr double kWidth = 720;
+constexpr double kChartWidth = 720;
 constexpr double kHeight = 300;
 constexpr double kLeft = 110;
 constexpr double kRight = 30;
@@ -28,7 +28,7 @@ constexpr double kLegendLine = 18;
 
 double PlaceX(const Axis& axis, double x) {
   const double part = std::clamp((x - axis.low) / (axis.high - axis.low), 0.0, 1.0);
-  return kLeft + part * (kWidth - kLeft - kRight);
+  return kLeft + part * (kChartWidth - kLeft - kRight);
 }
 double PlaceY(const Axis& axis, double y) {
   const double part = std::clamp((y - axis.low) / (axis.high - axis.low), 0.0, 1.0);
@@ -53,17 +53,17 @@ void Axes(std::string* svg, const Axis& x, const Axis& y) {
   }
   for (const auto& [place, text] : y.marks) {
     const double at = PlaceY(y, place);
-    Rule(svg, kLeft, at, kWidth - kRight, at);
+    Rule(svg, kLeft, at, kChartWidth - kRight, at);
     Text(svg, kLeft - 6, at + 4, "end", text);
   }
-  Text(svg, (kLeft + kWidth - kRight) / 2, kHeight - 8, "middle", x.title);
+  Text(svg, (kLeft + kChartWidth - kRight) / 2, kHeight - 8, "middle", x.title);
   absl::StrAppendFormat(
       svg, "<text transform=\"translate(14 %.1f) rotate(-90)\" text-anchor=\"middle\">%s</text>\n",
       (kTop + kHeight - kBottom) / 2, Escaped(y.title));
 }
 
 std::string Opening(double height) {
-  return absl::StrFormat("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\">\n", kWidth,
+  return absl::StrFormat("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\">\n", kChartWidth,
                          height);
 }
 
@@ -130,7 +130,7 @@ std::string BarChart(const std::vector<Bar>& bars) {
   std::string svg = Opening(kLine * static_cast<double>(bars.size()));
   for (std::size_t i = 0; i < bars.size(); ++i) {
     const double at = kLine * static_cast<double>(i);
-    const double width = most > 0 ? bars[i].value / most * (kWidth - kLabels - kTexts) : 0;
+    const double width = most > 0 ? bars[i].value / most * (kChartWidth - kLabels - kTexts) : 0;
     Text(&svg, kLabels - 8, at + 16, "end", bars[i].label);
     absl::StrAppendFormat(&svg, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"16\" fill=\"%s\"/>\n",
                           kLabels, at + 4, width, Colour(bars[i].colour));
