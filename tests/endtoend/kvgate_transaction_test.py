@@ -192,7 +192,7 @@ class LoggedTransactionTest(TransactionTest):
 
 
 class HostileTransactionTest(Base):
-    """What the gate refuses or frees by itself: the server, and its levels, have no part in it."""
+    """Clients that take memory of the gate alone: the server and its levels have no part in it."""
 
     def check(self, before):
         self.assertEqual(self.wire().call("PING"), b"+PONG\r\n")
