@@ -85,14 +85,14 @@ class Redis:
 
 
 def array(reply):
-    """The strings of an array."""
-    head, _, rest = reply.partition(b"\r\n")
-    strings = []
-    for _ in range(int(head[1:])):
-        size, _, rest = rest.partition(b"\r\n")
-        size = int(size[1:])
-        strings.append(rest[:size] if size >= 0 else None)
-        rest = rest[max(size, 0) + 2 :] if size >= 0 else rest
+    """The strings of an array. It copies no rest of the reply, which may have many megabytes."""
+    end = reply.index(b"\r\n")
+    count, at, strings = int(reply[1:end]), end + 2, []
+    for _ in range(count):
+        end = reply.index(b"\r\n", at)
+        size, at = int(reply[at + 1 : end]), end + 2
+        strings.append(reply[at : at + size] if size >= 0 else None)
+        at += size + 2 if size >= 0 else 0
     return strings
 
 

@@ -112,7 +112,7 @@ class ExportTest(redis_copies.TestCase):
 
     def test_refusals(self):
         self.fill([(b"a", b"x")])
-        master = self.redis()
+        master = self.redis("--repl-diskless-sync-delay", "0")  # by itself it waits 5 s for more replicas
         replica = self.redis("--replicaof", f"127.0.0.1 {master.port}")
         harness.wait_until(lambda: b"master_link_status:up" in replica.call("INFO", "replication"), "it replicates")
         run = self.exported(replica, status=69)
@@ -136,8 +136,6 @@ class ExportTest(redis_copies.TestCase):
         target = f"local://{self.folder}/other"
         self.memory_server(address=target)
         path = f"{self.folder}/gate.sock"
-        import redis_pair
-
         gate = redis_pair.Gate(f"--listen=redis://{path}", f"--server={target}")
         self.addCleanup(gate.close)
         run = self.kvctl("export", f"--to=redis://{path}", "--verify")

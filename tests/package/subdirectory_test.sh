@@ -1,10 +1,16 @@
 #!/usr/bin/env bash
-# subdirectory_test.sh BUILD SOURCE
-# Builds the examples in a project that has Remora's sources in it (FetchContent, add_subdirectory), and runs them.
+# subdirectory_test.sh BUILD SOURCE client|store
+# Builds examples of the client or of the store in a project that has Remora's sources in it (FetchContent,
+# add_subdirectory), and runs them.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
 build=$1 source=$2
+case $3 in
+  client) programs=(first first_c) ;;
+  store) programs=(embedded) ;;
+  *) echo "subdirectory_test: $3 is neither client nor store"; exit 64 ;;
+esac
 scratch=$(mktemp -d /tmp/remora-above.XXXXXX)
 server=
 trap '[ -z "$server" ] || kill -KILL "$server"; rm -rf "$scratch"' EXIT
@@ -18,17 +24,20 @@ quietly cmake -S "$here/above" -B "$scratch/above" -G Ninja -DREMORA="$source" -
 grep '"command".*/first.dir/' "$scratch/above/compile_commands.json" >"$scratch/first"
 ! grep -q -- '-W' "$scratch/first" || fail "its programs get Remora's warnings"
 [[ $(ctest --test-dir "$scratch/above" -N) = *"Total Tests: 0"* ]] || fail "it has Remora's tests"
-quietly cmake --build "$scratch/above"
+quietly cmake --build "$scratch/above" --target "${programs[@]}"
 
-[ "$("$scratch/above/embedded" "$scratch/data")" = "runs: 1" ] || fail "embedded"
-address=local://$scratch/socket
-mkfifo "$scratch/ready"
-"$build/bin/kvserver" --listen="$address" --durability=memory --memory=32M --quiet --ready_fd=3 3>"$scratch/ready" &
-server=$!
-[ "$(cat "$scratch/ready")" = ready ] || fail "no server"
-for program in first first_c; do
-  [ "$("$scratch/above/$program" "$address")" = "hello, world" ] || fail "$program"
-done
+if [ "$3" = store ]; then
+  [ "$("$scratch/above/embedded" "$scratch/data")" = "runs: 1" ] || fail "embedded"
+else
+  address=local://$scratch/socket
+  mkfifo "$scratch/ready"
+  "$build/bin/kvserver" --listen="$address" --durability=memory --memory=32M --quiet --ready_fd=3 3>"$scratch/ready" &
+  server=$!
+  [ "$(cat "$scratch/ready")" = ready ] || fail "no server"
+  for program in "${programs[@]}"; do
+    [ "$("$scratch/above/$program" "$address")" = "hello, world" ] || fail "$program"
+  done
+fi
 
 # It installs nothing into the place of the project above.
 quietly cmake --install "$scratch/above" --prefix "$scratch/installed"
