@@ -63,8 +63,8 @@ void Axes(std::string* svg, const Axis& x, const Axis& y) {
 }
 
 std::string Opening(double height) {
-  return absl::StrFormat("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\">\n", kChartWidth,
-                         height);
+  return absl::StrFormat("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\">\n",
+                         kChartWidth, height);
 }
 
 }  // namespace
