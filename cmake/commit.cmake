@@ -1,5 +1,5 @@
-# Writes into OUTPUT, as a C string, which commit of SOURCE is built: as git describes it, with "-dirty" where
-# files differ from it. "unknown": SOURCE is not the root of a working tree, or there is no git.
+# Writes into OUTPUT, as a C string, the hash of the commit that SOURCE has checked out, with "-dirty" where files
+# differ from it. "unknown": SOURCE is not the root of a working tree, or there is no git.
 set(commit "unknown")
 execute_process(COMMAND git -C ${SOURCE} rev-parse --show-cdup --short=12 HEAD
   OUTPUT_VARIABLE found ERROR_QUIET RESULT_VARIABLE status OUTPUT_STRIP_TRAILING_WHITESPACE)

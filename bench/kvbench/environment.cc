@@ -20,7 +20,7 @@
 namespace remora::bench {
 namespace {
 
-// As it was when this was built.
+// The commit from which this program was built.
 constexpr const char* kCommit =
 #include "bench/commit.inc"
     ;
@@ -43,8 +43,8 @@ std::string ReadValue(const char* path, absl::string_view name, char separator) 
 
 }  // namespace
 
-Environment ReadEnvironment() {
-  Environment environment;
+Texts ReadEnvironment() {
+  Texts environment;
   const auto add = [&environment](const char* name, std::string value) {
     if (!value.empty()) environment.emplace_back(name, std::move(value));
   };

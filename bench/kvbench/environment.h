@@ -1,4 +1,4 @@
-// Where, when and of what a run was made: its numbers mean little without it.
+// The machine, the time and the versions of a run: its numbers mean little without them.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace remora::bench {
 
-/// Names and values, as text; in order.
-using Environment = std::vector<std::pair<std::string, std::string>>;
+/// Names and their values, in order.
+using Texts = std::vector<std::pair<std::string, std::string>>;
 
 /// Returns `date` (UTC), `host`, `cpu` (its model), `cpus` (that this process may use), `memory`, `system`,
 /// `kernel`, `load_average` (of one minute), `kvbench`, `commit` and `rocksdb`. A value that the system
 /// does not tell is left out. Thread-safe.
-Environment ReadEnvironment();
+Texts ReadEnvironment();
 
 }  // namespace remora::bench

@@ -93,7 +93,7 @@ const PhaseResult* ShownPhase(const RunReport& report) {
 
 /// A row for each name that a report has in `texts`, and a column for each report.
 std::string TextsTable(const char* heading, const std::vector<NamedReport>& reports,
-                       std::vector<std::pair<std::string, std::string>> RunReport::*texts) {
+                       Texts RunReport::*texts) {
   std::vector<std::string> names;
   for (const NamedReport& named : reports) {
     for (const auto& [name, value] : named.report.*texts) {
@@ -195,8 +195,7 @@ std::string SummaryTable(const std::vector<NamedReport>& reports) {
 }
 
 /// Returns whether the reports differ in this text. A text that some reports lack differs, too.
-bool Differs(const std::vector<NamedReport>& reports, std::string_view name,
-             std::vector<std::pair<std::string, std::string>> RunReport::*texts) {
+bool Differs(const std::vector<NamedReport>& reports, std::string_view name, Texts RunReport::*texts) {
   std::vector<std::string> values;
   for (const NamedReport& named : reports) {
     for (const auto& [text, value] : named.report.*texts) {
@@ -208,8 +207,8 @@ bool Differs(const std::vector<NamedReport>& reports, std::string_view name,
           std::count(values.begin(), values.end(), values[0]) != static_cast<std::ptrdiff_t>(values.size()));
 }
 
-/// Names the settings of records, values and placement, and what of the machines, in which the reports
-/// differ: their numbers then say little about each other. Empty: there is nothing.
+/// Names the settings of records, values and placement in which the reports differ, and the properties of
+/// the machines: their numbers then say little about each other. Empty: they do not differ.
 std::string Warning(const std::vector<NamedReport>& reports) {
   std::string settings;
   for (const char* name :
@@ -243,8 +242,7 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-/// Reports with the same settings, but for where random numbers began, from the same machine and versions:
-/// runs of one thing.
+/// Reports with the same settings, apart from the seed, from the same machine and versions.
 struct Alike {
   std::string name;  // the first one's
   std::vector<const PhaseResult*> runs;
@@ -256,7 +254,7 @@ std::vector<Alike> RunsThatAreAlike(const std::vector<NamedReport>& reports) {
     const PhaseResult* const phase = ShownPhase(named.report);
     if (phase == nullptr) continue;
     auto settings = named.report.settings;
-    const Environment& environment = named.report.environment;
+    const Texts& environment = named.report.environment;
     settings.insert(settings.end(), environment.begin(), environment.end());
     std::erase_if(settings, [](const auto& setting) {
       return setting.first == "seed" || setting.first == "date" || setting.first == "load_average";

@@ -88,9 +88,6 @@ constexpr ClientCounter kClientCounters[] = {
     {"generation_reads", &ClientCounters::generation_reads},
 };
 
-/// Names and values, in order.
-using Texts = std::vector<std::pair<std::string, std::string>>;
-
 json_t* NewTexts(const Texts& texts) {
   json_t* const object = json_object();
   for (const auto& [name, value] : texts) json_object_set_new(object, name.c_str(), NewString(value));

@@ -185,7 +185,7 @@ class Bench {
   std::ostream& out_;
   std::ostream& err_;
   ProgressSink progress_;
-  Environment environment_ = ReadEnvironment();
+  Texts environment_ = ReadEnvironment();
   std::vector<PhaseResult> results_;
   std::map<const std::string*, std::unique_ptr<OutputFile>> files_;  // by the option that names it
 };

@@ -113,7 +113,7 @@ std::uint64_t RunReport::errors() const {
   return total;
 }
 
-RunReport MakeReport(const BenchOptions& options, Environment environment, std::vector<PhaseResult> phases) {
+RunReport MakeReport(const BenchOptions& options, Texts environment, std::vector<PhaseResult> phases) {
   const Workload& workload = options.workload;
   RunReport report{{}, std::move(phases), std::move(environment)};
   const auto add = [&report](const char* name, const auto& value) {

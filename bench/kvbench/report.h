@@ -16,15 +16,15 @@ namespace remora::bench {
 /// One run of kvbench, as it is kept in a file, and shown again.
 struct RunReport {
   /// Settings of the run, by the names of properties, as text; in order.
-  std::vector<std::pair<std::string, std::string>> settings;
+  Texts settings;
   std::vector<PhaseResult> phases;
-  Environment environment;  // when it began; empty in a report of an earlier version
-  bool cut_short = false;   // by a signal, in the last phase or behind it
+  Texts environment;       // when it began; empty in a report of an earlier version
+  bool cut_short = false;  // by a signal, in the last phase or behind it
 
   std::uint64_t errors() const;
 };
 
-RunReport MakeReport(const BenchOptions& options, Environment environment, std::vector<PhaseResult> phases);
+RunReport MakeReport(const BenchOptions& options, Texts environment, std::vector<PhaseResult> phases);
 
 // --- For people (report.cc) ---------------------------------------------------------------------------
 

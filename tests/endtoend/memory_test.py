@@ -112,7 +112,7 @@ class AddressSpaceTest(harness.TestCase):
         return server.returncode
 
     def test_a_server_without_room_ends_with_a_line_or_serves(self):
-        """Whether it serves depends on the limit: nothing is too small and all is enough."""
+        """With the smallest limit it ends, with the largest it serves; between them, it does either."""
         statuses = []
         for mib in (100, 180, 220, 400, 1 << 20):
             with self.subTest(mib=mib):
@@ -125,7 +125,7 @@ class AddressSpaceTest(harness.TestCase):
         self.assertEqual((statuses[0], statuses[-1]), (71, 0))
 
     def test_a_server_without_room_refuses_writes(self):
-        """A running server gets less than a write buffer beside the space that it has."""
+        """A running server may grow by less than a write buffer."""
         address = f"{self.address}-data"
         server = self.start("data")
         harness.wait_until(lambda: server.poll() is not None or self.is_heard(address), "it serves")
@@ -141,7 +141,7 @@ class AddressSpaceTest(harness.TestCase):
         return ping.returncode == 0 or re.search(rb"the server refused|left for another client", ping.stderr)
 
     def refuse(self, server, address, room):
-        """Writes more than a write buffer into `room`, until writes are refused; and they are taken again."""
+        """Limits the growth to `room` bytes, writes until writes are refused, and lifts the limit."""
         status = pathlib.Path(f"/proc/{server.pid}/status").read_text(encoding="utf-8")
         size = int(re.search(r"^VmSize:\s+(\d+) kB$", status, re.MULTILINE)[1]) << 10
         resource.prlimit(server.pid, resource.RLIMIT_AS, (size + room, resource.RLIM_INFINITY))

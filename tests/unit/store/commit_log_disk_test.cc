@@ -35,7 +35,8 @@ absl::Status TryUntilTaken(Try append) {
   return status;
 }
 
-/// Returns whether the file is gone within ten seconds: one in the making is there for a moment.
+/// Returns whether the file is gone within ten seconds. An attempt to make a file leaves it there for a
+/// moment.
 bool IsGoneSoon(const std::string& path) {
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (std::filesystem::exists(path)) {
