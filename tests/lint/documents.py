@@ -11,6 +11,9 @@ import sys
 
 MAX_LINES = {"README.md": 150, "ARCHITECTURE.md": 300, "CONTRIBUTING.md": 120}
 
+# The files that tools/docs puts into the site, beside pages. A link to another file would have no target there.
+SITE = re.compile(r"LICENSE$|examples/|docs/operating/(alerts\.yml|grafana-dashboard\.json)$")
+
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`[^`]*`")
 
@@ -22,12 +25,14 @@ def pages(root):
 
 
 def lines_of(path):
-    """(number, line, whether it is code) of each line."""
-    is_code = False
+    """(number, line, whether it is code) of each line. Indented lines are code behind a blank line only."""
+    is_fenced, is_code, before = False, False, ""
     for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
         is_fence = line.startswith("```")
-        yield number, line, is_code or is_fence or line.startswith("    ")
-        is_code ^= is_fence
+        is_code = is_fenced or is_fence or line.startswith("    ") and (is_code or not before.strip())
+        yield number, line, is_code
+        is_fenced ^= is_fence
+        before = line
 
 
 def anchors(path):
@@ -59,6 +64,8 @@ def faults_of(root, path):
             yield number, f"links to {target}, which does not exist"
         elif anchor and anchor not in anchors(file):
             yield number, f"links to {target}, which has no such heading"
+        elif file.suffix != ".md" and not SITE.match(os.path.relpath(file, root)):
+            yield number, f"links to {target}, which tools/docs does not put into the site"
     count = len(path.read_text(encoding="utf-8").split("\n"))
     if count - 1 > MAX_LINES.get(name, count):
         yield count - 1, f"has more than {MAX_LINES[name]} lines"

@@ -28,11 +28,13 @@ class DocumentsTest(unittest.TestCase):
     def test_each_fault_is_found(self):
         for page, fault in {
             "[x](nowhere.md)\n": "docs/page.md:6: links to nowhere.md, which does not exist",
+            "- one\n    [x](nowhere.md)\n": "docs/page.md:7: links to nowhere.md, which does not exist",
+            "[x](man/x.1)\n": "docs/page.md:6: links to man/x.1, which tools/docs does not put into the site",
             "[x](#nothing)\n": "docs/page.md:6: links to #nothing, which has no such heading",
             "[x](../README.md#nothing)\n": "docs/page.md:6: links to ../README.md#nothing, which has no such heading",
         }.items():
             with self.subTest(fault=fault):
-                self.assertEqual(self.faults(page=PAGE + page), [fault])
+                self.assertEqual(self.faults(page=PAGE + page, **{"docs/man/x.1": ".TH x\n", "LICENSE": "Text.\n"}), [fault])
 
     def test_a_page_that_no_link_reaches(self):
         self.assertEqual(

@@ -14,7 +14,7 @@ import re
 import sys
 import tokenize
 
-WIDTH = 100  # columns of Markdown; clang-format and tools/format bound those of code
+WIDTH = 100  # columns of Markdown, also of tables and code in it; clang-format and tools/format bound those of code
 MAX_WORDS = 30  # of a sentence
 MAX_LINES = 8  # of a paragraph
 
@@ -207,13 +207,12 @@ def faults_of_paragraph(paragraph):
 
 def faults_of(path):
     if path.suffix == ".md":
-        is_fence, before = False, ""
+        before = ""
         for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
             if not before and BOLD_HEAD.match(line):
                 yield number, "a topic in bold: make it a heading"
             before = line
-            is_fence ^= line.startswith("```")
-            if len(line) > WIDTH and not is_fence and not line.startswith(("|", "    ")):
+            if len(line) > WIDTH:
                 yield number, f"{len(line)} columns; {WIDTH} at most"
     for paragraph in texts(path):
         for fault in faults_of_paragraph(paragraph):

@@ -44,7 +44,10 @@ class ProseTest(unittest.TestCase):
 
     def test_lines_of_a_page_have_at_most_100_columns(self):
         wide = "w" * 101
-        self.check("page.md", f"{wide}\n\n| {wide} |\n\n    {wide}\n\n```\n{wide}\n```\n", "1: 101 columns")
+        self.check("page.md", f"{wide}\n", "1: 101 columns")
+        for page in (f"| {wide} |\n", f"    {wide}\n"):
+            self.check("page.md", page, "1: 105 columns")
+        self.check("page.md", f"```\n{wide}\n```\n", "2: 101 columns")
 
     def test_paragraphs_have_at_most_eight_lines(self):
         self.check("page.md", "A line.\n" * 9, "1: a paragraph of 9 lines")
