@@ -1,9 +1,14 @@
 #!/usr/bin/env python3
-"""Checks the documents: their links, their reach from README.md, and their sizes. prose.py checks their language.
+"""Checks the documents: their links, their reach from README.md, their sizes, and what they say of sources. prose.py
+checks their language.
+
+A path in a code span must exist. An item of a numbered list that begins with a source is a stop of a way through the
+code. Sources must have each function and class that it names, and this source at least one of them.
 
     documents.py [ROOT]     prints each fault; exit status 1 if there is one
 """
 
+import functools
 import os
 import pathlib
 import re
@@ -11,8 +16,15 @@ import sys
 
 MAX_LINES = {"README.md": 150, "ARCHITECTURE.md": 300, "CONTRIBUTING.md": 120}
 
+# The files that tools/docs puts into the site, beside pages. A link to another file would have no target there.
+SITE = re.compile(r"LICENSE$|examples/|docs/operating/(alerts\.yml|grafana-dashboard\.json)$")
+
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`[^`]*`")
+FOLDERS = ("store", "rdma", "client", "server", "tools", "bench", "tests", "examples", "docs")
+PATH = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w/.-]+)`")
+STOP = re.compile(r"\d+\. `([\w/]+)\.(?:h|cc)`:")
+NAME = re.compile(r"`(?:\w+::)*([A-Z]\w*[a-z]\w*)`")
 
 
 def pages(root):
@@ -22,12 +34,14 @@ def pages(root):
 
 
 def lines_of(path):
-    """(number, line, whether it is code) of each line."""
-    is_code = False
+    """(number, line, whether it is code) of each line. Indented lines are code behind a blank line only."""
+    is_fenced, is_code, before = False, False, ""
     for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
         is_fence = line.startswith("```")
-        yield number, line, is_code or is_fence or line.startswith("    ")
-        is_code ^= is_fence
+        is_code = is_fenced or is_fence or line.startswith("    ") and (is_code or not before.strip())
+        yield number, line, is_code
+        is_fenced ^= is_fence
+        before = line
 
 
 def anchors(path):
@@ -59,9 +73,44 @@ def faults_of(root, path):
             yield number, f"links to {target}, which does not exist"
         elif anchor and anchor not in anchors(file):
             yield number, f"links to {target}, which has no such heading"
+        elif file.suffix != ".md" and not SITE.match(os.path.relpath(file, root)):
+            yield number, f"links to {target}, which tools/docs does not put into the site"
     count = len(path.read_text(encoding="utf-8").split("\n"))
     if count - 1 > MAX_LINES.get(name, count):
         yield count - 1, f"has more than {MAX_LINES[name]} lines"
+
+
+@functools.cache
+def words_of(root, pattern):
+    """All words of the sources that match."""
+    return {word for path in root.glob(pattern) for word in re.findall(r"\w+", path.read_text(encoding="utf-8"))}
+
+
+def stops(path):
+    """(number, source without its ending, names) of each stop."""
+    current = None
+    for number, line, _ in lines_of(path):
+        if stop := STOP.match(line):
+            yield from [current] if current else []
+            current = (number, stop.group(1), NAME.findall(line))
+        elif current and line.startswith("   "):
+            current[2].extend(NAME.findall(line))
+        elif current:
+            yield current
+            current = None
+    yield from [current] if current else []
+
+
+def faults_of_sources(root, path):
+    for number, line, is_code in lines_of(path):
+        for target in PATH.findall(line) if not is_code else ():
+            if not (root / target).exists():
+                yield number, f"names {target}, which does not exist"
+    for number, source, names in stops(path):
+        known = set().union(*(words_of(root, f"{folder}/**/*.{end}") for folder in FOLDERS[:6] for end in ("h", "cc")))
+        yield from ((number, f"names {name}, which no source has") for name in names if name not in known)
+        if names and not words_of(root, f"{source}.*").intersection(names):
+            yield number, f"names nothing that {source} has"
 
 
 def reached(root):
@@ -79,7 +128,8 @@ def check(root):
     found = reached(root)
     for path in pages(root):
         name = path.relative_to(root).as_posix()
-        yield from (f"{name}:{number}: {fault}" for number, fault in faults_of(root, path))
+        for number, fault in (*faults_of(root, path), *faults_of_sources(root, path)):
+            yield f"{name}:{number}: {fault}"
         if path not in found:
             yield f"{name}:1: no link leads here from README.md"
 

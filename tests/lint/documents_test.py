@@ -28,11 +28,25 @@ class DocumentsTest(unittest.TestCase):
     def test_each_fault_is_found(self):
         for page, fault in {
             "[x](nowhere.md)\n": "docs/page.md:6: links to nowhere.md, which does not exist",
+            "- one\n    [x](nowhere.md)\n": "docs/page.md:7: links to nowhere.md, which does not exist",
+            "[x](man/x.1)\n": "docs/page.md:6: links to man/x.1, which tools/docs does not put into the site",
             "[x](#nothing)\n": "docs/page.md:6: links to #nothing, which has no such heading",
             "[x](../README.md#nothing)\n": "docs/page.md:6: links to ../README.md#nothing, which has no such heading",
         }.items():
             with self.subTest(fault=fault):
-                self.assertEqual(self.faults(page=PAGE + page), [fault])
+                self.assertEqual(self.faults(page=PAGE + page, **{"docs/man/x.1": ".TH x\n", "LICENSE": "Text.\n"}), [fault])
+
+    def test_a_way_through_the_code(self):
+        sources = {"store/get.cc": "void Get::Begin() {}\n", "store/get.h": "struct Get {};\n"}
+        self.assertEqual(self.faults(page=PAGE + "1. `store/get.cc`: `Get::Begin`\n", **sources), [])
+        for page, fault in {
+            "`store/put.cc`\n": "6: names store/put.cc, which does not exist",
+            "1. `store/get.cc`: `Get`,\n   then `Get::End`\n": "6: names End, which no source has",
+            "1. `store/get.cc`: `Put`\n\nText.\n": "6: names nothing that store/get has",
+        }.items():
+            with self.subTest(fault=fault):
+                found = self.faults(page=PAGE + page, **sources, **{"rdma/put.cc": "void Put() {}\n"})
+                self.assertEqual(found, [f"docs/page.md:{fault}"])
 
     def test_a_page_that_no_link_reaches(self):
         self.assertEqual(

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Checks one model with Spin, exhaustively: it holds, and none of its deliberate faults does.
+"""Checks one model with Spin, exhaustively: it holds, and does not with any of its deliberate faults.
 
   check.py MODEL.pml [NAME]...      (names of faults; none: the model as it is)
   check.py --first MODEL.pml        the model as it is, in its first setting only
   check.py --record                 searches all models and faults, and writes `verified` if all passed
   check.py --is-verified MODEL.pml  exit status 0 if `verified` has the digest of this model, 1 if not
 
-A model holds when Spin searched all of its states, found no assertion violated, and reached every statement in at
-least one of the settings that the model names (CHECK lines). A fault passes when an assertion is violated in one of
-them: the one that the model names for it (FAULT lines).
+A model holds when Spin searched all of its states and found no assertion violated. Each statement must also be reached
+in at least one of the settings that the model names (CHECK lines). A fault passes when it violates the assertion that
+the model names for it, in the setting named there (FAULT lines).
 
   CHECK  -DNAME=VALUE...                    a setting
   FAULT  NAME  in SETTING  violates TEXT    TEXT: part of the assertion; SETTING: the number of a CHECK line, from 1
 
-The outcome of a search depends on nothing but the model, this program and Spin. `verified` holds the SHA-256 of these
+The result of a search depends on nothing but the model, this program and Spin. `verified` holds the SHA-256 of these
 three for each model, from the last search of everything. As long as it is the same, the search need not be repeated.
 Comments and blanks of a model are left out of it, but for the CHECK and FAULT lines.
 """
@@ -36,8 +36,8 @@ def run(command, directory):
     return done.returncode, done.stdout
 
 
-class Outcome:
-    """What Spin said of one setting."""
+class SearchResult:
+    """The result of the search in one setting, as Spin stated it."""
 
     def __init__(self, text):
         self.text = text
@@ -60,7 +60,7 @@ def search(model, defines):
         if status != 0:
             sys.exit(f'{model}: what Spin made of it does not compile:\n{text}')
         status, text = run(['./pan', '-E', f'-m{MOST_DEPTH}', '-w22'], directory)
-        return Outcome(text)
+        return SearchResult(text)
 
 
 class Model:
@@ -92,20 +92,20 @@ class Model:
 
     def check_fault(self, name):
         setting, text = self.faults[name]
-        outcome = search(self.path, [*self.settings[setting - 1], f'-DBROKEN={name}'])
-        print(f'{name}: {outcome.states} states, violated: {outcome.violated}', flush=True)
-        if outcome.violated is None or text not in outcome.violated:
-            sys.exit(f'{self.path} with the fault {name} does not violate "{text}":\n{outcome.text[-3000:]}')
+        result = search(self.path, [*self.settings[setting - 1], f'-DBROKEN={name}'])
+        print(f'{name}: {result.states} states, violated: {result.violated}', flush=True)
+        if result.violated is None or text not in result.violated:
+            sys.exit(f'{self.path} with the fault {name} does not violate "{text}":\n{result.text[-3000:]}')
 
     def check(self, settings):
         """Returns the statements that none of the settings reached."""
         unreached = None
         for setting in settings:
-            outcome = search(self.path, setting)
-            print(f'{" ".join(setting) or "as it is"}: {outcome.states} states, errors: {outcome.errors}', flush=True)
-            if outcome.errors != 0 or not outcome.complete or outcome.states < 1000:
-                sys.exit(f'{self.path} does not hold, or was not searched through:\n{outcome.text[-3000:]}')
-            unreached = outcome.unreached if unreached is None else unreached & outcome.unreached
+            result = search(self.path, setting)
+            print(f'{" ".join(setting) or "as it is"}: {result.states} states, errors: {result.errors}', flush=True)
+            if result.errors != 0 or not result.complete or result.states < 1000:
+                sys.exit(f'{self.path} does not hold, or was not searched through:\n{result.text[-3000:]}')
+            unreached = result.unreached if unreached is None else unreached & result.unreached
         return unreached
 
     def check_all_settings(self):

@@ -1,25 +1,25 @@
-/* Cleaning: one key's records are written, moved, killed and deleted, their segments rest and are used again,
- * and a reader goes by the index, or by a place that it remembers, or reads a large record for long.
+/* Cleaning: one key's records are written, moved, killed and deleted. Their segments are retired and used again.
+ * A reader goes by the index, or by a cached location, or reads a large record for long.
  *
- * What stands for what
+ * The model and the code
  *   Segments            store/region/segments.h (Retire, ChangeGeneration, Release). Each has one place for a record.
  *   Writer              Publish (store/write/write_pipeline.cc), Cleaner::Move (store/reclaim/cleaner.cc).
- *   Reader, warm        GetWarm (client/get/get.cc), KnownPlace and JudgeKnown (client/get/get_steps.cc); its looks are
- *                       Session::LookAtGenerations and Generations::Take (client/cache/segment_generations.cc).
- *   Reader, cold        SearchOnce (client/get/get.cc), which learns the place (Session::Learn).
- *   Reader, large       PieceReader (client/get/chunked_read.cc): P1 to P5.
+ *   Reader, warm        The warm steps of Lookup, with CachedLocationIsFresh (client/get/lookup.cc). Its looks are
+ *                       those of client/cache/segment_generations.h.
+ *   Reader, cold        The cold steps of Lookup, which learns the place (client/cache/read_cache.h).
+ *   Reader, large       ChunkedReader (client/get/chunked_read.cc): P1 to P5.
  *   Clock               T of layout.h, I6, is GRACE ticks.
  *
- * What is checked: what a GET ends with was the key's value at a moment of the GET (linearizability, with the
- * moments of the writes fixed): nothing overwritten or deleted before, nothing that never was the key's.
+ * Property: a GET ends with a value that the key had at a moment of the GET. That is linearizability, with the
+ * moments of the writes fixed: nothing overwritten or deleted before, nothing that never was the key's.
  *
- * What is assumed
- *   - The adversary of client/cache/segment_generations.h: memory that was used again reads as a live record of this key, whatever
- *     was asked for, checksum and all (LIE). So no checksum is relied on, but that a record's header is of one
- *     record; its live bit is one bit.
+ * Assumptions
+ *   - The adversary of client/cache/segment_generations.h: memory that was used again reads as a live record of this
+ *     key, whatever was asked for, checksum and all (LIE). So no checksum is relied on, but that a record's header is
+ *     of one record; its live bit is one bit.
  *   - A generation is a byte of GENERATIONS values instead of 256, with the same bounds in proportion.
  *   - All clocks run at one speed; a clock is as coarse as its tick.
- *   - A reader remembers one place, and has looked at the generations long ago when it begins.
+ *   - A reader caches one location, and has looked at the generations long ago when it begins.
  *     The index leads to it by one slot: its changes are those of growth.pml.
  * Left out: a reader that dies or forgets is one that begins anew.
  *
@@ -53,7 +53,7 @@
 #define COUNTED_LATE         7 /* it changes when the segment is used again */
 #define LOOK_AS_YOUNG_AS_ITS_END 8
 #define LEARNED_WITH_LATER_LOOK  9
-#define SLOW_WARM_TRUSTED   10 /* a warm GET believes what it read however long it took */
+#define SLOW_WARM_TRUSTED   10 /* a warm GET believes its READ however long that took */
 #define OLD_LOOKS_COMPARED  11 /* G3 without its bound */
 #define SLOW_COLD_TRUSTED   12
 #define LONG_TRUSTED        13 /* a large record is believed without P3 */
@@ -68,8 +68,8 @@
 #define SEGMENTS    2
 #define GENERATIONS 3
 #define GRACE       1
-#define FRESH       GRACE /* Generations::fresh_for_, which is less by the clock's coarseness */
-#define COMPARABLE  (GENERATIONS * GRACE) /* Generations::comparable_for_ */
+#define FRESH       GRACE /* SegmentGenerations::fresh_for_, which is less by the clock's coarseness */
+#define COMPARABLE  (GENERATIONS * GRACE) /* SegmentGenerations::comparable_for_ */
 #define NEVER       (COMPARABLE + 1)      /* ticks are counted up to here */
 
 #define LIE 7 /* a version that never was */
@@ -81,7 +81,7 @@
 #define RESTS (2 * GRACE)
 #endif
 
-/* What a segment is: FREE, in use (a record's version, live or not; the key's, or others' bytes), or resting. */
+/* The use of a segment: FREE, in use (a record's version, live or not; the key's, or others' bytes), or resting. */
 mtype = { FREE, OURS, OTHERS, RESTING };
 mtype use[SEGMENTS] = FREE;
 byte version[SEGMENTS];
@@ -89,7 +89,7 @@ bool live[SEGMENTS];
 byte changes[SEGMENTS]; /* of its generation, since the reader saw it; modulo GENERATIONS, as a byte shows them */
 byte rested[SEGMENTS]; /* ticks that are left */
 
-/* What a READ of a record there shows: a version if it verifies as live, 0 if not. Freed memory keeps its bytes. */
+/* The result of a READ of a record there: a version if it verifies as live, 0 if not. Freed memory keeps its bytes. */
 #define SHOWS(s) (use[s] == OTHERS -> LIE : (live[s] -> version[s] : 0))
 
 #define NONE 255
@@ -97,8 +97,8 @@ byte slot = NONE; /* of the index: the segment of the record */
 byte value;       /* that readers may see: a version, 0: none */
 byte versions = 0;
 
-/* Of the reader: which values there were since its GET began, as bits; ticks since then, since the look that it
- * goes by was posted, since the one under way was, and since the generations of a large record were read. */
+/* Of the reader: which values there were since its GET began, as bits, and ticks since then. Also the ticks since the
+ * look that it goes by was posted, since the one in flight was, and since it read the generations of a large record. */
 byte allowed;
 bool getting;
 byte age = 0;
@@ -220,8 +220,8 @@ active proctype Clock() {
 
 /* --- The reader -------------------------------------------------------------------------------------------- */
 
-/* A look at the generations: posted, read, complete. A remembered place stays good, which is to say that its number
- * is that of its segment's last look, as long as no look shows another byte there, or cannot be compared (G3). */
+/* A look at the generations: posted, read, complete. A cached location stays valid while its number is that of its
+ * segment's last look: no look shows another byte there, and all can be compared (G3). */
 #if BROKEN == OLD_LOOKS_COMPARED
 #define IS_COMPARABLE true
 #else

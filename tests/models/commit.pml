@@ -1,37 +1,39 @@
-/* Commit and recovery: one client's writes of one key, synced and not, while connections break, the server is
- * killed, the power is cut, the disk fails to sync, and what is in doubt is asked about and sent again.
+/* Commit and recovery: one client's writes of one key, synced and not. Meanwhile connections break, the server is
+ * killed, the power is cut, and the disk fails to sync. The client asks about writes in doubt, and sends them again.
  *
- * What stands for what
- *   log, disk           RocksDB's log: what the system has of it, and how much of that the disk has. A log entry is a
- *                       group, written by DurableTier::Write (MakeDurable in store/write/write_pipeline.cc): the write, its
- *                       outcome (store/durable/completion_records.h, R2) and the end of the block of versions (SetVersionLimit).
- *   visible             the entry whose value readers get. Those behind it, up to written, are pending
+ * The model and the code
+ *   log, disk           RocksDB's log: the part that the system has, and how much of it the disk has. A log entry is a
+ *                       group, written by DurableTier::Write (MakeDurable in store/write/write_pipeline.cc). It has the
+ *                       write, its completion record (store/durable/completion_records.h, R2), and the end of the block
+ *                       of versions (SetVersionLimit).
+ *   visible             The entry whose value readers get. Those behind it, up to written, are pending
  *                       (store/write/sync_queue.h): a key's writes become visible in their order.
  *   Syncer              SyncQueue::SyncUnlocked, DiskHealth::NoteSync.
- *   Server              Server::CommitWrites, AnswerSynced (server/request/write_batcher.cc), AcceptClients (server/server.cc), and
- *                       NamedClient (server/connection/client_table.h).
- *   Client              Session::Reconnect, AskForOutcome (client/session/reconnect.cc).
- *   Machine             kill -9, a power cut, recovery (store/durable/wal_recovery.h): after a cut the log is replayed up to
- *                       its first hole, wherever behind what was synced that is.
+ *   Server              WriteBatcher::AnswerWrite, AnswerSynced (server/request/write_batcher.cc),
+ *                       Acceptor::AcceptClients (server/connection/acceptor.cc), and ClientEntry
+ *                       (server/connection/client_table.h).
+ *   Client              Session::Reconnect (client/session/reconnect.cc), kQueryCompletion.
+ *   Machine             kill -9, a power cut, recovery (store/durable/wal_recovery.h). After a cut the log is replayed
+ *                       up to its first hole, wherever behind the synced part that is.
  *
- * What is checked
+ * Properties
  *   D1  No synced write that a reader saw, or whose client was told that it was done, is lost.
- *   -   No write is in the data twice, however often it was in doubt; none of which the client was told is not.
- *   -   What readers see never goes back to an older write, but for a power cut that takes unsynced ones.
+ *   -   No write is in the data twice, however often it was in doubt. A client is told of no write that is not there.
+ *   -   Readers never see an older write after a newer one, but for a power cut that takes unsynced ones.
  *   -   No version that a reader saw is given to another write.
  *
- * What is assumed
- *   - The disk has what it said that it has, once; after a sync that failed, it has anything. (A log with holes that
- *     no power cut explains is W3's and W4's, tests/unit/store/wal_recovery_test.cc.)
- *   - RocksDB writes what it replayed to tables, and syncs them, before a database is open (its default).
- *   - A client has one write at a time, so that the 16 outcomes that are remembered are one here. An outcome and
- *     the question for it are one step: a connection that breaks in between makes the client ask again.
+ * Assumptions
+ *   - The disk has all that it said that it has, once; after a sync that failed, it has anything. (A log with holes
+ *     that no power cut explains is W3's and W4's, tests/unit/store/wal_recovery_test.cc.)
+ *   - RocksDB writes the replayed log to tables, and syncs them, before a database is open (its default).
+ *   - A client has one write at a time, so that the 16 completion records of a client are one here. A completion record
+ *     and the question for it are one step: a connection that breaks in between makes the client ask again.
  *
  * CHECK
  * FAULT PUBLISHED_BEFORE_SYNC in 1 violates synced[written]
  * FAULT ACKED_BEFORE_SYNC in 1 violates synced[written]
- * FAULT OUTCOME_NOT_LOGGED in 1 violates write[i_]!=
- * FAULT OUTCOME_BEHIND_WRITE in 1 violates write[i_]!=
+ * FAULT COMPLETION_NOT_LOGGED in 1 violates write[i_]!=
+ * FAULT COMPLETION_BEHIND_WRITE in 1 violates write[i_]!=
  * FAULT TOLD_BEFORE_SYNC in 1 violates write[i_]!=
  * FAULT NOT_DROPPED in 1 violates write[i_]!=
  * FAULT NOT_ASKED in 1 violates write[i_]!=
@@ -44,19 +46,19 @@
 #ifndef BROKEN
 #define BROKEN NOTHING
 #endif
-#define NOTHING               0
-#define PUBLISHED_BEFORE_SYNC 1
-#define ACKED_BEFORE_SYNC     2
-#define OUTCOME_NOT_LOGGED    3 /* outcomes are not in the log */
-#define OUTCOME_BEHIND_WRITE  4 /* they come in a group of their own */
-#define TOLD_BEFORE_SYNC      5 /* a client that asks is answered while its write is pending */
-#define NOT_DROPPED           6 /* what came over a connection is done when the next one is there */
-#define NOT_ASKED             7 /* a client sends again what was not answered */
-#define FORGOTTEN_BELIEVED    8 /* a name that was forgotten may return */
-#define LIMIT_NOT_SYNCED      9 /* the block of versions is not on disk when the first of it is seen */
-#define OVERTAKES            10 /* a write that is not synced does not wait for one that is, of its key */
-#define SYNC_ASKED_AGAIN     11 /* a sync that failed is asked for again */
-#define REPLAYED_NOT_SYNCED  12 /* what was replayed is served before the disk has it */
+#define NOTHING                  0
+#define PUBLISHED_BEFORE_SYNC    1
+#define ACKED_BEFORE_SYNC        2
+#define COMPLETION_NOT_LOGGED    3 /* completion records are not in the log */
+#define COMPLETION_BEHIND_WRITE  4 /* they come in a group of their own */
+#define TOLD_BEFORE_SYNC         5 /* a client that asks is answered while its write is pending */
+#define NOT_DROPPED              6 /* requests of a connection are done when the next one is there */
+#define NOT_ASKED                7 /* a client sends every unanswered write again */
+#define FORGOTTEN_BELIEVED       8 /* a client ID that was forgotten may return */
+#define LIMIT_NOT_SYNCED         9 /* the block of versions is not on disk when the first of it is seen */
+#define OVERTAKES               10 /* a write that is not synced does not wait for one that is, of its key */
+#define SYNC_ASKED_AGAIN        11 /* a sync that failed is asked for again */
+#define REPLAYED_NOT_SYNCED     12 /* the replayed log is served before the disk has it */
 
 #ifndef WRITES
 #define WRITES 2 /* that the client wants to do */
@@ -72,7 +74,7 @@
 /* The log; entry 0 is none. */
 byte write[LOG];   /* which of the client's */
 byte request[LOG]; /* and the request's number */
-bool outcome[LOG]; /* the outcome is with it */
+bool completion[LOG]; /* the completion record is with it */
 bool synced[LOG];  /* Staged::synced */
 byte limit[LOG];   /* the end of the block of versions, as of this group */
 byte version[LOG];
@@ -84,19 +86,19 @@ bool disk_lies, sync_failed;
 bool up = true;
 byte visible, newest; /* up to which all are visible; the last that is */
 byte next = 1;
-byte sync_to;  /* what the disk is asked for; 0: nothing */
-bool known;    /* the client's name is here */
-byte noted;    /* the request of its last write that was done: NamedClient::outcomes */
+byte sync_to;  /* the entry that the disk is asked for; 0: none */
+bool known;    /* the client's ID is here */
+byte noted;    /* the request of its last write that was done: ClientEntry::completions */
 
-/* The connection, and what is under way on it. */
+/* The connection, and the requests in flight on it. */
 bool connected;
 byte sent, sent_write; /* a request that the server has not taken, 0: none */
 bool sent_synced;
 byte replied;
-/* With NOT_DROPPED: what came over an earlier connection. */
+/* With NOT_DROPPED: the request of an earlier connection. */
 byte late, late_write;
 
-/* What was told to whom. */
+/* The entries that readers saw, and those that the client was told of. */
 bool seen[LOG], told[LOG];
 byte seen_as[VERSIONS]; /* the write that a reader saw with that version */
 byte faults;
@@ -110,7 +112,7 @@ hidden byte raises_;
 
 /* An entry is published, noted, and answered: Publish, AnswerWrite. There are readers at once. */
 inline Show(i) {
-  assert(i > newest); /* what readers see does not go back */
+  assert(i > newest); /* readers never see an older one */
   newest = i;
   assert(seen_as[version[i]] == 0 || seen_as[version[i]] == write[i]); /* no version comes twice */
   seen_as[version[i]] = write[i];
@@ -152,10 +154,10 @@ inline Commit(what, id, level) {
   next++;
   raises_ = next > limit[written - 1];
   limit[written] = (raises_ -> next + BLOCK : limit[written - 1]);
-#if BROKEN == OUTCOME_NOT_LOGGED || BROKEN == OUTCOME_BEHIND_WRITE
-  outcome[written] = false;
+#if BROKEN == COMPLETION_NOT_LOGGED || BROKEN == COMPLETION_BEHIND_WRITE
+  completion[written] = false;
 #else
-  outcome[written] = true;
+  completion[written] = true;
 #endif
   skip
 }
@@ -234,25 +236,25 @@ active proctype Server() {
        PublishOrAwait()
      }
 #endif
-#if BROKEN == OUTCOME_BEHIND_WRITE
-  :: atomic { up && written > 0 && !outcome[written] -> outcome[written] = true }
+#if BROKEN == COMPLETION_BEHIND_WRITE
+  :: atomic { up && written > 0 && !completion[written] -> completion[written] = true }
 #endif
-  :: atomic { up && !connected && known && !PENDING && faults < FAULTS -> /* Outcomes::Forget */
+  :: atomic { up && !connected && known && !PENDING && faults < FAULTS -> /* ClientTable forgets it */
        faults++; known = false; noted = 0;
        i_ = 1;
        do
-       :: i_ <= written -> outcome[i_] = false; i_++
+       :: i_ <= written -> completion[i_] = false; i_++
        :: else -> break
        od
      }
   od
 }
 
-/* --- What goes wrong --------------------------------------------------------------------------------------- */
+/* --- The failures ------------------------------------------------------------------------------------------- */
 
 inline Break() { connected = false; replied = 0 }
 
-/* The server's memory is gone, with its connections and what came over them. */
+/* The server's memory is gone, with its connections and their requests. */
 inline Die() {
   up = false;
   Break(); sent = 0; sent_write = 0; sent_synced = false;
@@ -265,15 +267,15 @@ inline Lose() {
   do
   :: written > disk ->
     assert(!synced[written] || !(seen[written] || told[written])); /* D1 */
-    /* The write is gone, as if it had never been; but for the version, which somebody may know. */
-    write[written] = 0; request[written] = 0; outcome[written] = false; synced[written] = false;
+    /* The write is gone, as if it had never been; but for the version, which a reader may know. */
+    write[written] = 0; request[written] = 0; completion[written] = false; synced[written] = false;
     limit[written] = 0; version[written] = 0; seen[written] = false; told[written] = false;
     written--
   :: true -> break
   od
 }
 
-/* Open: what is in the log is replayed, written to tables, and seen. */
+/* Open: the log is replayed, written to tables, and seen. */
 inline Restart() {
   up = true;
 #if BROKEN != REPLAYED_NOT_SYNCED
@@ -288,7 +290,7 @@ inline Restart() {
   do
   :: i_ <= written ->
     seen[i_] = true;
-    if :: outcome[i_] && request[i_] != 0 -> noted = request[i_] :: else fi;
+    if :: completion[i_] && request[i_] != 0 -> noted = request[i_] :: else fi;
     i_++
   :: else -> break
   od
@@ -299,7 +301,7 @@ active proctype Machine() {
   :: d_step { connected && faults < FAULTS -> faults++; Break() }
   :: atomic { up && faults < FAULTS -> faults++; Die() }                /* kill -9 */
   :: atomic { up && faults < FAULTS -> faults++; Die(); Lose() }        /* the power is cut */
-  :: atomic { up && sync_failed -> Die() }                              /* who runs it opens it again */
+  :: atomic { up && sync_failed -> Die() }                              /* its operator opens it again */
   :: atomic { !up -> Restart() }
   od
 }
@@ -334,11 +336,11 @@ inline Told() {
 
 active proctype Client() {
   byte requests;
-  byte id;      /* unanswered_write_ */
+  byte id;      /* unacknowledged_write_ */
   byte wanted;  /* the write, 0: none yet */
   bool level;   /* synced */
   bool asks;
-  bool had_name;
+  bool had_id;
   bool lost;    /* it was sent over a connection that broke */
   do
   :: atomic { up && !connected ->                              /* Reconnect: the connection before is dropped (O1) */
@@ -352,10 +354,10 @@ active proctype Client() {
        known = true
 #else
        if
-       :: known || !had_name
-       :: !known && had_name -> id = 0; asks = false; lost = false /* refused (O4): what is in doubt ends as Unknown */
+       :: known || !had_id
+       :: !known && had_id -> id = 0; asks = false; lost = false /* refused (O4): a write in doubt ends as Unknown */
        fi;
-       known = true; had_name = true
+       known = true; had_id = true
 #endif
      }
   :: atomic { connected && !asks && wanted < WRITES && replied == 0 ->
@@ -367,8 +369,8 @@ active proctype Client() {
 #if BROKEN == NOT_ASKED
   :: atomic { connected && lost -> Send() }
 #else
-  /* The connection is another one than that which the write was sent over: it asks (kOutcome), and the answer is put
-   * off while a write of its name is pending (NamedClient::unsynced). */
+  /* The write was sent over an earlier connection: the client asks (kQueryCompletion). The answer is put off while a
+   * write of its ID is pending (ClientEntry::unsynced). */
   :: atomic { connected && lost && MAY_BE_TOLD ->
        if
        :: noted == id -> Told()

@@ -1,21 +1,22 @@
 /* Growth: a reader's search while buckets are split, entries copied and cleared, keys written and deleted.
  *
- * What stands for what
- *   Bucket, slot, control word     store/format/memory/layout.h. A slot's word is the place of its record (0: empty); its
- *                                  fingerprint is the same for all keys here, so every other key is a candidate, too.
- *   Reader                         KeySearch (store/format/memory/key_search.h) as SearchOnce (client/get/get.cc) drives it.
- *   Writer                         the store's one writer: Publish (store/write/write_pipeline.cc), and of store/index/index.cc Split,
- *                                  Compact, UnlinkEmpty, Tick, AddOverflow.
- *   Clock                          Clock (store/base/clock.h): T of I6 is one tick, so what rests does so for two.
+ * The model and the code
+ *   Bucket, slot, control word     store/format/memory/layout.h. A slot's word is the place of its record (0: empty).
+ *                                  Its fingerprint is the same for all keys here, so every other key is a candidate.
+ *   Reader                         KeySearch (store/format/memory/key_search.h) as Lookup (client/get/lookup.cc)
+ *                                  drives it.
+ *   Writer                         The store's one writer: Publish (store/write/write_pipeline.cc), and Split, Compact,
+ *                                  UnlinkEmpty, Tick, AddOverflow of store/index/index.cc.
+ *   Clock                          Clock (store/base/clock.h). T of I6 is one tick, so a grace period takes two.
  *
- * What is checked: a search that ends in time with a version (the place of its record) or with a miss ends with
- * what the key's value was at a moment of the search: linearizability, with the moments of the writes fixed.
+ * Property: linearizability, with the moments of the writes fixed. A search that ends in time, with a version (the
+ * place of its record) or with a miss, ends with the key's value at a moment of the search.
  *
- * What is assumed
- *   - Bytes are read whole. So the depth is; and a slot is read in two pieces, fingerprint and place, in any order,
- *     with anything in between. A place that is a mixture itself leads to nothing that verifies, which only makes
- *     the reader unsure; a mixture of two links is recognised (EncodeControl in layout.h).
- *   - One writer; what it stores is seen in its order.
+ * Assumptions
+ *   - Bytes are read whole. So the depth is. A slot is read in two pieces, fingerprint and place, in any order, with
+ *     anything in between. A place that is a mixture itself leads to nothing that verifies, which only makes the
+ *     reader unsure; a mixture of two links is recognised (EncodeControl in layout.h).
+ *   - There is one writer; its stores are seen in their order.
  *   - Both clocks run at one speed.
  *   - No memory of records or overflow buckets is used again within the time looked at: cleaning.pml is about that.
  * Left out: cold slots, and a chain longer than two buckets.
@@ -37,14 +38,14 @@
 #define BROKEN NOTHING
 #endif
 #define NOTHING          0
-#define CLEARED_AT_ONCE  1 /* what was copied does not rest before it is cleared */
+#define CLEARED_AT_ONCE  1 /* a copied entry does not rest before it is cleared */
 #define NOT_MARKED       2 /* a split bucket does not say so */
 #define MARKED_FIRST     3 /* a split bucket says so before the other half is filled */
-#define SLOW_TRUSTED     4 /* a reader believes what it read however long it took */
+#define SLOW_TRUSTED     4 /* a reader believes its READs however long they took */
 #define DEAD_IS_MISSING  5 /* a reader that met a dead record takes the key for missing */
 #define MOVED_NOT_COPIED 6 /* an entry leaves its slot before it is in another */
 #define STAYS_AT_HOME    7 /* a reader does not go on where a deeper bucket sends it */
-#define RESTS_TOO_EARLY  8 /* what was copied rests from before the split bucket says so */
+#define RESTS_TOO_EARLY  8 /* a copied entry rests from before the split bucket says so */
 #define DEAD_IS_FOUND    9 /* a reader does not look at the live bit */
 
 #ifndef WRITES
@@ -100,7 +101,7 @@ inline SetValue(k, p) {
   if :: searched == k -> allowed = allowed | (1 << p) :: else fi
 }
 
-/* IndexView::HomeOf (store/format/memory/index_view.h) of the exact view: which main bucket is a key's after so many splits. */
+/* IndexView::HomeOf (store/format/memory/index_view.h) of the exact view: a key's main bucket after so many splits. */
 #define HOME(k, n) (n == 0 -> 0 : (n < k + 2 -> k : HASH(k)))
 /* The bucket that is split next. Level 0: 0 into 0 and 1; level 1: 0 into 0 and 2, 1 into 1 and 3. */
 #define SPLIT_NEXT (splits < 2 -> 0 : 1)
@@ -208,7 +209,7 @@ inline Fill() {
   depth[upper] = (splits == 0 -> 1 : 2)
 }
 
-/* Index::Rest, RestFrom. */
+/* Index::StartGracePeriod. */
 inline RestAll() {
   s_ = 0;
   do
@@ -341,7 +342,7 @@ active proctype Clock() {
 #if BROKEN == SLOW_TRUSTED
 #define IN_TIME true
 #else
-#define IN_TIME (age <= GRACE) /* Session::InTime */
+#define IN_TIME (age <= GRACE) /* ServerView::InTime */
 #endif
 
 #define SAME_HOME(k, l, d) ((HASH(k) & ((1 << d) - 1)) == (HASH(l) & ((1 << d) - 1))) /* Belongs */
@@ -381,7 +382,7 @@ read_bucket:
   :: d_step { pieces & P_PRINT(1) -> print[1] = WORD(bucket, 1) != 0; pieces = pieces & ~P_PRINT(1) }
   :: d_step { pieces & P_PLACE(1) -> place[1] = WORD(bucket, 1); pieces = pieces & ~P_PLACE(1) }
 #endif
-  :: !IN_TIME -> goto begin /* whatever it saw, it would discard it at the end */
+  :: !IN_TIME -> goto begin /* it would discard all that it saw at the end */
   :: pieces == 0 -> break
   od;
 

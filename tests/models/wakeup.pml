@@ -1,28 +1,29 @@
 /* Sleeping and waking over the local transport: clients that wait for answers, and the server that waits for requests.
  *
- * What stands for what
- *   requests, answers    the message rings of each connection: how many messages were published, and how many were taken
- *                        (rdma/local/wire.h, A2).
- *   mark                 SleepMark (rdma/local/wire.h): odd while its owner sleeps or is about to, another number for each sleep.
- *                        The lower two bits are 1 for a sleep that a byte ends, and 3 for a client's brief sleep on a futex.
- *   to_server, to_client the bytes in the socket of each connection, which wake the other side.
+ * The model and the code
+ *   requests, answers    The message rings of each connection: how many messages were published, and how many were
+ *                        taken (rdma/local/wire.h, A2).
+ *   mark                 SleepMark (rdma/local/wire.h): odd while its owner sleeps or is about to, another number for
+ *                        each sleep. The lower two bits are 1 for a sleep that a byte ends, and 3 for a client's brief
+ *                        sleep on a futex.
+ *   to_server, to_client The bytes in the socket of each connection, which wake the other side.
  *   Client               PostSend (rdma/local/connection.cc), then PollUntil (rdma/adaptive_poll.h) with Wait
- *                        (rdma/local/client.cc), which is a brief sleep and then one that a byte ends. The brief one may end
- *                        at any time, so `wakes`, which ends it soon, is a matter of speed alone.
- *   Server               Server::Run and Sleep, with Arm, Poll and Disarm (rdma/local/listener.cc).
- *   parked               SleepMark of the server's side of a connection: odd while the server does not look into its ring
- *                        (rdma/local/polled_connections.h). The server parks and looks at sockets whenever it likes, also
- *                        while it is armed. It ends a parking by itself when it posts something to the connection.
+ *                        (rdma/local/client.cc), which is a brief sleep and then one that a byte ends. The brief one
+ *                        may end at any time, so `wakes`, which ends it soon, is a matter of speed alone.
+ *   Server               EventLoop::Run, with Arm, Poll and Disarm (rdma/local/listener.cc).
+ *   parked               SleepMark of the server's side of a connection: odd while the server does not look into its
+ *                        ring (rdma/local/polled_connections.h). The server parks and looks at sockets whenever it
+ *                        likes, also while it is armed. It ends a parking by itself when it posts to the connection.
  *
- * A side looks as often as it likes before it sleeps: how long it spins is a matter of speed alone. So a rule that decides
- * whether spinning pays, right or wrong, changes nothing here.
+ * A side looks as often as it likes before it sleeps: how long it spins is a matter of speed alone. So a rule that
+ * decides whether spinning pays, right or wrong, changes nothing here.
  *
- * What is checked
+ * Properties
  *   A4  No lost wake-up: a side never sleeps for ever while a message waits for it.
  *   A6  No lost message of a parked connection.
  *   -   At most one byte is sent for each sleep.
  *
- * What is assumed
+ * Assumptions
  *   - The store of a message or a mark, and the load of the other, are in one total order (seq_cst).
  *   - Both sides live, and the socket is never full. Deaths are A1's.
  *
@@ -177,7 +178,7 @@ proctype Client(byte me) {
     :: atomic { answers[me] > answers_taken[me] -> answers_taken[me]++; break }
     :: answers[me] == answers_taken[me] ->
 #if BRIEF
-      /* The brief sleep. What it finds is found again by the next look. */
+      /* The brief sleep. The next look finds again all that it finds. */
       client_mark[me] = BRIEFLY(client_mark[me]);
       client_mark[me] = AWAKE(client_mark[me]);
 #endif
