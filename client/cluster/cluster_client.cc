@@ -261,8 +261,10 @@ class ClusterClient::Parts {
 
 ClusterClient::ClusterClient(const Topology& topology, const ClientOptions& options, const Clock& clock)
     : topology_(topology), timeout_(options.timeout) {
-  for (const ShardPlace& place : topology_.shards()) {
-    shards_.push_back(std::make_unique<ClusterShard>(place, options, clock));
+  for (std::size_t i = 0; i < topology_.shards().size(); ++i) {
+    ClientOptions of_shard = options;
+    of_shard.expected_shard = topology_.IdentityOfShard(i);
+    shards_.push_back(std::make_unique<ClusterShard>(topology_.shards()[i], of_shard, clock));
   }
   clients_.resize(shards_.size());
   parts_ = std::make_unique<Parts>(*this);

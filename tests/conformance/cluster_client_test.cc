@@ -313,6 +313,7 @@ TEST_P(Clusters, WithoutAnyServerThereIsNoClient) {
 }
 
 TEST_P(Clusters, TwoShardsWithOneServerAreNoticed) {
+  cluster_ = 0;
   ASSERT_NO_FATAL_FAILURE(StartServers(1));
   // The same server, by two names.
   std::vector<std::string> texts = {addresses_[0].ToString(), addresses_[0].ToString()};
