@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -11,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/get/blocking_get.h"
-#include "client/get/fast_get.h"
+#include "client/get/fast_gets.h"
 #include "client/get/multi_get.h"
 #include "client/put/multi_put.h"
 #include "client/put/put.h"
@@ -140,6 +141,11 @@ class Client::Impl {
     return session.Call(Operation::kPing, {}, HashKey({}), {}).status();
   }
 
+  /// Returns whether the fast path of several GETs may take this client's keys: nobody records its calls.
+  bool is_fast() const {
+    return session->recorder() == nullptr && session->is_ready() && FastGet::IsFor(*session);
+  }
+
   /// Continues a call that did not end at once. A function of its own, so that the fast path has a small
   /// frame.
   [[gnu::noinline]] absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version) {
@@ -217,6 +223,27 @@ absl::StatusOr<std::string> Client::Get(std::string_view key) {
     if (TryFastGet(*impl_->session, key, value, version)) return absl::OkStatus();
   }
   return impl_->Get(key, value, version);
+}
+
+std::uint32_t Client::FastMultiGet(std::span<const HashedKey> hashed, std::span<const std::string_view> keys,
+                                   std::span<GetResult> results) {
+  static_assert(kMostFast == SessionBuffers::kMaxBatch);
+  std::uint32_t wanted = 0, others = 0;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const bool is_fast = hashed[i].client != nullptr && hashed[i].client->impl_->is_fast() && IsKey(keys[i]);
+    (is_fast ? wanted : others) |= std::uint32_t{1} << i;
+  }
+  const auto session_of = [&](std::size_t i) -> Session& { return *hashed[i].client->impl_->session; };
+  // One call of each client, which another thread may not use meanwhile.
+  for (std::uint32_t rest = wanted; rest != 0; rest &= rest - 1) {
+    const InUse::Call call(session_of(static_cast<std::size_t>(std::countr_zero(rest))).in_use());
+  }
+  const std::uint32_t left =
+      TryFastGets(wanted, keys, results, session_of, [&](std::size_t i) { return hashed[i].hash; });
+  for (std::uint32_t rest = wanted & ~left; rest != 0; rest &= rest - 1) {
+    results[static_cast<std::size_t>(std::countr_zero(rest))].status = absl::OkStatus();
+  }
+  return left | others;
 }
 
 absl::Status Client::MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results) {

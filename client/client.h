@@ -369,8 +369,21 @@ class Client {
   rdma::ClientConnection& connection();
 
  private:
+  friend class ClusterClient;  // for FastMultiGet
   class Impl;
   explicit Client(std::unique_ptr<Impl> impl);
+
+  /// A key of FastMultiGet.
+  struct HashedKey {
+    Client* client = nullptr;  // null: it has none yet
+    std::uint64_t hash = 0;    // HashKey
+  };
+  /// Gets keys of several clients, as far as their fast paths find them; `results` of these have the status
+  /// OK. Returns the keys that are left, one bit for each; the lowest bit is the first key. Their results are
+  /// unspecified. REQUIRES: all have the same size, kMostFast at most.
+  static constexpr std::size_t kMostFast = 32;
+  static std::uint32_t FastMultiGet(std::span<const HashedKey> hashed, std::span<const std::string_view> keys,
+                                    std::span<GetResult> results);
 
   std::unique_ptr<Impl> impl_;
 };

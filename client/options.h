@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
+#include "store/format/cluster/shard_identity.h"
 
 namespace remora {
 
@@ -52,6 +53,10 @@ struct ClientOptions {
   /// for the host of the address. `cert` and `key` are the client's own, for a server that asks for one.
   /// Without `ca`, both sides derive the keys from the auth token. Each connection reads the files anew.
   rdma::TlsFiles tls{};
+  /// Shard that the server must be (store/format/cluster/shard_identity.h). At each connection the client
+  /// compares it with the server's greeting, and refuses another server (FailedPrecondition, and the message
+  /// names both). ClusterClient sets it, from the topology. All zeros: the client takes any server.
+  ShardIdentity expected_shard{};
 };
 
 /// Smallest size, in bytes, of a value in registered memory that a PUT sends from there without a copy.

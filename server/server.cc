@@ -78,7 +78,8 @@ void Server::MakeParts(const ServerOptions& options, std::vector<Token> tokens,
                                                    .remembered_clients = options.remembered_clients,
                                                    .tokens_file = options.tokens_file,
                                                    .serves_without_token = options.serves_without_token,
-                                                   .tls = options.tls},
+                                                   .tls = options.tls,
+                                                   .shard = options.store.shard},
                                  std::move(tokens), *store_, log_, *rate_limited_log_);
   large_writes_ = std::make_unique<LargeWrites>(*store_, *memory_);
   replies_ = std::make_unique<ReplySender>(*store_, *acceptor_);

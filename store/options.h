@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "store/base/clock.h"
+#include "store/format/cluster/shard_identity.h"
 #include "store/format/types/expiry.h"
 #include "store/format/types/write_options.h"
 
@@ -58,6 +59,10 @@ struct StoreOptions {
   /// RocksDB's directory. Open makes it if it is missing; its parent must exist. Empty exactly when
   /// `durability` is kMemory.
   std::string data_dir{};
+  /// Identity of the shard whose data these are (kvserver --shard). Open refuses a data_dir that keeps
+  /// another one (FailedPrecondition), and has it keep this one if it has none. All zeros: Open does not
+  /// compare it.
+  ShardIdentity shard{};
   Loading loading = Loading::kInOpen;
   /// Largest number of threads that load. 0: one for each processor. Without meaning for kInSteps.
   std::size_t load_threads = 0;

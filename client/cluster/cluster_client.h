@@ -53,6 +53,10 @@ class ClusterShard;
 /// Keys that belong together get a tag: `user:{42}:name` and `user:{42}:mail` have the same slot
 /// (store/format/cluster/slot.h).
 ///
+/// The servers say which shards they are (kvserver --shard), and the client compares it with the topology at
+/// each connection. A call whose shard is reached at another one's address ends with FailedPrecondition, and
+/// has done nothing. That is unchecked if the topology is of version 1 and the server has no --shard.
+///
 /// The topology is fixed: it is that of Connect. A key that another program writes to the wrong server is not
 /// found here, and not shown by scans; Count of a server counts it.
 ///
@@ -70,7 +74,9 @@ class ClusterClient {
   /// has its part of the time that is left. A shard whose server cannot be reached does not fail the call, as
   /// long as another one can: later calls try again. `clock` must outlive the client. Outcomes:
   ///   Unavailable, DeadlineExceeded: no server can be reached.
-  ///   FailedPrecondition: two shards lead to the same server; or as for Client::Connect.
+  ///   FailedPrecondition: a server is another shard than the topology says, or of another cluster, and the
+  ///     message names its address and both identities; two shards lead to the same server; or as for
+  ///     Client::Connect.
   ///   InvalidArgument, PermissionDenied, ResourceExhausted: as for Client::Connect.
   static absl::StatusOr<std::unique_ptr<ClusterClient>> Connect(const Topology& topology,
                                                                 const ClientOptions& options,
@@ -147,7 +153,7 @@ class ClusterClient {
   std::size_t size() const { return clients_.size(); }
   /// Returns the client of a shard, for calls that concern one server: Ping, Stats, Settings, Watch, Backup,
   /// registered memory. Connects it if it is not. Valid as long as this client. REQUIRES: index < size().
-  /// Outcomes as for Client::Connect, and FailedPrecondition: another shard has the same server.
+  /// Outcomes as for Client::Connect, and FailedPrecondition: the server is not the shard's.
   absl::StatusOr<Client*> shard(std::size_t index);
   /// Returns the client of a key's shard, as `shard` does.
   absl::StatusOr<Client*> shard_of(std::string_view key) { return shard(topology_.ShardOf(key)); }

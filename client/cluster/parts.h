@@ -50,12 +50,20 @@ class CallParts {
     return shard;
   }
 
-  /// Divides the elements. `key_of` returns the key of one.
+  /// Divides all elements. `key_of` returns the key of one.
   template <typename KeyOf>
   void Divide(const Topology& topology, std::span<const Element> elements, const KeyOf& key_of) {
+    DivideSome(
+        topology, elements, elements.size(), [](std::size_t i) { return i; }, key_of);
+  }
+  /// Divides so many elements; `place_of` returns the place of the first one, of the second one and so on.
+  template <typename PlaceOf, typename KeyOf>
+  void DivideSome(const Topology& topology, std::span<const Element> elements, std::size_t count,
+                  const PlaceOf& place_of, const KeyOf& key_of) {
     for (const std::size_t shard : used_) parts_[shard].Clear();
     used_.clear();
-    for (std::size_t place = 0; place < elements.size(); ++place) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t place = place_of(i);
       const std::size_t shard = topology.ShardOfSlot(SlotOf(key_of(elements[place])));
       Part& part = parts_[shard];
       if (part.places.empty()) used_.push_back(shard);

@@ -24,8 +24,8 @@ namespace remora {
 namespace {
 
 constexpr std::string_view kTopologyHead = "remora-topology";
-constexpr std::string_view kTopologyVersion = "1";
-constexpr std::size_t kMaxNameSize = 32;
+constexpr std::string_view kTopologyVersion = "2";
+constexpr std::string_view kOlderVersion = "1";  // without a cluster
 constexpr std::uint16_t kNoShard = UINT16_MAX;
 static_assert(kMaxShards < kNoShard);
 
@@ -50,13 +50,6 @@ std::string Quoted(std::string_view text) {
   constexpr std::size_t kMostShown = 80;
   const bool is_cut = text.size() > kMostShown;
   return absl::StrCat("'", absl::CHexEscape(AbslView(text.substr(0, kMostShown))), is_cut ? "...'" : "'");
-}
-
-bool IsShardName(std::string_view name) {
-  return !name.empty() && name.size() <= kMaxNameSize && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '-' || c == '_';
-  });
 }
 
 /// Returns whether a line of the file would not give the address back.
@@ -132,7 +125,7 @@ class Topology::Parser {
       text.remove_prefix(std::min(size + 1, text.size()));
       ++line_;
       if (line.empty() || line.front() == '#') continue;
-      REMORA_RETURN_IF_ERROR(has_head ? ReadShardLine(line) : ReadHead(line));
+      REMORA_RETURN_IF_ERROR(has_head ? ReadLine(line) : ReadHead(line));
       has_head = true;
     }
     line_ = 0;
@@ -140,8 +133,13 @@ class Topology::Parser {
       return Fail(absl::StrCat("it is empty; it begins with the line '", AbslView(kTopologyHead), " ",
                                AbslView(kTopologyVersion), "' (kvctl cluster init writes one)"));
     }
+    if (has_cluster_ && topology_.cluster_ == 0) {
+      return Fail("it has no line 'cluster ID'; take the one that kvctl cluster init wrote");
+    }
     return absl::OkStatus();
   }
+
+  void SetCluster(std::uint64_t cluster) { topology_.cluster_ = cluster; }
 
   /// Adds a shard, and checks it against those before.
   absl::Status Add(ShardPlace shard) {
@@ -209,29 +207,46 @@ class Topology::Parser {
     return absl::InvalidArgumentError(absl::StrCat(AbslView(name_), line, ": ", why));
   }
 
-  absl::Status ReadHead(std::string_view line) const {
+  absl::Status ReadHead(std::string_view line) {
     const std::string_view head = TakeWord(&line);
     if (head != kTopologyHead) {
       return Fail(absl::StrCat("no file of a topology; it begins with '", AbslView(kTopologyHead), " ",
                                AbslView(kTopologyVersion), "', this one with ", Quoted(head)));
     }
-    if (line != kTopologyVersion) {
-      return Fail(absl::StrCat("version ", Quoted(line), " of a topology; this release knows version ",
-                               AbslView(kTopologyVersion)));
+    if (line != kTopologyVersion && line != kOlderVersion) {
+      return Fail(absl::StrCat("version ", Quoted(line), " of a topology; this release knows versions ",
+                               AbslView(kOlderVersion), " and ", AbslView(kTopologyVersion)));
     }
+    has_cluster_ = line == kTopologyVersion;
     return absl::OkStatus();
   }
 
-  absl::Status ReadShardLine(std::string_view line) {
-    const std::string_view word = TakeWord(&line);
-    if (word != "shard") {
-      return Fail(absl::StrCat("a line begins with ", Quoted(word), "; only 'shard' is known"));
+  absl::Status ReadClusterLine(std::string_view line) {
+    if (topology_.cluster_ != 0) return Fail("the cluster is there already; leave one line out");
+    const std::optional<std::uint64_t> cluster = ClusterIn(line);
+    if (!cluster) {
+      return Fail(absl::StrCat("a cluster is called ", Quoted(line), "; it has ", kClusterDigits,
+                               " digits 0 to 9 and a to f, not all 0 (kvctl cluster init draws one)"));
     }
+    topology_.cluster_ = *cluster;
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadLine(std::string_view line) {
+    const std::string_view word = TakeWord(&line);
+    if (word == "cluster" && has_cluster_) return ReadClusterLine(line);
+    if (word == "shard") return ReadShardLine(line);
+    return Fail(
+        absl::StrCat("a line begins with ", Quoted(word),
+                     has_cluster_ ? "; only 'cluster' and 'shard' are known" : "; only 'shard' is known"));
+  }
+
+  absl::Status ReadShardLine(std::string_view line) {
     ShardPlace shard;
     shard.name = TakeWord(&line);
     if (!IsShardName(shard.name)) {
-      return Fail(absl::StrCat("a shard is called ", Quoted(shard.name), "; a name has 1 to ", kMaxNameSize,
-                               " letters, digits, dots, dashes and underscores"));
+      return Fail(absl::StrCat("a shard is called ", Quoted(shard.name), "; a name has 1 to ",
+                               kMaxShardNameSize, " letters, digits, dots, dashes and underscores"));
     }
     const std::string_view slots = TakeWord(&line);
     if (line.empty()) {
@@ -268,6 +283,7 @@ class Topology::Parser {
 
   const std::string_view name_;
   std::size_t line_ = 0;
+  bool has_cluster_ = false;  // the version's lines include one
   Topology topology_;
   std::map<std::string, std::size_t> names_;      // line of each
   std::map<std::string, std::string> addresses_;  // shard of each
@@ -284,12 +300,13 @@ absl::StatusOr<Topology> Topology::Read(const std::string& path) {
   return Parse(text, path);
 }
 
-absl::StatusOr<Topology> Topology::Even(std::span<const std::string> servers) {
+absl::StatusOr<Topology> Topology::Even(std::span<const std::string> servers, std::uint64_t cluster) {
   if (servers.empty() || servers.size() > kMaxShards) {
     return absl::InvalidArgumentError(
         absl::StrCat("topology: ", servers.size(), " servers; a cluster has 1 to ", kMaxShards));
   }
   Parser parser("topology");
+  parser.SetCluster(cluster);
   const std::size_t count = servers.size();
   for (std::size_t i = 0; i < count; ++i) {
     const auto first = static_cast<std::uint32_t>(i * kSlots / count);
@@ -302,7 +319,9 @@ absl::StatusOr<Topology> Topology::Even(std::span<const std::string> servers) {
 std::size_t Topology::ShardOf(std::string_view key) const { return ShardOfSlot(SlotOf(key)); }
 
 std::string Topology::ToText() const {
-  std::string text = absl::StrCat(AbslView(kTopologyHead), " ", AbslView(kTopologyVersion), "\n");
+  std::string text = absl::StrCat(AbslView(kTopologyHead), " ",
+                                  AbslView(cluster_ == 0 ? kOlderVersion : kTopologyVersion), "\n");
+  if (cluster_ != 0) absl::StrAppend(&text, "cluster ", ClusterText(cluster_), "\n");
   for (const ShardPlace& shard : shards_) {
     absl::StrAppend(&text, "shard ", shard.name);
     char before = ' ';

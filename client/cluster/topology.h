@@ -1,13 +1,15 @@
 // The topology of a cluster: which server has which slots. A file of it is lines of text:
 //
 //   # Comments begin with a number sign.
-//   remora-topology 1
+//   remora-topology 2
+//   cluster 9f86d081884c7d65
 //   shard a 0-8191 local:///run/remora/a.sock
 //   shard b 8192-16000,16001,16002-16383 tcp://kv1:7470,local:///run/remora/b.sock
 //
-// The first line that is neither blank nor a comment has the version of the format. Each other one has a
-// shard: its name, its slots, and the addresses of its server (rdma/address_list.h) up to the line's end.
-// Each slot has one shard, and each shard a slot at least.
+// The first line that is neither blank nor a comment has the version of the format. One line has the
+// cluster's ID, which is the same in each topology of these servers. Each other one has a shard: its name,
+// its slots, and the addresses of its server (rdma/address_list.h) up to the line's end. Each slot has one
+// shard, and each shard a slot at least. Version 1 has no line for the cluster.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "store/format/cluster/shard_identity.h"
 
 namespace remora {
 
@@ -60,13 +63,19 @@ class Topology {
   static absl::StatusOr<Topology> Read(const std::string& path);
 
   /// Returns the topology in which each of the servers has an equal part of the slots. The shards are called
-  /// 0, 1 and so on. InvalidArgument: as for Parse, or the servers are none, or more than kMaxShards.
-  static absl::StatusOr<Topology> Even(std::span<const std::string> servers);
+  /// 0, 1 and so on. `cluster`: its ID; 0: it has none. InvalidArgument: as for Parse, or the servers are
+  /// none, or more than kMaxShards.
+  static absl::StatusOr<Topology> Even(std::span<const std::string> servers, std::uint64_t cluster = 0);
 
   /// Returns the text, for Parse.
   std::string ToText() const;
 
+  /// Returns the ID of the cluster; 0: it has none, as in a file of version 1.
+  std::uint64_t cluster() const { return cluster_; }
   std::span<const ShardPlace> shards() const { return shards_; }
+  /// Returns the identity with which the server of a shard must greet
+  /// (store/format/cluster/shard_identity.h).
+  ShardIdentity IdentityOfShard(std::size_t shard) const { return IdentityOf(cluster_, shards_[shard].name); }
   /// Returns the index of the slot's shard. REQUIRES: slot < kSlots (store/format/cluster/slot.h).
   std::size_t ShardOfSlot(std::uint32_t slot) const { return shard_of_slot_[slot]; }
   /// Returns the index of the key's shard.
@@ -76,6 +85,7 @@ class Topology {
   class Parser;
   Topology() = default;
 
+  std::uint64_t cluster_ = 0;
   std::vector<ShardPlace> shards_;
   std::vector<std::uint16_t> shard_of_slot_;  // kSlots elements
 };

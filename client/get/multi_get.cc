@@ -16,7 +16,7 @@
 #include <cstdint>
 
 #include "client/get/blocking_get.h"
-#include "client/get/fast_get.h"
+#include "client/get/fast_gets.h"
 #include "client/get/lookup.h"
 #include "store/base/status_macros.h"
 
@@ -50,45 +50,16 @@ std::span<std::byte> BufferFor(const Lookup& lookup, std::span<std::byte> bucket
   return buffer;
 }
 
-/// Tries the fast path for all keys whose result is OK. It makes one step for all keys, then the next step,
-/// so that the prefetch for one key completes during the steps of others. Returns the keys that are left, one
+/// Tries the fast path for all keys whose result is OK, if there is one. Returns the keys that are left, one
 /// bit for each; the lowest bit is the first key.
 std::uint32_t TryFastGets(Session& session, std::span<const std::string_view> keys,
                           std::span<GetResult> results) {
-  static_assert(SessionBuffers::kMaxBatch <= 32);
-  std::uint32_t left = 0;
-  for (std::size_t i = 0; i < keys.size(); ++i) left |= std::uint32_t{results[i].status.ok()} << i;
-  if (!FastGet::IsFor(session)) return left;
-  struct Glance {
-    FastGet look;
-    std::uint64_t key_hash;
-  };
-  std::array<Glance, SessionBuffers::kMaxBatch> glances;
-  std::uint32_t found = 0;
-  for (std::uint32_t rest = left; rest != 0; rest &= rest - 1) {
-    const int i = std::countr_zero(rest);
-    Glance& glance = glances[static_cast<std::size_t>(i)];
-    glance.key_hash = HashKey(keys[static_cast<std::size_t>(i)]);
-    if (!glance.look.FindLine(session, glance.key_hash)) continue;
-    glance.look.PrefetchLine(session);
-    found |= std::uint32_t{1} << i;
-  }
-  for (std::uint32_t rest = found; rest != 0; rest &= rest - 1) {
-    Glance& glance = glances[static_cast<std::size_t>(std::countr_zero(rest))];
-    if (glance.look.FindRecord(session, glance.key_hash)) {
-      glance.look.PrefetchRecord(session);
-    } else {
-      found ^= rest & -rest;
-    }
-  }
-  for (std::uint32_t rest = found; rest != 0; rest &= rest - 1) {
-    const auto i = static_cast<std::size_t>(std::countr_zero(rest));
-    if (CopyVerified(session, glances[i].look, keys[i], glances[i].key_hash, &results[i].value,
-                     &results[i].version)) {
-      left ^= rest & -rest;
-    }
-  }
-  return left;
+  std::uint32_t wanted = 0;
+  for (std::size_t i = 0; i < keys.size(); ++i) wanted |= std::uint32_t{results[i].status.ok()} << i;
+  if (!FastGet::IsFor(session)) return wanted;
+  return TryFastGets(
+      wanted, keys, results, [&](std::size_t) -> Session& { return session; },
+      [&](std::size_t i) { return HashKey(keys[i]); });
 }
 
 }  // namespace

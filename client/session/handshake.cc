@@ -2,6 +2,7 @@
 // server's answer, and its superblock.
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -53,12 +54,29 @@ absl::Status NotProven() {
       "that token (kvserver --tokens), or connect without one");
 }
 
+std::string ShardText(const ShardIdentity& shard) {
+  const std::string name = absl::StrCat("shard ", AbslView(shard.name()));
+  return shard.cluster == 0 ? name : absl::StrCat(name, " of cluster ", ClusterText(shard.cluster));
+}
+
+absl::Status AnotherShard(const ShardIdentity& expected, const ShardIdentity& found) {
+  if (found.is_none()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the server there does not say which shard it is, and ", ShardText(expected),
+                     " is expected; start it with --shard=", IdentityText(expected)));
+  }
+  return absl::FailedPreconditionError(absl::StrCat("the server there is ", ShardText(found), ", and ",
+                                                    ShardText(expected),
+                                                    " is expected; correct the address in the topology"));
+}
+
 }  // namespace
 
 absl::Status Session::Open(std::unique_ptr<rdma::ClientConnection> connection, TimePoint deadline) {
   HelloRequest hello;
   hello.client = identity_.id;
   if (identity_.returns) hello.flags |= HelloFlag::kReturns;
+  if (!options_.expected_shard.is_none()) hello.flags |= HelloFlag::kAsksShard;
   if (secret_.empty()) return Join(std::move(connection), hello, deadline);
 
   hello.flags |= HelloFlag::kHasToken;
@@ -133,6 +151,8 @@ absl::Status Session::Greet(const HelloRequest& hello, TimePoint deadline) {
       !rdma::AreSameBytes(rdma::HmacSha256(secret_, ServerProofParts(hello, reply)), reply.proof)) {
     return NotProven();
   }
+  if (!IsExpected(options_.expected_shard, reply.shard))
+    return AnotherShard(options_.expected_shard, reply.shard);
   identity_.returns = identity_.id != 0;
   server_.TakeHello(reply, sent);
   return absl::OkStatus();

@@ -82,6 +82,10 @@ bool Acceptor::AcceptClient(Port& port) {
   reply.incarnation = store_.superblock().incarnation;
   reply.server_ms = store_.clock().UnixMillis();
   reply.memory = port.memory;
+  if ((hello.flags & HelloFlag::kAsksShard) != 0 && !options_.shard.is_none()) {
+    reply.flags |= ReplyFlag::kHasShard;
+    reply.shard = options_.shard;
+  }
   auto session = ClientSession::Accept(connection, reply, [&](HelloReply* whole) {
     if (use != nullptr) ProveServer(use->token, hello, whole);
   });

@@ -49,6 +49,7 @@ class Acceptor {
     std::string tokens_file;
     bool serves_without_token = false;
     std::shared_ptr<rdma::ServerTls> tls = nullptr;
+    ShardIdentity shard{};  // StoreOptions::shard
   };
 
   /// `tokens`: those of the file; none: it serves all clients. All others outlive this.

@@ -30,6 +30,7 @@
 #include "server/memory/system_memory.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
+#include "store/format/cluster/shard_identity.h"
 #include "store/format/types/duration_text.h"
 #include "store/format/types/expiry.h"
 #include "store/options.h"
@@ -48,7 +49,7 @@ Exit status: 0 stopped by TERM or INT; 64 a bad flag, address or size, or a file
   kvgate for --redis; 71 too little memory, or memory that may be locked, or threads, or descriptors; 73 a file or socket cannot be made; 74 disk full, data
   corrupt or another input/output error; 75 the data directory, port or socket is in use; 77 no permission, or a file
   of secrets that others may read; 78 the data does not fit in --memory, or has a format that this kvserver does not
-  know, or --config has a bad line.)";
+  know, --data_dir has the data of another --shard, or --config has a bad line.)";
 
 constexpr std::uint32_t kReadThreads = 8;
 
@@ -104,6 +105,7 @@ struct Texts {
   std::optional<std::string> watch_retention{};
   std::optional<std::string> socket_mode{};
   std::optional<std::string> socket_group{};
+  std::optional<std::string> shard{};
   bool quiet = false;
 };
 
@@ -117,6 +119,13 @@ std::string FaultOfRetention(const std::string& text) {
   const auto time = ParseTtl(text, &why);
   if (!time) return why;
   return *time == kNeverExpires ? "the disk would fill" : "";
+}
+
+std::string FaultOfShard(const std::string& text) {
+  if (IdentityIn(text)) return "";
+  return "'" + text +
+         "' is no CLUSTER/NAME, as in 9f86d081884c7d65/0: the cluster of the topology file, and the "
+         "name of this server's shard there";
 }
 
 void AddMemoryFlags(command_line::CommandLine& line, Flags* flags, Texts* texts) {
@@ -171,6 +180,11 @@ void AddStorageFlags(command_line::CommandLine& line, Flags* flags, Texts* texts
            "of the log stay in any case, over restarts as well")
       .Check(FaultOfRetention)
       .TypeName("DURATION");
+  line.Add("--shard", texts->shard,
+           "The shard of a cluster that this server is, as CLUSTER/NAME; the topology file of `kvctl cluster "
+           "init` has both. Clients of the cluster refuse another server, and a --data_dir keeps its shard")
+      .Check(FaultOfShard)
+      .TypeName("SHARD");
   line.Add("--commit_log", flags->server.store.commit_log_bytes,
            "Experimental: log writes in files of this size together, in --data_dir, and fill RocksDB behind "
            "them; 1G is a good size. A directory that has them opens only with this flag")
@@ -305,6 +319,7 @@ absl::Status TakeStorage(const Texts& texts, Flags* flags) {
   flags->server.read_threads = texts.read_threads.value_or(kReadThreads);
   store.durability = texts.durability;
   store.loading = Loading::kInBackground;
+  if (texts.shard) store.shard = IdentityIn(*texts.shard).value();
   if (texts.default_ttl) store.default_ttl = ParseTtl(*texts.default_ttl, &why).value();
   if (texts.watch_retention) {
     store.watch_retention =

@@ -168,6 +168,52 @@ absl::Status DataDir::NoteBoot() {
   return status;
 }
 
+absl::StatusOr<std::optional<std::string>> DataDir::ReadShard() const {
+  const std::string path = absl::StrCat(path_, "/", AbslView(kShardFile));
+  std::optional<std::string> text = ReadSmall(path);
+  if (text || access(path.c_str(), F_OK) != 0) return text;
+  return FileError(absl::StrCat("cannot read ", path));
+}
+
+absl::Status DataDir::CheckShard(const ShardIdentity& shard) const {
+  if (shard.is_none()) return absl::OkStatus();
+  REMORA_ASSIGN_OR_RETURN(const std::optional<std::string> text, ReadShard());
+  if (!text) return absl::OkStatus();
+  const std::size_t end = std::min(text->find('\n'), text->size());
+  const std::optional<ShardIdentity> kept = IdentityIn(std::string_view(*text).substr(0, end));
+  if (!kept || end + 1 != text->size()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(AbslView(kind_.name), " ", path_, ": its file ", AbslView(kShardFile),
+                     " is damaged; write into it which shard has these data, as CLUSTER/NAME and a newline"));
+  }
+  if (*kept == shard) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      AbslView(kind_.name), " ", path_, " has the data of shard ", IdentityText(*kept),
+      ", and this server is to be shard ", IdentityText(shard), "; name the directory of that shard"));
+}
+
+// A complete file is renamed into place: after a power cut, the directory has the whole identity or none.
+absl::Status DataDir::NoteShard(const ShardIdentity& shard) {
+  if (shard.is_none()) return absl::OkStatus();
+  REMORA_ASSIGN_OR_RETURN(const std::optional<std::string> kept, ReadShard());
+  if (kept) return absl::OkStatus();
+  const std::string path = absl::StrCat(path_, "/", AbslView(kShardFile));
+  const std::string whole = path + ".new";
+  const int file = open(whole.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (file < 0) return FileError(absl::StrCat("cannot make ", whole));
+  const std::string text = IdentityText(shard) + "\n";
+  absl::Status status;
+  if (write(file, text.data(), text.size()) != static_cast<ssize_t>(text.size()) || fsync(file) != 0) {
+    status = FileError(absl::StrCat("cannot write ", whole));
+  }
+  close(file);
+  REMORA_RETURN_IF_ERROR(status);
+  if (rename(whole.c_str(), path.c_str()) != 0) {
+    return FileError(absl::StrCat("cannot rename ", whole, " to ", path));
+  }
+  return SyncDirectory(path_);
+}
+
 DataDir::DataDir(const DirKind& kind, std::string path, int marker)
     : kind_(kind), path_(std::move(path)), marker_(marker), format_(kind.format) {}
 

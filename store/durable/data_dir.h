@@ -3,12 +3,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "store/format/cluster/shard_identity.h"
 
 namespace remora {
 
@@ -35,6 +37,9 @@ inline constexpr DirKind kBackupDir{"backup directory", "REMORA-BACKUPS", "remor
 
 /// File beside a store's marker with the boot_id of the machine at the last DataDir::NoteBoot.
 inline constexpr std::string_view kBootFile = "REMORA-BOOT";
+
+/// File beside a store's marker with the identity of its shard, and a newline. No file: it has none.
+inline constexpr std::string_view kShardFile = "REMORA-SHARD";
 
 /// Returns the names in the directory, without the lost+found that some file systems have at their top.
 ///
@@ -93,10 +98,22 @@ class DataDir {
   absl::Status NoteBoot();
   std::string boot_file() const;
 
+  /// Checks that the directory keeps this identity or none, unless it is all zeros
+  /// (store/format/cluster/shard_identity.h, N3).
+  ///
+  /// - FailedPrecondition: it keeps another one, or the file is damaged.
+  /// - PermissionDenied, Unavailable: the file cannot be read.
+  absl::Status CheckShard(const ShardIdentity& shard) const;
+  /// Has the directory keep this identity, unless it is all zeros. Waits until the disk has it. REQUIRES: the
+  /// object is from Open, and CheckShard returned OK. Errors are those of Store::Open.
+  absl::Status NoteShard(const ShardIdentity& shard);
+
  private:
   DataDir(const DirKind& kind, std::string path, int marker);
 
   absl::Status InUse() const;
+  /// Returns the bytes of the shard's file, or nullopt if there is none.
+  absl::StatusOr<std::optional<std::string>> ReadShard() const;
   absl::Status LockAndReadMarker(int lock);
   /// Writes the marker into `file`, syncs it and locks it.
   absl::Status WriteMarker(int file) const;

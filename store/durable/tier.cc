@@ -45,7 +45,10 @@ rocksdb::Slice BytesOf(const T& value) {
 
 absl::Status DurableTier::Impl::Open(const DurableTierOptions& options) {
   const std::uint64_t log_bytes = options.read_only ? 0 : options.commit_log_bytes;
-  if (!options.read_only) REMORA_RETURN_IF_ERROR(TierLog::CheckUse(*dir_, log_bytes > 0));
+  if (!options.read_only) {
+    REMORA_RETURN_IF_ERROR(TierLog::CheckUse(*dir_, log_bytes > 0));
+    REMORA_RETURN_IF_ERROR(dir_->CheckShard(options.shard));
+  }
   std::vector<rocksdb::ColumnFamilyDescriptor> descriptors = {
       {rocksdb::kDefaultColumnFamilyName, DataOptions(options.block_cache_bytes, options.write_buffer_bytes)},
       {kMetaFamily, MetaOptions(options.write_buffer_bytes)}};
@@ -74,6 +77,7 @@ absl::Status DurableTier::Impl::Open(const DurableTierOptions& options) {
     if (!dir_->is_of_this_boot()) DropDamagedLogs(dir_->path());  // RocksDB could not list any of them
     TrimLogArchive(dir_->path(), options.log_retention);
   }
+  if (!options.read_only) REMORA_RETURN_IF_ERROR(dir_->NoteShard(options.shard));
   if (dir_->fresh()) REMORA_RETURN_IF_ERROR(dir_->MarkComplete());
   if (log_bytes > 0) {
     REMORA_ASSIGN_OR_RETURN(

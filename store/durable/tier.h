@@ -28,6 +28,7 @@
 #include "store/durable/format.h"
 #include "store/durable/log_progress.h"
 #include "store/durable/log_retention.h"
+#include "store/format/cluster/shard_identity.h"
 #include "store/format/types/scan_range.h"
 
 namespace remora {
@@ -51,6 +52,8 @@ struct DurableTierOptions {
   /// See StoreOptions::commit_log_bytes. Ignored if `read_only`: the tier then reads an existing
   /// commit log.
   std::uint64_t commit_log_bytes = 0;
+  /// See StoreOptions::shard. Ignored if `read_only`.
+  ShardIdentity shard{};
   /// The writing thread, and no thread of the tier, applies the commit log to RocksDB.
   bool applies_in_steps = false;
 };

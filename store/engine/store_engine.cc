@@ -69,6 +69,7 @@ absl::StatusOr<std::unique_ptr<StoreEngine>> StoreEngine::Open(const StoreOption
                                              .log_retention = retention,
                                              .descriptors = options.descriptors,
                                              .commit_log_bytes = options.commit_log_bytes,
+                                             .shard = options.shard,
                                              .applies_in_steps = options.syncing == Syncing::kInSteps}));
   }
   const Clock& clock = options.clock != nullptr ? *options.clock : MachineClock();

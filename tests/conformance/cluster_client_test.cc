@@ -125,6 +125,24 @@ TEST_P(Clusters, MultiPutAndMultiGetKeepTheCallersOrder) {
   EXPECT_CODE(kOk, kv_->MultiGet({}, {}));
 }
 
+TEST_P(Clusters, MultiGetForgetsEarlierResults) {
+  ASSERT_NO_FATAL_FAILURE(StartCluster(3));
+  std::vector<std::string> keys;
+  for (int i = 0; i < 100; ++i) keys.push_back("key" + std::to_string(i));
+  keys.push_back("{tag}:of a key");
+  std::vector<std::string_view> wanted(keys.begin(), keys.end());
+  std::vector<GetResult> results(keys.size());
+  for (GetResult& result : results) result.value = "earlier";
+  ASSERT_CODE(kOk, kv_->MultiGet(wanted, results));
+  for (const GetResult& result : results) EXPECT_CODE(kNotFound, result.status);
+  for (const std::string& key : keys) ASSERT_CODE(kOk, kv_->Put(key, "value of " + key));
+  ASSERT_CODE(kOk, kv_->MultiGet(wanted, results));
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    ASSERT_CODE(kOk, results[i].status) << keys[i];
+    EXPECT_EQ(results[i].value, "value of " + keys[i]);
+  }
+}
+
 TEST_P(Clusters, CallsWithKeysOfOneShardAreThatShards) {
   ASSERT_NO_FATAL_FAILURE(StartServers(2));
   StopServer(1);
@@ -313,6 +331,7 @@ TEST_P(Clusters, WithoutAnyServerThereIsNoClient) {
 }
 
 TEST_P(Clusters, TwoShardsWithOneServerAreNoticed) {
+  cluster_ = 0;
   ASSERT_NO_FATAL_FAILURE(StartServers(1));
   // The same server, by two names.
   std::vector<std::string> texts = {addresses_[0].ToString(), addresses_[0].ToString()};

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -27,6 +28,7 @@ class Clusters : public testing::TestWithParam<rdma::TransportKind> {
       ServerOptions& options = options_.emplace_back();
       options.store.memory_size = std::size_t{16} << 20;
       options.store.durability = durability;
+      if (cluster_ != 0) options.store.shard = IdentityOf(cluster_, std::to_string(i));
       if (durability != Durability::kMemory) {
         options.store.data_dir = directory_.path() + "/data" + std::to_string(i);
       }
@@ -47,7 +49,7 @@ class Clusters : public testing::TestWithParam<rdma::TransportKind> {
   Topology TopologyOfServers() const {
     std::vector<std::string> texts;
     for (const rdma::Address& address : addresses_) texts.push_back(address.ToString());
-    absl::StatusOr<Topology> topology = Topology::Even(texts);
+    absl::StatusOr<Topology> topology = Topology::Even(texts, cluster_);
     EXPECT_TRUE(topology.ok()) << topology.status();
     return *std::move(topology);
   }
@@ -77,6 +79,7 @@ class Clusters : public testing::TestWithParam<rdma::TransportKind> {
   static std::string NameOfShard(std::size_t shard) { return "shard " + std::to_string(shard) + " ("; }
 
   const SteadyClock clock_{};
+  std::uint64_t cluster_ = 0x9f86d081884c7d65;  // 0: neither servers nor topology name it
   TempDir directory_;
   std::vector<ServerOptions> options_;
   std::vector<rdma::Address> addresses_;

@@ -139,6 +139,22 @@ TEST_P(ClusterScans, OmitKeysOfOtherShards) {
   EXPECT_EQ(ShownInPieces({.reverse = true}, 5), std::vector(keys.rbegin(), keys.rend()));
 }
 
+TEST_P(ClusterScans, KeysOfOtherShardsDoNotCountForTheLimit) {
+  ASSERT_NO_FATAL_FAILURE(StartCluster(2));
+  const std::vector<std::string> keys = PutKeys(50);
+  // In front of all keys, and in one server alone.
+  for (int i = 0, wrong = 0; wrong < 30; ++i) {
+    const std::string key = "a" + std::to_string(i);
+    if (kv_->topology().ShardOf(key) == 0) continue;
+    ASSERT_CODE(kOk, (*kv_->shard(0))->Put(key, "wrong"));
+    ++wrong;
+  }
+  for (const std::uint64_t limit : {1u, 17u, 30u, 31u, 50u}) {
+    EXPECT_EQ(Shown({.limit = limit}),
+              std::vector(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(limit)));
+  }
+}
+
 TEST_P(ClusterScans, WrongTokensAreRefused) {
   ASSERT_NO_FATAL_FAILURE(StartCluster(2));
   PutKeys(10);

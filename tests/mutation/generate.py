@@ -21,6 +21,7 @@ TABLES = "tests/mutation/mutants"
 SUITES = {
     "store": ({"store"}, set()),
     "conformance": ({"store", "client", "server"}, {"rdma"}),
+    "cluster": ({"store", "client", "server"}, {"rdma"}),
     "adversarial": ({"rdma"}, {"store", "client", "server"}),
     "crash": ({"store", "server", "rdma"}, set()),
     "simulation": ({"store", "client", "server"}, {"rdma"}),

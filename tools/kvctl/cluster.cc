@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "client/client.h"
 #include "client/cluster/topology.h"
+#include "store/base/random_id.h"
 #include "store/base/status_macros.h"
 #include "tools/kvctl/kvctl.h"
 
@@ -37,6 +38,7 @@ absl::StatusOr<ShardState> StateOf(std::size_t shard, const Topology& topology, 
                                    const Clock& clock) {
   Arguments one = arguments;
   one.server = topology.shards()[shard].addresses;
+  one.expected_shard = topology.IdentityOfShard(shard);
   if (one.server.find("tls://") == std::string::npos) one.tls = {};
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, Connect(one, clock, /*reconnects=*/false));
   ShardState state;
@@ -112,8 +114,11 @@ Outcome ShowStatus(const Arguments& arguments, const Clock& clock) {
 
 Outcome Cluster(const Arguments& arguments, const Clock& clock) {
   if (arguments.action == "status") return ShowStatus(arguments, clock);
-  const absl::StatusOr<Topology> topology = Topology::Even(arguments.servers);
-  return topology.ok() ? WriteOutput(topology->ToText()) : FromStatus(topology.status());
+  const absl::StatusOr<Topology> topology = Topology::Even(arguments.servers, RandomId());
+  if (!topology.ok()) return FromStatus(topology.status());
+  std::string text = "# Start the server of each shard with --shard=CLUSTER/NAME, as in\n";
+  absl::StrAppend(&text, "#   kvserver --shard=", IdentityText(topology->IdentityOfShard(0)), " ...\n");
+  return WriteOutput(text + topology->ToText());
 }
 
 }  // namespace remora::kvctl

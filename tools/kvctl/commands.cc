@@ -97,6 +97,7 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, cons
   ClientOptions options{.connect_timeout = timeout, .timeout = timeout, .location_cache_bytes = 0};
   options.tls = arguments.tls;
   options.reconnect = reconnects;
+  options.expected_shard = arguments.expected_shard;
   if (!arguments.token_file.empty()) {
     absl::StatusOr<std::string> token = ReadTokenFile(arguments.token_file);
     if (absl::IsPermissionDenied(token.status()) || absl::IsResourceExhausted(token.status())) {

@@ -88,6 +88,7 @@ struct Arguments {
   std::string action;
   std::vector<std::string> servers;  // of the shards, for init
   std::string topology_file;
+  ShardIdentity expected_shard{};  // of the server, as the topology says; all zeros: any
   // Flags of the command doctor.
   std::string data_dir;
   std::uint64_t memory = 0;  // 0: the server's default

@@ -47,7 +47,21 @@ static_assert((kSlots & (kSlots - 1)) == 0);
   return size == std::string_view::npos || size == 0 ? key : behind.substr(0, size);
 }
 
-/// Returns the slot of a key, which is less than kSlots.
+/// The slot of a key, which is less than kSlots, and the key's HashKey.
+struct HashedSlot {
+  std::uint32_t slot = 0;
+  std::uint64_t key_hash = 0;
+};
+
+/// Returns the slot of a key, and its hash. Only a key with a tag is hashed twice.
+[[gnu::always_inline]] inline HashedSlot HashedSlotOf(std::string_view key) {
+  const std::string_view tag = SlotTag(key);
+  const std::uint64_t of_tag = HashKey(tag);
+  return {static_cast<std::uint32_t>(of_tag) & (kSlots - 1),
+          tag.size() == key.size() ? of_tag : HashKey(key)};
+}
+
+/// Returns the slot of a key.
 [[gnu::always_inline]] inline std::uint32_t SlotOf(std::string_view key) {
   return static_cast<std::uint32_t>(HashKey(SlotTag(key))) & (kSlots - 1);
 }

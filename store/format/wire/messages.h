@@ -86,6 +86,11 @@
 // payload_offset, stand behind the Request in its message, up to kMaxInlinePayload of them. A
 // request that will be rejected, because it writes, has no payload there.
 //
+// A server may be a shard of a cluster (store/format/cluster/shard_identity.h). A client that sets
+// HelloFlag::kAsksShard gets the identity behind the proof, and ReplyFlag::kHasShard says that there is one.
+// Then the proof covers it, too. Programs of earlier builds neither ask for it nor send it: their HelloReply
+// ends with the proof. So neither side's version changes.
+//
 // HelloReply and each Reply have the time of the server's clock when they were sent. That was after
 // the request was sent and before the answer was there. A client knows no more of that clock
 // (client/session/server_clock.h).
@@ -94,6 +99,7 @@
 // may be anybody.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -102,6 +108,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "store/format/cluster/shard_identity.h"
 #include "store/format/memory/layout.h"
 #include "store/format/memory/record.h"
 #include "store/format/types/expiry.h"
@@ -122,9 +129,10 @@ constexpr std::uint32_t FoldedLayoutSignature() {
 }
 
 enum HelloFlag : std::uint8_t {
-  kReturns = 1,   // the server has accepted this client ID before
-  kHasToken = 2,  // it has a token, and accepts only a server that has it
-  kProves = 4,    // `proof` is one
+  kReturns = 1,    // the server has accepted this client ID before
+  kHasToken = 2,   // it has a token, and accepts only a server that has it
+  kProves = 4,     // `proof` is one
+  kAsksShard = 8,  // it takes HelloReply::shard
 };
 
 using HelloNonce = std::array<std::byte, 16>;
@@ -146,18 +154,33 @@ static_assert(sizeof(HelloRequest) == 56 && sizeof(HelloRequest) <= 56);
 static_assert(std::has_unique_object_representations_v<HelloRequest>);
 static_assert(kFormatVersion <= 255);
 
+enum ReplyFlag : std::uint16_t {
+  kLoading = 1,     // the index may lack keys that exist; in one incarnation, it goes from 1 to 0 once
+  kWantsReads = 2,  // until a reply does not say so
+  kReadOnly = 4,    // of a HelloReply: requests that need a writer are rejected, there is no staging buffer
+  // The cause of a kDurableTier, or of the first one in a put list (store/base/shortage.h):
+  kShortage = 8,
+  kDisk = 16,
+  kHasSettings = 32,  // of a HelloReply: the server takes kSettings
+  kHasShard = 64,     // of a HelloReply: `shard` is the server's
+};
+
 struct HelloReply {
   std::uint64_t magic = kHelloMagic;
   std::uint32_t credits = 0;  // requests that the client may have unanswered
-  std::uint32_t flags = 0;    // ReplyFlag::kLoading, kReadOnly, kHasSettings
+  std::uint32_t flags = 0;    // ReplyFlag::kLoading, kReadOnly, kHasSettings, kHasShard
   std::uint64_t incarnation = 0;
   std::int64_t server_ms = 0;         // Clock::UnixMillis
   RemoteRegion memory;                // to READ: superblock, index, records
   RemoteRegion staging;               // to WRITE; none where ReplyFlag::kReadOnly
   std::array<std::byte, 32> proof{};  // of a client that asked for one; else zeros
+  ShardIdentity shard;                // where ReplyFlag::kHasShard; else zeros
 };
-static_assert(sizeof(HelloReply) == 112 && sizeof(HelloReply) <= 196);
+static_assert(offsetof(HelloReply, shard) == 112);
+static_assert(sizeof(HelloReply) == 152 && sizeof(HelloReply) <= 196);
 static_assert(std::has_unique_object_representations_v<HelloReply>);
+
+inline bool HasShard(const HelloReply& reply) { return (reply.flags & ReplyFlag::kHasShard) != 0; }
 
 enum class RefusalReason : std::uint32_t {
   kNotRemora = 1,  // the request's magic or size is wrong
@@ -191,12 +214,14 @@ inline std::array<std::span<const std::byte>, 3> ClientProofParts(const HelloNon
   const auto bytes = std::as_bytes(std::span(&hello, 1)).first(offsetof(HelloRequest, proof));
   return {std::as_bytes(std::span(kClientProofDomain)), nonce, bytes};
 }
-/// Returns the parts that a server's proof covers: all of the hello that it answers, and all of the
-/// reply before the proof.
-inline std::array<std::span<const std::byte>, 3> ServerProofParts(const HelloRequest& hello,
+/// Returns the parts that a server's proof covers: all of the hello that it answers, all of the reply before
+/// the proof, and the shard where there is one.
+inline std::array<std::span<const std::byte>, 4> ServerProofParts(const HelloRequest& hello,
                                                                   const HelloReply& reply) {
-  const auto bytes = std::as_bytes(std::span(&reply, 1)).first(offsetof(HelloReply, proof));
-  return {std::as_bytes(std::span(kServerProofDomain)), std::as_bytes(std::span(&hello, 1)), bytes};
+  const auto bytes = std::as_bytes(std::span(&reply, 1));
+  return {std::as_bytes(std::span(kServerProofDomain)), std::as_bytes(std::span(&hello, 1)),
+          bytes.first(offsetof(HelloReply, proof)),
+          bytes.subspan(offsetof(HelloReply, shard), HasShard(reply) ? sizeof(ShardIdentity) : 0)};
 }
 
 // --- Requests and replies -----------------------------------------------------------------------------
@@ -307,16 +332,6 @@ enum class ReplyStatus : std::uint8_t {
   kAskAgain = 12,          // reserve: its turn has not come; nothing was done
 };
 
-enum ReplyFlag : std::uint16_t {
-  kLoading = 1,     // the index may lack keys that exist; in one incarnation, it goes from 1 to 0 once
-  kWantsReads = 2,  // until a reply does not say so
-  kReadOnly = 4,    // of a HelloReply: requests that need a writer are rejected, there is no staging buffer
-  // The cause of a kDurableTier, or of the first one in a put list (store/base/shortage.h):
-  kShortage = 8,
-  kDisk = 16,
-  kHasSettings = 32,  // of a HelloReply: the server takes kSettings
-};
-
 struct Reply {
   std::uint64_t request_id = 0;
   std::uint64_t version = 0;   // of a write: its own; batch: of its first; put list: of the first that was
@@ -396,6 +411,17 @@ template <WireStruct T>
 [[nodiscard]] bool FromBytes(std::span<const std::byte> bytes, T* value) {
   if (bytes.size() < sizeof(T)) return false;
   std::memcpy(value, bytes.data(), sizeof(T));
+  return true;
+}
+
+/// Copies a HelloReply out of `bytes`. One of an earlier build ends before the shard, which is none then.
+/// False: too short, or it says that there is a shard, and has none.
+[[nodiscard]] inline bool FromBytes(std::span<const std::byte> bytes, HelloReply* reply) {
+  if (bytes.size() < offsetof(HelloReply, shard)) return false;
+  *reply = {};
+  std::memcpy(reply, bytes.data(), std::min(bytes.size(), sizeof(*reply)));
+  if (HasShard(*reply)) return bytes.size() >= sizeof(*reply) && IsShardName(reply->shard.name());
+  reply->shard = {};  // perhaps padding
   return true;
 }
 

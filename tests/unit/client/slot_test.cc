@@ -55,6 +55,14 @@ TEST(Slot, KeysWithOneTagHaveOneSlot) {
   }
 }
 
+TEST(Slot, ComesWithTheHashOfTheWholeKey) {
+  for (const std::string key : {"", "a", "key", "user:{42}:name", "{42}", "{}", "0123456789abcdef{tag}"}) {
+    const HashedSlot hashed = HashedSlotOf(key);
+    EXPECT_EQ(hashed.slot, SlotOf(key)) << key;
+    EXPECT_EQ(hashed.key_hash, HashKey(key)) << key;
+  }
+}
+
 TEST(Slot, KeysFillAllSlots) {
   std::set<std::uint32_t> slots;
   for (int i = 0; i < 400'000; ++i) slots.insert(SlotOf("key" + std::to_string(i)));

@@ -96,12 +96,43 @@ TEST(TopologyFile, EvenDivisionRefusesWrongServers) {
 
 TEST(TopologyFile, ErrorsNameTheLine) {
   EXPECT_THAT(FaultOf("# only\n\n"),
-              HasSubstr("file: it is empty; it begins with the line 'remora-topology 1'"));
+              HasSubstr("file: it is empty; it begins with the line 'remora-topology 2'"));
   EXPECT_THAT(FaultOf("{\"shards\": []}\n"), HasSubstr("file:1: no file of a topology"));
-  EXPECT_THAT(FaultOf("\nremora-topology 2\n"), HasSubstr("file:2: version '2'"));
+  EXPECT_THAT(FaultOf("\nremora-topology 3\n"), HasSubstr("file:2: version '3'"));
   EXPECT_THAT(FaultOf("remora-topology\n"), HasSubstr("file:1: version ''"));
   EXPECT_THAT(FaultOfShards(""), HasSubstr("file: it has no shard"));
   EXPECT_THAT(FaultOfShards("\nserver a 0-1 local:///a"), HasSubstr("file:3: a line begins with 'server'"));
+}
+
+TEST(TopologyFile, NamesTheIdentityOfEachShard) {
+  const std::string shards = "shard a 0-8191 local:///a\nshard b 8192-16383 local:///b\n";
+  const auto topology = Topology::Parse("remora-topology 2\ncluster 00f6d081884c7d65\n" + shards, "file");
+  ASSERT_TRUE(topology.ok()) << topology.status();
+  EXPECT_EQ(topology->cluster(), 0xf6d081884c7d65u);
+  EXPECT_EQ(IdentityText(topology->IdentityOfShard(1)), "00f6d081884c7d65/b");
+  EXPECT_EQ(topology->ToText(), "remora-topology 2\ncluster 00f6d081884c7d65\n" + shards);
+  // The line of the cluster may stand behind shards, too.
+  EXPECT_TRUE(Topology::Parse("remora-topology 2\n" + shards + "cluster 00f6d081884c7d65", "file").ok());
+  // Version 1 knows none.
+  const auto older = Topology::Parse("remora-topology 1\n" + shards, "file");
+  ASSERT_TRUE(older.ok()) << older.status();
+  EXPECT_EQ(older->cluster(), 0u);
+  EXPECT_EQ(older->IdentityOfShard(1), IdentityOf(0, "b"));
+  EXPECT_EQ(older->ToText(), "remora-topology 1\n" + shards);
+}
+
+TEST(TopologyFile, ErrorsNameTheCluster) {
+  const std::string shard = "shard a 0-16383 local:///a\n";
+  EXPECT_THAT(FaultOf("remora-topology 2\n" + shard), HasSubstr("file: it has no line 'cluster ID'"));
+  for (const char* const wrong : {"", "x", "0000000000000000", "9F86d081884c7d65", "9f86d081884c7d65 a"}) {
+    EXPECT_THAT(FaultOf(std::string("remora-topology 2\ncluster ") + wrong + "\n" + shard),
+                HasSubstr("file:2: a cluster is called"))
+        << wrong;
+  }
+  EXPECT_THAT(FaultOf("remora-topology 2\ncluster 9f86d081884c7d65\ncluster 9f86d081884c7d65\n" + shard),
+              HasSubstr("file:3: the cluster is there already"));
+  EXPECT_THAT(FaultOfShards("cluster 9f86d081884c7d65\n" + shard),
+              HasSubstr("file:2: a line begins with 'cluster'"));
 }
 
 TEST(TopologyFile, ErrorsNameTheShard) {
