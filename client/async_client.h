@@ -143,14 +143,17 @@ class AsyncClient {
   /// Connects as Client::Connect does, with the same outcomes. InvalidArgument: also, the depth is out of
   /// bounds.
   static absl::StatusOr<std::unique_ptr<AsyncClient>> Connect(std::string_view address,
-                                                              const ClientOptions& options,
-                                                              const AsyncOptions& async, const Clock& clock);
-  static absl::StatusOr<std::unique_ptr<AsyncClient>> Connect(Dialer dialer, const ClientOptions& options,
-                                                              const AsyncOptions& async, const Clock& clock);
+                                                              const ClientOptions& options = {},
+                                                              const AsyncOptions& async = {},
+                                                              const Clock& clock = DefaultClock());
+  static absl::StatusOr<std::unique_ptr<AsyncClient>> Connect(Dialer dialer,
+                                                              const ClientOptions& options = {},
+                                                              const AsyncOptions& async = {},
+                                                              const Clock& clock = DefaultClock());
   /// Connects over `connection`, which the caller has dialled. The client never makes another one.
   static absl::StatusOr<std::unique_ptr<AsyncClient>> Connect(
-      std::unique_ptr<rdma::ClientConnection> connection, const ClientOptions& options,
-      const AsyncOptions& async, const Clock& clock);
+      std::unique_ptr<rdma::ClientConnection> connection, const ClientOptions& options = {},
+      const AsyncOptions& async = {}, const Clock& clock = DefaultClock());
   /// Rejects at compile time a temporary clock, which would not outlive the client.
   template <typename To>
   static void Connect(To&& to, const ClientOptions& options, const AsyncOptions& async,

@@ -102,7 +102,7 @@ class Client {
   /// (rdma/address_list.h). `auto:` before them puts them into the order verbs, local, TCP. The client passes
   /// over an address after Unavailable, DeadlineExceeded or FailedPrecondition. It keeps the address that it
   /// has chosen; later connections go there, too.
-  /// `clock` must outlive the client. Outcomes:
+  /// `clock`, which a test may own, must outlive the client. Outcomes:
   ///   InvalidArgument: the address, the auth token or an option is malformed; or one side speaks TLS, and
   ///     the other does not.
   ///   Unavailable: the host does not exist, no program listens there, or a program other than a Remora
@@ -117,17 +117,19 @@ class Client {
   /// If a descriptor of 0 to 2 is closed, Connect opens /dev/null there first. Otherwise a connection could
   /// get that number, and output of the process would go into it.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(std::string_view address,
-                                                         const ClientOptions& options, const Clock& clock);
+                                                         const ClientOptions& options = {},
+                                                         const Clock& clock = DefaultClock());
 
   /// Connects over connections that `dialer` makes: it dials them, and the client completes the handshake
   /// (client/options.h). Outcomes as for an address, and any status of `dialer`.
   using Dialer = remora::Dialer;
-  static absl::StatusOr<std::unique_ptr<Client>> Connect(Dialer dialer, const ClientOptions& options,
-                                                         const Clock& clock);
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(Dialer dialer, const ClientOptions& options = {},
+                                                         const Clock& clock = DefaultClock());
 
   /// Connects over `connection`, which the caller has dialled. The client never makes another one.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(std::unique_ptr<rdma::ClientConnection> connection,
-                                                         const ClientOptions& options, const Clock& clock);
+                                                         const ClientOptions& options = {},
+                                                         const Clock& clock = DefaultClock());
 
   /// Returns the address that the client has chosen and its transport, then why it passed over others of the
   /// list. Empty: the caller made the connection. An example:

@@ -1,7 +1,7 @@
 // Metrics of clients, for the program that has them: the number of its calls, the time that they took, and
 // the paths of its GETs. A program exports them with its own metrics:
 //
-//   auto client = remora::Client::Connect(address, {.metrics = true}, clock);
+//   auto client = remora::Client::Connect(address, {.metrics = true});
 //   ...
 //   const remora::NamedClientMetrics mine{"", (*client)->metrics()};      // from any thread
 //   response.set_content(remora::PrometheusText({&mine, 1}), "text/plain");

@@ -1,7 +1,6 @@
 // A pool of clients of one server, for programs with many threads.
 //
-//   const remora::SteadyClock clock;
-//   auto pool = remora::ClientPool::Create("local:///run/remora.sock", {}, {.max_clients = 8}, clock);
+//   auto pool = remora::ClientPool::Create("local:///run/remora.sock", {}, {.max_clients = 8});
 //   absl::StatusOr<remora::ClientPool::Lease> client = (*pool)->Acquire();
 //   if (!client.ok()) return client.status();
 //   absl::StatusOr<std::string> value = (*client)->Get("key");
@@ -122,13 +121,13 @@ class ClientPool {
   /// yet. `clock` must outlive the pool. Outcomes:
   ///   InvalidArgument: the address, the auth token or an option of the pool is malformed.
   static absl::StatusOr<std::unique_ptr<ClientPool>> Create(std::string_view address,
-                                                            const ClientOptions& client,
-                                                            const ClientPoolOptions& pool,
-                                                            const Clock& clock);
+                                                            const ClientOptions& client = {},
+                                                            const ClientPoolOptions& pool = {},
+                                                            const Clock& clock = DefaultClock());
   /// Makes a pool of clients over connections that `dialer` makes. Several threads call it at the same time.
-  static absl::StatusOr<std::unique_ptr<ClientPool>> Create(Dialer dialer, const ClientOptions& client,
-                                                            const ClientPoolOptions& pool,
-                                                            const Clock& clock);
+  static absl::StatusOr<std::unique_ptr<ClientPool>> Create(Dialer dialer, const ClientOptions& client = {},
+                                                            const ClientPoolOptions& pool = {},
+                                                            const Clock& clock = DefaultClock());
   /// Rejects at compile time a temporary clock, which would not outlive the pool.
   template <typename To>
   static void Create(To&& to, const ClientOptions& client, const ClientPoolOptions& pool,

@@ -7,9 +7,9 @@
 //   }
 //   remora::Task<void> CopyAll(remora::CoroutineClient& kv) { ... co_await Copy(kv, "a", "b"); ... }
 //
-//   remora::CoroutineClient kv(*remora::AsyncClient::Connect(address, {}, {}, clock));
+//   remora::CoroutineClient kv(*remora::AsyncClient::Connect(address));
 //   kv.Start(CopyAll(kv));
-//   kv.Run(clock.Now() + std::chrono::seconds(10));
+//   kv.Run(remora::DefaultClock().Now() + std::chrono::seconds(10));
 //
 // Errors are values, not exceptions. An object that a coroutine takes by reference must live until the
 // coroutine ends. So must a lambda that is a coroutine: the lambda owns its captures, not the coroutine.

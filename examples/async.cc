@@ -60,10 +60,9 @@ int main(int argc, char** argv) {
     std::cerr << "usage: example_async ADDRESS\n";
     return 64;
   }
-  const remora::SteadyClock clock;
-  auto client = remora::AsyncClient::Connect(argv[1], {}, {}, clock);
+  auto client = remora::AsyncClient::Connect(argv[1]);
   if (!client.ok()) Fail("connecting", client.status());
-  const remora::TimePoint deadline = clock.Now() + std::chrono::seconds(10);
+  const remora::TimePoint deadline = remora::DefaultClock().Now() + std::chrono::seconds(10);
   Fill(**client, deadline);
 
   remora::CoroutineClient kv(*std::move(client));

@@ -58,8 +58,7 @@ class Queue {
 
 /// Runs in a thread of its own, with a client of its own: neither is shared.
 void Watch(const std::string& address, Queue& orders, const std::atomic<bool>& stop) {
-  const remora::SteadyClock clock;
-  auto client = remora::Client::Connect(address, {}, clock);
+  auto client = remora::Client::Connect(address);
   if (!client.ok()) Fail("connecting", client.status());
   auto watch = (*client)->Watch({.prefix = "order/"});
   if (!watch.ok()) Fail("watch", watch.status());
@@ -78,8 +77,7 @@ int main(int argc, char** argv) {
     std::cerr << "usage: example_beside ADDRESS\n";
     return 64;
   }
-  const remora::SteadyClock clock;
-  auto client = remora::AsyncClient::Connect(argv[1], {}, {}, clock);
+  auto client = remora::AsyncClient::Connect(argv[1]);
   if (!client.ok()) Fail("connecting", client.status());
   remora::AsyncClient& kv = **client;
   Queue orders;
@@ -101,7 +99,7 @@ int main(int argc, char** argv) {
       }
       last |= order == "last";
       while (kv.room() == 0) {
-        const auto ended = kv.Wait(clock.Now() + std::chrono::seconds(10));
+        const auto ended = kv.Wait(remora::DefaultClock().Now() + std::chrono::seconds(10));
         if (!ended.ok()) Fail("increment", ended.status());
       }
       const auto begun = kv.Increment("ordered/" + order, 1, [order](const remora::AsyncResult& sum) {

@@ -17,8 +17,7 @@ int main(int argc, char** argv) {
     std::cerr << topology.status().message() << '\n';
     return 1;
   }
-  const remora::SteadyClock clock;
-  const auto cluster = remora::ClusterClient::Connect(*topology, {}, clock);
+  const auto cluster = remora::ClusterClient::Connect(*topology);
   if (!cluster.ok()) {
     std::cerr << cluster.status() << '\n';
     return 1;

@@ -40,8 +40,7 @@ int main(int argc, char** argv) {
     std::cerr << "usage: example_counters ADDRESS PAGE SCORE\n";
     return 64;
   }
-  const remora::SteadyClock clock;
-  auto client = remora::Client::Connect(argv[1], {}, clock);
+  auto client = remora::Client::Connect(argv[1]);
   if (!client.ok()) {
     std::cerr << client.status() << '\n';
     return 1;

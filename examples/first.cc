@@ -5,9 +5,8 @@
 
 int main(int argc, char** argv) {
   const char* address = argc > 1 ? argv[1] : "local:///tmp/remora.sock";
-  const remora::SteadyClock clock;
 
-  auto client = remora::Client::Connect(address, {}, clock);
+  auto client = remora::Client::Connect(address);
   if (!client.ok()) {
     std::cerr << client.status() << '\n';
     return 1;

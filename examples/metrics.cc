@@ -16,10 +16,9 @@ int main(int argc, char** argv) {
     std::cerr << "usage: example_metrics ADDRESS\n";
     return 64;
   }
-  const remora::SteadyClock clock;
   const remora::ClientOptions options{.metrics = true};  // off by default
-  const auto config = remora::Client::Connect(argv[1], options, clock);
-  const auto sessions = remora::ClientPool::Create(argv[1], options, {.max_clients = 2}, clock);
+  const auto config = remora::Client::Connect(argv[1], options);
+  const auto sessions = remora::ClientPool::Create(argv[1], options, {.max_clients = 2});
   if (!config.ok() || !sessions.ok()) {
     std::cerr << (config.ok() ? sessions.status() : config.status()) << '\n';
     return 1;

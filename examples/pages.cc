@@ -42,8 +42,7 @@ int main(int argc, char** argv) {
     std::cerr << "usage: example_pages --server=ADDRESS load|compare FILE...\n";
     return 64;
   }
-  const remora::SteadyClock clock;
-  auto client = remora::Client::Connect(server.substr(kServer.size()), {}, clock);
+  auto client = remora::Client::Connect(server.substr(kServer.size()));
   if (!client.ok()) Fail("connecting", client.status());
 
   std::size_t bytes = 0;

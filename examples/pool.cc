@@ -35,11 +35,10 @@ int main(int argc, char** argv) {
     std::cerr << "usage: example_pool ADDRESS THREADS CLIENTS REQUESTS\n";
     return 64;
   }
-  const remora::SteadyClock clock;
   // Requests wait while the server is restarted.
   constexpr std::chrono::minutes kPatience{1};
   const auto pool = remora::ClientPool::Create(argv[1], {.timeout = kPatience},
-                                               {.max_clients = clients, .acquire_timeout = kPatience}, clock);
+                                               {.max_clients = clients, .acquire_timeout = kPatience});
   if (!pool.ok()) {
     std::cerr << pool.status() << '\n';
     return 1;

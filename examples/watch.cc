@@ -53,8 +53,7 @@ int main(int argc, char** argv) {
     std::cerr << "usage: example_watch ADDRESS PREFIX\n";
     return 64;
   }
-  const remora::SteadyClock clock;
-  auto client = remora::Client::Connect(argv[1], {}, clock);
+  auto client = remora::Client::Connect(argv[1]);
   const absl::Status status = client.ok() ? Follow(**client, argv[2]) : client.status();
   if (status.ok()) return 0;
   std::cerr << status << '\n';

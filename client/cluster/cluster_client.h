@@ -79,8 +79,8 @@ class ClusterClient {
   ///     Client::Connect.
   ///   InvalidArgument, PermissionDenied, ResourceExhausted: as for Client::Connect.
   static absl::StatusOr<std::unique_ptr<ClusterClient>> Connect(const Topology& topology,
-                                                                const ClientOptions& options,
-                                                                const Clock& clock);
+                                                                const ClientOptions& options = {},
+                                                                const Clock& clock = DefaultClock());
   /// Rejects at compile time a temporary clock, which would not outlive the client.
   static absl::StatusOr<std::unique_ptr<ClusterClient>> Connect(const Topology& topology,
                                                                 const ClientOptions& options,

@@ -31,6 +31,7 @@ template <typename... Arguments>
 concept PoolTakes = requires(Arguments&&... arguments) {
   ClientPool::Create(static_cast<Arguments&&>(arguments)...);
 };
+static_assert(PoolTakes<const char*>);
 static_assert(PoolTakes<const char*, ClientOptions, ClientPoolOptions, SteadyClock&>);
 static_assert(!PoolTakes<const char*, ClientOptions, ClientPoolOptions, SteadyClock>);
 static_assert(!PoolTakes<Dialer, ClientOptions, ClientPoolOptions, SteadyClock>);
@@ -62,6 +63,21 @@ class Pools : public Behaviour {
 
 INSTANTIATE_TEST_SUITE_P(On, Pools, testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp),
                          [](const auto& test) { return NameOf(test.param); });
+
+TEST_P(Pools, AndClientsNeedNoClockOfTheirCaller) {
+  START();
+  const auto dial = [this](TimePoint) { return deployment_->Dial(); };
+  const auto pool = ClientPool::Create(dial);
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  ASSERT_CODE(kOk, Acquired(**pool)->Put("key", "value", {.ttl = std::chrono::hours(1)}));
+
+  const auto client = Client::Connect(dial);
+  ASSERT_TRUE(client.ok()) << client.status();
+  const auto left = (*client)->Ttl("key");
+  ASSERT_TRUE(left.ok() && left->has_value()) << left.status();
+  EXPECT_LE(**left, std::chrono::hours(1));
+  EXPECT_GT(**left, milliseconds(0));
+}
 
 TEST_P(Pools, ConnectWhenAClientIsWantedAndNoneIsIdle) {
   START();
