@@ -244,8 +244,8 @@ class FaultsTest(harness.TestCase):
 
     def cold_keys(self):
         """A server with keys that are on the disk only, in tables: their names."""
-        value = os.urandom(200 << 10)
-        keys = [f"key{number:03}" for number in range(150)]
+        value = os.urandom(400 << 10)
+        keys = [f"key{number:03}" for number in range(75)]
         server = self.start(memory="20M")
         for key in keys:
             self.assertEqual(kvctl(self.address, "put", key, stdin=value).returncode, 0)
