@@ -41,27 +41,16 @@ std::optional<Token> ParseToken(std::string_view text) {
   return token;
 }
 
-/// Returns the run's name, or "" for a Redis that does not tell, or tells something else.
-std::string RunOf(RedisConnection& connection) {
-  constexpr std::string_view kField = "run_id:";
-  const absl::StatusOr<RedisReply> info = connection.Call({"INFO", "server"});
-  if (!info.ok()) return "";
-  std::string_view text = TextOf(**info);
-  const std::size_t at = text.find(kField);
-  if (at == std::string_view::npos) return "";
-  text.remove_prefix(at + kField.size());
-  const std::string_view run = text.substr(0, text.find_first_of("\r\n"));
-  return ParseToken(absl::StrCat("0.0.", AbslView(run))) ? std::string(run) : "";
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RedisReader>> RedisReader::Begin(RedisConnection& connection, int database,
                                                                 std::string_view resume_token,
                                                                 const Clock& clock) {
   std::unique_ptr<RedisReader> reader(new RedisReader(connection, clock));
+  connection.Send({"INFO", "server"});
+  REMORA_ASSIGN_OR_RETURN(const RedisReply info, connection.Receive());
   reader->database_ = database;
-  reader->run_ = RunOf(connection);
+  reader->run_ = RunIn(*info);
   if (resume_token.empty()) return reader;
   const std::optional<Token> token = ParseToken(resume_token);
   if (!token) return absl::InvalidArgumentError("--resume: this is no resume token of an import");

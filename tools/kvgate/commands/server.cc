@@ -14,6 +14,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
+#include "store/base/status_macros.h"
 #include "tools/kvgate/command_table.h"
 #include "tools/kvgate/commands/groups.h"
 #include "tools/kvgate/commands/redis_version.h"
@@ -184,13 +185,34 @@ void Config(Call& call) {
 
 // --- INFO -----------------------------------------------------------------------------------------------
 
-void AddServerSection(const GateState& gate, std::int64_t now_ms, std::string* text) {
+/// Facts that INFO asks the server for.
+struct ServerFacts {
+  std::uint64_t incarnation = 0;
+  std::uint64_t keys = 0;
+};
+
+absl::StatusOr<ServerFacts> AskServer(Client& client, bool has_keys) {
+  REMORA_RETURN_IF_ERROR(client.Ping());
+  ServerFacts facts{.incarnation = client.incarnation()};
+  if (!has_keys) return facts;
+  REMORA_ASSIGN_OR_RETURN(facts.keys, client.Count());
+  return facts;
+}
+
+/// `facts`: none if the server is away. The run is that of the gate, which knows the cursors of SCAN, and of
+/// its server, which has the data.
+void AddServerSection(const GateState& gate, std::int64_t now_ms, const absl::StatusOr<ServerFacts>& facts,
+                      std::string* text) {
   const std::int64_t uptime = (now_ms - gate.started_ms) / 1000;
   absl::StrAppend(text, "# Server\r\nredis_version:", AbslView(kRedisVersion),
                   "\r\nredis_mode:standalone\r\n", "remora_version:", gate.options.version,
                   "\r\nremora_server:", gate.options.server, "\r\nprocess_id:", ::getpid(),
                   "\r\nio_threads:", gate.options.threads, "\r\nuptime_in_seconds:", uptime,
                   "\r\nuptime_in_days:", uptime / 86'400, "\r\n");
+  if (!facts.ok()) return;
+  absl::StrAppend(text, "run_id:", absl::Hex(gate.run, absl::kZeroPad16),
+                  absl::Hex(facts->incarnation, absl::kZeroPad16), absl::Hex(gate.run >> 32, absl::kZeroPad8),
+                  "\r\n");
 }
 
 void AddClientsSection(const GateState& gate, std::string* text) {
@@ -222,17 +244,19 @@ Task<void> Info(Call& call) {
     if (!all && !wanted.contains(name)) return nullptr;
     return &sections.emplace_back();
   };
+  absl::StatusOr<ServerFacts> facts = ServerFacts();
+  const bool has_keys = all || wanted.contains("keyspace");
+  if (has_keys || wanted.contains("server")) {
+    facts = co_await call.services.blocking.Run<ServerFacts>(
+        [has_keys](Client& client) { return AskServer(client, has_keys); });
+  }
+  if (has_keys && !facts.ok()) co_return FailCall(call, facts.status());
   if (std::string* const text = add("server")) {
-    AddServerSection(gate, call.services.clock.UnixMillis(), text);
+    AddServerSection(gate, call.services.clock.UnixMillis(), facts, text);
   }
   if (std::string* const text = add("clients")) AddClientsSection(gate, text);
   if (std::string* const text = add("stats")) AddStatsSection(gate, text);
-  if (all || wanted.contains("keyspace")) {
-    const absl::StatusOr<std::uint64_t> keys =
-        co_await call.services.blocking.Run<std::uint64_t>([](Client& client) { return client.Count(); });
-    if (!keys.ok()) co_return FailCall(call, keys.status());
-    AddKeyspaceSection(*keys, &sections.emplace_back());
-  }
+  if (has_keys) AddKeyspaceSection(facts->keys, &sections.emplace_back());
   std::string text;
   for (const std::string& section : sections) absl::StrAppend(&text, text.empty() ? "" : "\r\n", section);
   call.reply.Verbatim(text);
