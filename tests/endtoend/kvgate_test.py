@@ -1,6 +1,7 @@
 """kvgate with real clients, and with a server that goes and comes back."""
 
 import pathlib
+import select
 import signal
 import subprocess
 import threading
@@ -187,6 +188,31 @@ class ServerTest(redis_pair.TestCase):
         wire.send(redis_pair.request("GET", "k"))
         self.logged_server()
         self.assertEqual(wire.reply(), b"$1\r\nv\r\n")
+
+    def test_so_do_commands_of_all_keys_before_their_first_connection(self):
+        server = self.logged_server()
+        self.gate(f"--timeout={1000 * harness.PATIENCE}")
+        wires = {words: self.wire() for words in (("DBSIZE",), ("SCAN", 0), ("INFO", "keyspace"), ("KEYS", "*"))}
+        self.assertEqual(self.wire().call("SET", "k", "v"), b"+OK\r\n")
+        server.kill()
+        for words, wire in wires.items():
+            wire.send(redis_pair.request(*words))
+        for words, wire in wires.items():
+            self.assertEqual(select.select([wire.socket], [], [], 0.2)[0], [], words)
+        self.logged_server()
+        for words, wire in wires.items():
+            reply = wire.reply()
+            self.assertFalse(reply.startswith(b"-"), (words, reply))
+            self.assertRegex(reply, rb"\A:1\r|\$1\r\nk\r|db0:keys=1\r", words)
+
+    def test_it_ends_while_a_command_waits_for_the_server(self):
+        server = self.logged_server()
+        gate = self.gate("--timeout=600000")
+        server.kill()
+        wire = self.wire()
+        wire.send(redis_pair.request("DBSIZE"))
+        self.assertEqual(select.select([wire.socket], [], [], 0.2)[0], [])
+        self.assertEqual(gate.stop(), (0, b""))
 
     def test_a_read_only_token(self):
         writer = self.make_token("writer")
