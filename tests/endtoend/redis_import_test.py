@@ -50,6 +50,22 @@ class ImportTest(redis_copies.TestCase):
         self.imported(self.impostor(SCAN=b"*2\r\n$2\r\n00\r\n*1\r\n$1\r\nk\r\n"))
         self.assertEqual(self.stored(), {b"k": b"v"})
 
+    def test_a_resume_token_that_was_refused_is_not_shown_again(self):
+        names_run = {"INFO": b"$21\r\n# Server\r\nrun_id:ab\r\n\r\n", "SCAN": b"*2\r\n$1\r\n7\r\n*1\r\n$1\r\nk\r\n"}
+        run = self.imported(self.impostor(**names_run, GET=b"-LOADING the data\r\n"), status=EX_UNAVAILABLE)
+        place, mark = self.resume_token(run.stderr).split(".", 1)
+        self.assertEqual((place, mark[:5]), ("0", "0.ab."))
+        refuses = names_run | {"SCAN": b"-ERR invalid cursor\r\n"}
+        for flags in ((), (f"--resume=7.{mark}",)):
+            run = self.imported(self.impostor(**refuses), *flags, status=EX_UNAVAILABLE)
+            self.assertIn(b"invalid cursor", run.stderr)
+            self.assertIn(b"; start over without --resume", run.stderr)
+            self.assertNotIn(b"--resume=", run.stderr)
+        # An error that may pass says nothing of the token.
+        for error in (b"-LOADING the data\r\n", b"-ERR the server is unavailable\r\n"):
+            run = self.imported(self.impostor(**names_run | {"SCAN": error}), f"--resume=7.{mark}", status=69)
+            self.assertEqual(self.resume_token(run.stderr), f"7.{mark}")
+
     def test_expiries_are_kept(self):
         redis = self.redis()
         redis.call("SET", "day", "x", "EX", 86400)

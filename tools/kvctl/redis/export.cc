@@ -117,7 +117,12 @@ class RedisExporter {
   Outcome CopyAll() {
     const Interruption interruption;
     auto scan = Scan(scan_token_);
-    if (!scan.ok()) return FromStatus(scan.status());
+    if (!scan.ok()) {
+      // With the same token, the next attempt would end so, too.
+      const bool may_pass = absl::IsUnavailable(scan.status()) || absl::IsDeadlineExceeded(scan.status());
+      if (!may_pass) resume_token_.clear();
+      return FromStatus(scan.status());
+    }
     Progress progress("records", records_, clock_);
     std::size_t bytes = 0;
     while ((*scan)->Next()) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
@@ -76,7 +77,11 @@ absl::Status RedisReader::Next(std::vector<RedisRecord>* records, std::vector<Re
 }
 
 absl::Status RedisReader::ReadPage(std::vector<RedisSkipped>* skipped) {
-  REMORA_ASSIGN_OR_RETURN(const RedisReply page, connection_.Call({"SCAN", cursor_, "COUNT", kKeysOfPage}));
+  const absl::StatusOr<RedisReply> answer = connection_.Call({"SCAN", cursor_, "COUNT", kKeysOfPage});
+  // The words of Redis. Other errors may pass, such as that of a gate whose server is away.
+  is_refused_ = absl::StrContains(answer.status().message(), "invalid cursor");
+  if (!answer.ok()) return answer.status();
+  const RedisReply& page = *answer;
   const bool has_form = page->type == REDIS_REPLY_ARRAY && page->elements == 2 &&
                         page->element[0]->type == REDIS_REPLY_STRING &&
                         page->element[1]->type == REDIS_REPLY_ARRAY;

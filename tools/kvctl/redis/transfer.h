@@ -19,7 +19,8 @@ Outcome ExportToRedis(Client& client, const Arguments& arguments, const Clock& c
 /// Adds to the outcome of a copy that stopped where it stopped, and how it goes on. No resume token: it
 /// cannot.
 Outcome Stopped(Outcome why, const std::string& counts, const std::string& resume_token);
-/// Returns the outcome of a copy whose server or Redis may have lost records that it had before.
+/// Returns the outcome of a copy that cannot go on: its server or Redis may have lost records that it had
+/// before, or does not know the place.
 Outcome StartOver(Outcome why);
 
 }  // namespace remora::kvctl
