@@ -480,6 +480,7 @@ absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Client::Stats
 const ClientCounters& Client::counters() const { return impl_->session->counters(); }
 ClientMetrics Client::metrics() const { return impl_->session->Metrics(); }
 bool Client::is_lost() const { return !impl_->session->reconnects() && impl_->session->is_broken(); }
+std::uint64_t Client::incarnation() const { return impl_->session->server().hello().incarnation; }
 rdma::ClientConnection& Client::connection() { return impl_->session->connection(); }
 
 }  // namespace remora

@@ -364,6 +364,11 @@ class Client {
   /// then every later call fails. Never true with ClientOptions::reconnect. Sends nothing.
   bool is_lost() const;
 
+  /// Returns the incarnation of the server behind the connection, random at each of its starts. Another one
+  /// than before: the server was started anew, and has what it keeps over a restart. 0: there is no
+  /// connection now. Sends nothing.
+  std::uint64_t incarnation() const;
+
   /// Returns the connection, valid until the next call that finds it broken. It is for log lines, and for
   /// measurements that post raw requests between calls. Such a program polls it only until its own request
   /// completes, and posts the request after a Get. The reason: a call's SEND may complete after its reply

@@ -145,6 +145,13 @@ absl::StatusOr<CounterList::value_type> ProcessorTime(pid_t process) {
                                                      static_cast<std::uint64_t>(time.tv_nsec));
 }
 
+absl::Status RestartCheck::Check(std::uint64_t incarnation) {
+  if (first_ == 0) first_ = incarnation;
+  if (incarnation == 0 || incarnation == first_) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the server was started anew since the load began, and may have lost records; load them again");
+}
+
 std::uint64_t TotalOperations(PhaseKind phase, const Workload& workload) {
   if (phase == PhaseKind::kLoad) return workload.inserted();
   return phase == PhaseKind::kWarmUp ? 0 : workload.operations;
@@ -172,6 +179,9 @@ absl::StatusOr<PhaseResult> RunPhase(PhaseKind phase, const Workload& workload, 
     return counters;
   };
   const absl::StatusOr<CounterList> server_before = server_counters();
+  if (team.first_worker == 0 && team.restarts != nullptr) {
+    REMORA_RETURN_IF_ERROR(team.restarts->Check(team.sessions.front()->Incarnation()));
+  }
   const ClientCounters client_before = SumOf(team.sessions);
 
   Race race(workers);

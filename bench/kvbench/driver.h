@@ -28,6 +28,18 @@ namespace remora::bench {
 using ProgressSink =
     std::function<void(std::string_view phase, std::uint64_t done, std::uint64_t total, double seconds)>;
 
+/// Notices between phases that the server was started anew: a run would then read records that are gone, or
+/// that the server still loads.
+class RestartCheck {
+ public:
+  /// Shows the server's incarnation (Session::Incarnation) at the begin of a phase. FailedPrecondition: it is
+  /// another one than at the begin of the first phase.
+  absl::Status Check(std::uint64_t incarnation);
+
+ private:
+  std::uint64_t first_ = 0;  // 0: not known
+};
+
 /// The threads of this process, among those of all.
 struct Team {
   std::span<const std::unique_ptr<Session>> sessions;  // one thread for each
@@ -38,6 +50,8 @@ struct Team {
   /// Returns when all processes have called it as often. False: one of them is gone. Called twice for each
   /// phase: when all is ready, and when the operations are done. Empty: there is one process.
   std::function<bool()> meet;
+  /// The check of all phases; null: restarts are not noticed.
+  RestartCheck* restarts = nullptr;
 };
 
 /// The processor time that a process has taken, with the name that it has among the server's counters.
@@ -52,7 +66,8 @@ std::uint64_t TotalOperations(PhaseKind phase, const Workload& workload);
 ///   kWarmUp  as kRun, for the time that the workload says; the result is not to be looked at, but for errors
 ///   kRun     operations as the workload's mix and distribution say
 /// It ends early when an error shows that going on is pointless: anything but a missing key or a wrong value.
-/// ResourceExhausted: the threads could not be started.
+/// ResourceExhausted: the threads could not be started. FailedPrecondition: as RestartCheck, before the
+/// phase.
 absl::StatusOr<PhaseResult> RunPhase(PhaseKind phase, const Workload& workload, const Team& team,
                                      Shared& shared, const Clock& clock, const ProgressSink& progress);
 

@@ -111,9 +111,9 @@ class Bench {
     if (options_.run) phases.push_back(PhaseKind::kRun);
     // A run on records that were not all loaded would measure something else.
     for (const PhaseKind phase : phases) {
-      const bool good = interruption->signal() == 0 && Phase(phase, **runner, *interruption);
+      const int status = interruption->signal() == 0 ? Phase(phase, **runner, *interruption) : 0;
       if (interruption->signal() != 0) return EndedBy(interruption->signal());
-      if (!good) return kSomethingFailed;
+      if (status != 0) return status;
       // Nobody is left for whom to go on.
       if (!out_.good() && files_.empty()) return kSomethingFailed;
     }
@@ -135,22 +135,24 @@ class Bench {
     return kSignalled + signal;
   }
 
-  bool Phase(PhaseKind phase, Runner& runner, const Interruption& interruption) {
+  /// Returns the exit status; 0: go on.
+  int Phase(PhaseKind phase, Runner& runner, const Interruption& interruption) {
     absl::StatusOr<PhaseResult> result = runner.Run(phase, progress_);
     if (err_is_terminal_) err_ << "\r\x1b[K" << std::flush;
     if (!result.ok()) {
       SayTo(err_, result.status().message());
-      return false;
+      // Of a server that was started anew.
+      return absl::IsFailedPrecondition(result.status()) ? EX_UNAVAILABLE : kSomethingFailed;
     }
     err_ << DescribeErrors(*result) << std::flush;
     const bool good = result->errors.total() == 0;
     result->cut_short = interruption.signal() != 0;
     // A warm-up is reported only if it failed, or if it was the last phase that ran.
-    if (phase == PhaseKind::kWarmUp && good && !result->cut_short) return true;
+    if (phase == PhaseKind::kWarmUp && good && !result->cut_short) return 0;
     out_ << (options_.format == OutputFormat::kTable ? TableRows(options_, *result) : ToYcsb(*result))
          << std::flush;
     results_.push_back(*std::move(result));
-    return good;
+    return good ? 0 : kSomethingFailed;
   }
 
   int Floor(const std::atomic<bool>& stop, const Interruption& interruption) {

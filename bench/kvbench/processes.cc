@@ -1,7 +1,7 @@
 // Phases run by several processes. The first one forks the others, which do the work, and is the one whom all
 // meet: each sends it a frame, and gets one when all have.
 //
-//   worker: kReady or kError | then, for each phase:      kMeet         kMeet         kResult
+//   worker: kReady or kError | then, for each phase:      kMeet         kMeet         kResult (or kError)
 //   first:                     kLoad, kWarmUp or kRun            kMeet         kMeet
 //
 // A frame is a type, the size of what follows, and that.
@@ -97,6 +97,11 @@ class Channel {
 
 // --- A worker process ---------------------------------------------------------------------------------
 
+void SendError(const Channel& channel, const absl::Status& status) {
+  const std::string code = std::to_string(static_cast<int>(status.code()));
+  channel.Send(FrameType::kError, absl::StrCat(code, " ", status.message()));
+}
+
 void RunWorker(const Channel& channel, const BenchOptions& options, const Clock& clock, Shared& shared,
                std::uint32_t first_worker) {
   const auto meet = [&channel] {
@@ -106,17 +111,14 @@ void RunWorker(const Channel& channel, const BenchOptions& options, const Clock&
   };
   const absl::StatusOr<std::unique_ptr<Runner>> runner =
       OpenThreads(options, clock, shared, first_worker, meet);
-  if (!runner.ok()) {
-    const std::string code = std::to_string(static_cast<int>(runner.status().code()));
-    channel.Send(FrameType::kError, absl::StrCat(code, " ", runner.status().message()));
-    return;
-  }
+  if (!runner.ok()) return SendError(channel, runner.status());
   LeaveSignalsToParent(shared.stop());
   channel.Send(FrameType::kReady);
   while (const std::optional<Frame> frame = channel.Receive()) {
     const auto phase = static_cast<PhaseKind>(frame->payload.at(0));
     const absl::StatusOr<PhaseResult> result = (*runner)->Run(phase, {});
-    if (!result.ok() || !channel.Send(FrameType::kResult, ToJson(*result))) return;
+    if (!result.ok()) return SendError(channel, result.status());
+    if (!channel.Send(FrameType::kResult, ToJson(*result))) return;
   }
 }
 
@@ -149,8 +151,7 @@ class ProcessesRunner final : public Runner {
     for (std::uint32_t i = 0; i < options_.processes; ++i) REMORA_RETURN_IF_ERROR(Fork(i));
     for (const Worker& worker : workers_) {
       const std::optional<Frame> frame = worker.channel.Receive();
-      if (frame && frame->type == FrameType::kError) return Failed(StatusOf(frame->payload));
-      if (!frame || frame->type != FrameType::kReady) return Failed(Gone(worker));
+      if (!frame || frame->type != FrameType::kReady) return FailedInstead(worker, frame);
     }
     return absl::OkStatus();
   }
@@ -169,7 +170,7 @@ class ProcessesRunner final : public Runner {
     std::optional<PhaseResult> sum;
     for (const Worker& worker : workers_) {
       const std::optional<Frame> frame = worker.channel.Receive();
-      if (!frame || frame->type != FrameType::kResult) return Failed(Gone(worker));
+      if (!frame || frame->type != FrameType::kResult) return FailedInstead(worker, frame);
       absl::StatusOr<PhaseResult> result = ParsePhase(frame->payload);
       if (!result.ok()) return Failed(result.status());
       if (sum) {
@@ -221,14 +222,16 @@ class ProcessesRunner final : public Runner {
         if (each_second) each_second();
       }
       const std::optional<Frame> frame = worker.channel.Receive();
-      if (!frame || frame->type != FrameType::kMeet) return Failed(Gone(worker));
+      if (!frame || frame->type != FrameType::kMeet) return FailedInstead(worker, frame);
     }
     for (const Worker& worker : workers_) worker.channel.Send(FrameType::kMeet);
     return absl::OkStatus();
   }
 
-  absl::Status Gone(const Worker& worker) const {
-    return absl::UnavailableError(absl::StrCat("process ", worker.pid, " of kvbench has died"));
+  /// `frame`: came in place of another one, or the process is gone.
+  absl::Status FailedInstead(const Worker& worker, const std::optional<Frame>& frame) {
+    if (frame && frame->type == FrameType::kError) return Failed(StatusOf(frame->payload));
+    return Failed(absl::UnavailableError(absl::StrCat("process ", worker.pid, " of kvbench has died")));
   }
 
   absl::Status Failed(absl::Status status) {

@@ -19,8 +19,8 @@ class ThreadsRunner final : public Runner {
         shared_(shared),
         target_(std::move(target)),
         sessions_(std::move(sessions)),
-        team_{sessions_, first_worker, options.workload.threads * options.processes, options.server_pid,
-              std::move(meet)} {}
+        team_{sessions_,          first_worker,    options.workload.threads * options.processes,
+              options.server_pid, std::move(meet), &restarts_} {}
 
   absl::StatusOr<PhaseResult> Run(PhaseKind phase, const ProgressSink& progress) override {
     return RunPhase(phase, options_.workload, team_, shared_, clock_, progress);
@@ -32,6 +32,7 @@ class ThreadsRunner final : public Runner {
   Shared& shared_;
   const std::unique_ptr<Target> target_;
   const std::vector<std::unique_ptr<Session>> sessions_;
+  RestartCheck restarts_;
   const Team team_;
 };
 

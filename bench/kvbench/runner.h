@@ -18,8 +18,8 @@ class Runner {
  public:
   virtual ~Runner() = default;
 
-  /// Returns the work of all threads of all processes. Unavailable: a process is gone; the runner is of no
-  /// more use.
+  /// Returns the work of all threads of all processes. Errors as RunPhase, and Unavailable: a process is
+  /// gone. After an error, the runner is of no more use.
   virtual absl::StatusOr<PhaseResult> Run(PhaseKind phase, const ProgressSink& progress) = 0;
 };
 

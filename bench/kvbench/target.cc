@@ -77,6 +77,7 @@ class ClientSession final : public BatchSession {
     return ShowAll(client_->Scan({.begin = first, .limit = limit}), sink);
   }
   absl::StatusOr<CounterList> ServerCounters() override { return client_->Stats(); }
+  std::uint64_t Incarnation() override { return client_->incarnation(); }
   ClientCounters OwnCounters() const override { return client_->counters(); }
 
  private:
@@ -115,6 +116,7 @@ class AsyncSession final : public Session {
   }
 
   absl::StatusOr<CounterList> ServerCounters() override { return client_->Stats(); }
+  std::uint64_t Incarnation() override { return client_->incarnation(); }
   ClientCounters OwnCounters() const override {
     ClientCounters sum = async_ != nullptr ? async_->counters() : last_counters_;
     sum += client_->counters();
@@ -162,6 +164,16 @@ class ClusterSession final : public BatchSession {
         if (adds) counters[i].second += sum[i].second;
         sum[i] = std::move(counters[i]);
       }
+    }
+    return sum;
+  }
+  /// Returns the sum over the shards: another one after a start of any of them.
+  std::uint64_t Incarnation() override {
+    std::uint64_t sum = 0;
+    for (std::size_t shard = 0; shard < client_->size(); ++shard) {
+      const absl::StatusOr<Client*> client = client_->shard(shard);
+      if (!client.ok() || (*client)->incarnation() == 0) return 0;
+      sum += (*client)->incarnation();
     }
     return sum;
   }

@@ -54,6 +54,8 @@ class Session {
 
   /// The counters of the server (or of the embedded store), by name; empty for those of others.
   virtual absl::StatusOr<CounterList> ServerCounters() { return CounterList(); }
+  /// Another number after each start of the server, as of the last call that reached it; 0: not known.
+  virtual std::uint64_t Incarnation() { return 0; }
   /// All zero where there are no READs.
   virtual ClientCounters OwnCounters() const { return {}; }
 };

@@ -4,7 +4,6 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
-#include "store/format/wire/messages.h"
 
 namespace remora {
 
@@ -20,11 +19,7 @@ absl::Status ClusterShard::Connect(std::chrono::milliseconds timeout) {
   return absl::OkStatus();
 }
 
-std::uint64_t ClusterShard::incarnation() const {
-  HelloReply reply;
-  if (client_ == nullptr || !FromBytes(client_->connection().peer_data(), &reply)) return 0;
-  return reply.magic == kHelloMagic ? reply.incarnation : 0;
-}
+std::uint64_t ClusterShard::incarnation() const { return client_ == nullptr ? 0 : client_->incarnation(); }
 
 bool ClusterShard::is_mapped() const {
   return client_ != nullptr && client_->description().starts_with("local:");

@@ -96,7 +96,7 @@ class ClusterTest(harness.TestCase):
         ):
             pathlib.Path(self.topology).write_text(text)
             run = cluster("status", f"--topology={self.topology}")
-            self.assertEqual((run.returncode, run.stdout), (64, b""))
+            self.assertEqual((run.returncode, run.stdout), (65, b""))
             self.assertIn(said, run.stderr.decode())
 
     def test_status_shows_each_shard(self):

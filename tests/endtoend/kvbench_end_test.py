@@ -34,13 +34,13 @@ class KvbenchEndTest(harness.TestCase):
         self.outputs.mkdir()
         self.json = self.outputs / "out.json"
 
-    def command(self, command, *flags, json=True):
-        target = [f"--target={self.address}", f"--records={RECORDS}", "--workload=a"]
+    def command(self, command, *flags, json=True, records=RECORDS):
+        target = [f"--target={self.address}", f"--records={records}", "--workload=a"]
         return [harness.program("kvbench"), command, *target, *([f"--json={self.json}"] if json else []), *flags]
 
-    def start(self, command, *flags, json=True, **options):
+    def start(self, command, *flags, json=True, records=RECORDS, **options):
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-        process = subprocess.Popen(self.command(command, *flags, json=json), text=True, **streams)
+        process = subprocess.Popen(self.command(command, *flags, json=json, records=records), text=True, **streams)
         self.addCleanup(process.kill)
         return process
 
@@ -57,6 +57,37 @@ class KvbenchEndTest(harness.TestCase):
 
     def phases(self):
         return json.loads(self.json.read_text())["phases"]
+
+    def end_after_a_restart(self, server, *flags):
+        """Starts the server anew within the load. Returns the server and the ended kvbench, if the load went on."""
+        records = 8_000
+        before = harness.stats(self.address)["puts"]
+        process = self.start("all", "--seconds=600", *flags, records=records)
+        harness.wait_until(lambda: harness.stats(self.address)["puts"] > before + 100, "a part of the load")
+        process.send_signal(signal.SIGSTOP)
+        loaded = harness.stats(self.address)["puts"] - before
+        server.kill()
+        server = self.logged_server()
+        process.send_signal(signal.SIGCONT)
+        if loaded >= records:
+            process.kill()
+        output, errors = process.communicate(timeout=harness.PATIENCE)
+        # On a slow machine, the load may have ended before, or a write may have found no server in time.
+        if loaded >= records or self.phases()[0]["errors"]:
+            return server, None
+        return server, (process.returncode, output, errors)
+
+    def test_a_run_does_not_begin_when_the_server_was_started_anew(self):
+        server = self.logged_server()
+        for flags in ((), ("--processes=2",)):
+            ended = None
+            while ended is None:
+                server, ended = self.end_after_a_restart(server, *flags)
+            status, output, errors = ended
+            self.assertEqual(status, EX_UNAVAILABLE, errors)
+            self.assertIn("the server was started anew since the load began", errors)
+            self.assertRegex(output, r"load +all ")
+            self.assertEqual([phase["phase"] for phase in self.phases()], ["load"])
 
     def test_a_terminal_that_goes_takes_no_results_along(self):
         self.memory_server()

@@ -90,6 +90,50 @@ class HostileTest(redis_pair.TestCase):
                 self.assertEqual(wire.reply().count(b"$4194304\r\n"), len(command) - 1)
             self.check(64 * MIB)
 
+    def peak_of_a_reader_that_never_reads(self, data):
+        """Sends what the gate takes of the requests, and reads nothing. Returns the growth of its memory at most."""
+        peaks = []
+        ended = threading.Event()
+
+        def watch():
+            while not ended.is_set():
+                peaks.append(self.served.resident() - self.before)
+                time.sleep(0.002)
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        wire = self.wire()
+        wire.socket.settimeout(0.5)
+        rest = memoryview(data)
+        with contextlib.suppress(TimeoutError):
+            while rest:
+                rest = rest[wire.socket.send(rest[: 64 << 10]) :]
+        time.sleep(0.5)
+        ended.set()
+        watcher.join()
+        self.check()
+        wire.close()
+        return max(peaks)
+
+    def test_sixty_megabytes_of_replies_that_nobody_reads(self):
+        value = bytes(100_000)
+        self.other.call("SET", "middle", value)
+        self.other.call("SET", "large", bytes(2 * MIB))
+        small, middle, large = (redis_pair.request("GET", key) for key in ("k", "middle", "large"))
+        # Those that begin first do not tell how large the others are.
+        pipelines = {
+            "small": small * 60_000,
+            "middle": middle * 600,
+            "large behind small": (small * 64 + large * 64) * 2,
+            "several": redis_pair.request("MGET", *["middle"] * 6) * 100,
+            "no server": redis_pair.request("ECHO", value) * 600,
+            "transactions": (b"MULTI\r\n" + middle * 10 + b"EXEC\r\n") * 60,
+            "descriptions": redis_pair.request("COMMAND") * 4000,
+        }
+        for name, data in pipelines.items():
+            with self.subTest(name):
+                self.assertLess(self.peak_of_a_reader_that_never_reads(data), self.MOST_MEMORY)
+
     def test_values_that_are_too_much_for_one_reply(self):
         self.other.call("SET", "large", bytes(8 * MIB))
         self.before = self.served.resident()

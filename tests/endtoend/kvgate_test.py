@@ -1,6 +1,8 @@
 """kvgate with real clients, and with a server that goes and comes back."""
 
 import pathlib
+import re
+import select
 import signal
 import subprocess
 import threading
@@ -89,6 +91,35 @@ class ClientsTest(redis_pair.TestCase):
         wire.send(b"CLIENT REPLY SKIP\r\nSET k 1\r\nGET k\r\nCLIENT REPLY OFF\r\nSET k 2\r\nPING\r\nNOSUCH\r\n")
         wire.send(b"CLIENT REPLY ON\r\nGET k\r\n")
         self.assertEqual([wire.reply() for _ in range(3)], [b"$1\r\n1\r\n", b"+OK\r\n", b"$1\r\n2\r\n"])
+
+    def test_help_lists_what_there_is(self):
+        theirs, ours = self.wire(self.redis()), self.wire()
+        for command in ("CLIENT", "COMMAND", "CONFIG", "MEMORY", "OBJECT"):
+            expected, lines = (wire.call(command, "HELP").split(b"\r\n")[1:-1] for wire in (theirs, ours))
+            self.assertEqual((lines[0], lines[-2:]), (expected[0], expected[-2:]), command)
+            names = [line[1:].split()[0] for line in lines[1:-2] if not line.startswith((b"+ ", b"+("))]
+            self.assertNotEqual(names, [], command)
+            for name in names:
+                if name != b"SETINFO":  # It came after Redis 7.0.
+                    self.assertIn(b"+" + name, [line.split()[0] for line in expected], command)
+                # More arguments than any has; the reply is another error than for a name that is not there.
+                self.assertNotIn(b"unknown subcommand", ours.call(command, name, *["x"] * 9), (command, name))
+            self.assertEqual(ours.call(command, "HELP", "x"), theirs.call(command, "HELP", "x"))
+        self.assertIn(b"unknown subcommand", ours.call("CONFIG", "REWRITE"))
+        ours.send(b"MULTI\r\nOBJECT HELP\r\nEXEC\r\n")
+        self.assertEqual((ours.reply(), ours.reply()), (b"+OK\r\n", b"+QUEUED\r\n"))
+        self.assertIn(b"+OBJECT <subcommand>", ours.reply())
+
+    def test_info_tells_the_memory_of_the_server(self):
+        def used(*sections):
+            text = wire.call("INFO", *sections)
+            return int(re.search(rb"\r\nused_memory:(\d+)\r\n", text).group(1))
+
+        wire = self.wire()
+        before = used("memory")
+        self.assertEqual(wire.call("SET", "large", bytes(4 * MIB)), b"+OK\r\n")
+        self.assertGreaterEqual(used() - before, 4 * MIB)
+        self.assertIn(b"\r\nblocked_clients:0\r\n", wire.call("INFO", "clients"))
 
     def test_describing_commands(self):
         wire = self.wire()
@@ -187,6 +218,31 @@ class ServerTest(redis_pair.TestCase):
         wire.send(redis_pair.request("GET", "k"))
         self.logged_server()
         self.assertEqual(wire.reply(), b"$1\r\nv\r\n")
+
+    def test_so_do_commands_of_all_keys_before_their_first_connection(self):
+        server = self.logged_server()
+        self.gate(f"--timeout={1000 * harness.PATIENCE}")
+        wires = {words: self.wire() for words in (("DBSIZE",), ("SCAN", 0), ("INFO", "keyspace"), ("KEYS", "*"))}
+        self.assertEqual(self.wire().call("SET", "k", "v"), b"+OK\r\n")
+        server.kill()
+        for words, wire in wires.items():
+            wire.send(redis_pair.request(*words))
+        for words, wire in wires.items():
+            self.assertEqual(select.select([wire.socket], [], [], 0.2)[0], [], words)
+        self.logged_server()
+        for words, wire in wires.items():
+            reply = wire.reply()
+            self.assertFalse(reply.startswith(b"-"), (words, reply))
+            self.assertRegex(reply, rb"\A:1\r|\$1\r\nk\r|db0:keys=1\r", words)
+
+    def test_it_ends_while_a_command_waits_for_the_server(self):
+        server = self.logged_server()
+        gate = self.gate("--timeout=600000")
+        server.kill()
+        wire = self.wire()
+        wire.send(redis_pair.request("DBSIZE"))
+        self.assertEqual(select.select([wire.socket], [], [], 0.2)[0], [])
+        self.assertEqual(gate.stop(), (0, b""))
 
     def test_a_read_only_token(self):
         writer = self.make_token("writer")

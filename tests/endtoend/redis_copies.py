@@ -2,6 +2,7 @@
 
 import contextlib
 import select
+import signal
 import socket
 import subprocess
 import threading
@@ -215,6 +216,24 @@ class TestCase(harness.TestCase):
     def resume_token(self, run_stderr):
         self.assertRegex(run_stderr, rb"\Akvctl: (import|export): [^\n]*go on by the same command with --resume=[^\s]+\n\Z")
         return run_stderr.decode().rsplit("--resume=", 1)[1].strip()
+
+    def interrupted(self, relay, *arguments, meanwhile=None):
+        """Runs kvctl until the relay holds, does `meanwhile`, and interrupts it unless that was given. Returns its
+        exit status, output and errors."""
+        run = subprocess.Popen(
+            [harness.program("kvctl"), f"--server={self.address}", f"--timeout={harness.PATIENCE * 1000}", *arguments],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        self.addCleanup(run.communicate)
+        self.addCleanup(run.kill)
+        self.assertTrue(relay.held.wait(harness.PATIENCE))
+        if meanwhile:
+            meanwhile()
+        else:
+            run.send_signal(signal.SIGINT)
+        relay.release.set()
+        output, errors = run.communicate(timeout=harness.PATIENCE)
+        return run.returncode, output, errors
 
     def stored(self):
         """All records of the server as {key: value}, by its JSON export."""

@@ -130,6 +130,38 @@ class ExportTest(redis_copies.TestCase):
         for flags in (["--verify"], ["--if_absent"], ["--resume=x"], ["--to=redis://h", "--overwrite"], ["--to=x"]):
             self.kvctl("export", *flags, status=64)
 
+    def test_a_redis_that_was_started_anew(self):
+        self.fill((b"key %05d" % i, b"v" * 100) for i in range(5000))
+        redis = self.redis()
+        relay = self.relay(redis, 5_000, holds=True)
+        _, _, errors = self.interrupted(relay, "export", f"--to={relay.address}")
+        token = self.resume_token(errors)
+        redis.close()
+        redis.start()
+        run = self.exported(redis, f"--resume={token}", status=EX_UNAVAILABLE)
+        self.assertRegex(run.stderr, rb"the Redis was started anew since, as its run_id is not [0-9a-f]{40}, and may have lost")
+        self.assertIn(b"start over without --resume", run.stderr)
+        self.assertEqual(redis.records(), {})
+
+    def test_a_gate_whose_server_was_started_anew(self):
+        self.fill((b"key %05d" % i, b"v" * 100) for i in range(5000))
+        target = f"local://{self.folder}/other"
+        server = self.memory_server(address=target)
+        port = harness.free_port()
+        gate = redis_pair.Gate(f"--listen=redis://127.0.0.1:{port}", f"--server={target}")
+        self.addCleanup(gate.close)
+        relay = redis_copies.Relay(port, 5_000, holds=True)
+        self.addCleanup(relay.close)
+
+        def restart():
+            server.kill()
+            self.memory_server(address=target)
+
+        status, output, errors = self.interrupted(relay, "export", f"--to={relay.address}", meanwhile=restart)
+        self.assertEqual(status, EX_UNAVAILABLE, errors)
+        self.assertEqual(counts(output)["exported"], "0")
+        self.assertNotIn(b"--resume=", errors)
+
     def test_to_a_gate(self):
         """A kvgate is a Redis for this, too: one server's records go to another one."""
         self.fill([(b"key %d" % i, b"v") for i in range(600)])

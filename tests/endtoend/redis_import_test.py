@@ -2,6 +2,7 @@
 
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import unittest
@@ -48,6 +49,22 @@ class ImportTest(redis_copies.TestCase):
         self.assertEqual(self.stored(), {})
         self.imported(self.impostor(SCAN=b"*2\r\n$2\r\n00\r\n*1\r\n$1\r\nk\r\n"))
         self.assertEqual(self.stored(), {b"k": b"v"})
+
+    def test_a_resume_token_that_was_refused_is_not_shown_again(self):
+        names_run = {"INFO": b"$21\r\n# Server\r\nrun_id:ab\r\n\r\n", "SCAN": b"*2\r\n$1\r\n7\r\n*1\r\n$1\r\nk\r\n"}
+        run = self.imported(self.impostor(**names_run, GET=b"-LOADING the data\r\n"), status=EX_UNAVAILABLE)
+        place, mark = self.resume_token(run.stderr).split(".", 1)
+        self.assertEqual((place, mark[:5]), ("0", "0.ab."))
+        refuses = names_run | {"SCAN": b"-ERR invalid cursor\r\n"}
+        for flags in ((), (f"--resume=7.{mark}",)):
+            run = self.imported(self.impostor(**refuses), *flags, status=EX_UNAVAILABLE)
+            self.assertIn(b"invalid cursor", run.stderr)
+            self.assertIn(b"; start over without --resume", run.stderr)
+            self.assertNotIn(b"--resume=", run.stderr)
+        # An error that may pass says nothing of the token.
+        for error in (b"-LOADING the data\r\n", b"-ERR the server is unavailable\r\n"):
+            run = self.imported(self.impostor(**names_run | {"SCAN": error}), f"--resume=7.{mark}", status=69)
+            self.assertEqual(self.resume_token(run.stderr), f"7.{mark}")
 
     def test_expiries_are_kept(self):
         redis = self.redis()
@@ -169,7 +186,7 @@ class ImportTest(redis_copies.TestCase):
         redis = self.redis()
         redis.fill([(f"key {i}", "old") for i in range(1000)])
         token = self.interrupted_at_once(redis)
-        self.assertRegex(token, r"\A[0-9]+\.0\.[0-9a-f]{40}\Z")
+        self.assertRegex(token, r"\A[0-9]+\.0\.[0-9a-f]{40}\.[0-9a-f]{16}\Z")
         redis.close()
         redis.start()
         redis.fill([(f"key {i}", "new") for i in range(1000)])
@@ -179,7 +196,8 @@ class ImportTest(redis_copies.TestCase):
         stored = self.stored()
         self.assertEqual(len(stored), 1000)
         self.assertEqual(stored[b"key 1"], b"newer")
-        for bad in ("x", "1.0", "1.0.zz!", "1.0." + "0" * 40 + ".", "-1.0."):
+        mark = token.rsplit(".", 1)[1]
+        for bad in ("x", "1.0", f"1.0.zz!.{mark}", "1.0." + "0" * 40 + "..", f"-1.0..{mark}", token[:-1], token + "x"):
             self.assertIn(b"--resume", self.imported(redis, f"--resume={bad}", status=64).stderr)
         run = self.imported(redis, "--resume=" + token.replace(".0.", ".1."), status=64)
         self.assertIn(b"of the database 1", run.stderr)
@@ -249,6 +267,98 @@ class ImportTest(redis_copies.TestCase):
         self.assertEqual(run.returncode, 73, run.stderr)
         self.resume_token(run.stderr)
         self.assertEqual(server.stop()[0], 0)
+
+
+class RestartTest(redis_copies.TestCase):
+    """The server is killed in the middle of an import, and started again."""
+
+    RECORDS = {b"key %05d" % i: b"v" * 100 for i in range(5000)}
+
+    def prepared(self):
+        redis = self.redis()
+        redis.fill(self.RECORDS.items())
+        return redis, self.relay(redis, 200_000, holds=True)
+
+    def again(self, server, start):
+        def restart():
+            server.kill()
+            start()
+
+        return restart
+
+    def assert_refused(self, status, output, errors):
+        self.assertEqual(status, EX_UNAVAILABLE, errors)
+        self.assertIn(b"started anew since, and may have lost records", errors)
+        self.assertIn(b"start over without --resume", errors)
+        self.assertNotIn(b"--resume=", errors)
+        self.assertNotRegex(output, rb"imported [1-9]")
+
+    def test_a_server_in_memory_has_lost_the_first_records(self):
+        server = self.memory_server(memory="192M")
+        redis, relay = self.prepared()
+        restart = self.again(server, lambda: self.memory_server(memory="192M"))
+        self.assert_refused(*self.interrupted(relay, "import", f"--from={relay.address}", meanwhile=restart))
+        self.kvctl("import", f"--from={redis.address()}", "--if_absent", "--verify")
+        self.assertEqual(self.stored(), self.RECORDS)
+
+    def test_a_resumed_import_into_a_server_in_memory(self):
+        server = self.memory_server(memory="192M")
+        redis, relay = self.prepared()
+        _, _, errors = self.interrupted(relay, "import", f"--from={relay.address}")
+        token = self.resume_token(errors)
+        server.kill()
+        self.memory_server(memory="192M")
+        run = self.kvctl("import", f"--from={redis.address()}", f"--resume={token}", status=EX_UNAVAILABLE)
+        self.assert_refused(run.returncode, run.stdout, run.stderr)
+
+    def test_a_logged_server_keeps_all_over_a_kill(self):
+        server = self.logged_server(memory="192M")
+        redis, relay = self.prepared()
+        restart = self.again(server, lambda: self.logged_server(memory="192M"))
+        status, output, errors = self.interrupted(relay, "import", f"--from={relay.address}", meanwhile=restart)
+        self.assertEqual((status, errors), (0, b""))
+        self.assertEqual(counts(output)["imported"], f"{len(self.RECORDS)}")
+        self.assertEqual(self.stored(), self.RECORDS)
+
+    def test_a_logged_server_that_lost_its_last_writes(self):
+        """As after a power cut: the data directory is that of a moment before."""
+        server = self.logged_server(memory="192M")
+        self.kvctl("put", "first", "x")
+        server.kill()
+        shutil.copytree(f"{self.folder}/data", f"{self.folder}/before")
+        server = self.logged_server(memory="192M")
+        redis, relay = self.prepared()
+        _, _, errors = self.interrupted(relay, "import", f"--from={relay.address}")
+        token = self.resume_token(errors)
+        server.kill()
+        kept = self.logged_server(memory="192M")
+        # As long as nothing is lost, the import goes on.
+        self.kvctl("import", f"--from={redis.address()}", f"--resume={token}")
+        self.assertEqual(self.stored(), self.RECORDS | {b"first": b"x"})
+        kept.kill()
+        shutil.rmtree(f"{self.folder}/data")
+        shutil.move(f"{self.folder}/before", f"{self.folder}/data")
+        self.logged_server(memory="192M")
+        run = self.kvctl("import", f"--from={redis.address()}", f"--resume={token}", status=EX_UNAVAILABLE)
+        self.assert_refused(run.returncode, run.stdout, run.stderr)
+
+    def test_a_json_import_into_a_server_in_memory(self):
+        server = self.memory_server()
+        run = subprocess.Popen(
+            [harness.program("kvctl"), f"--server={self.address}", "import"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        self.addCleanup(run.communicate)
+        self.addCleanup(run.kill)
+        run.stdin.write(b'{"remora_export":1}\n{"key":"one","value":"1"}\n')
+        run.stdin.flush()
+        harness.wait_until(lambda: harness.kvctl(self.address, "exists", "one").returncode == 0, "it is stored")
+        server.kill()
+        self.memory_server()
+        output, errors = run.communicate(b'{"key":"two","value":"2"}\n{"records":2}\n', timeout=harness.PATIENCE)
+        self.assertEqual((run.returncode, output), (EX_UNAVAILABLE, b""), errors)
+        self.assertIn(b"may have lost records of this copy", errors)
+        self.assertIn(b"import all lines again", errors)
 
 
 class JsonTest(redis_copies.TestCase):

@@ -71,7 +71,9 @@ Outcome ShowStatus(const Arguments& arguments, const Clock& clock) {
   const absl::StatusOr<Topology> topology = Topology::Read(arguments.topology_file);
   if (!topology.ok()) {
     if (absl::IsNotFound(topology.status())) return {EX_NOINPUT, std::string(topology.status().message())};
-    return FromStatus(topology.status());
+    Outcome outcome = FromStatus(topology.status());
+    if (absl::IsInvalidArgument(topology.status())) outcome.exit_code = EX_DATAERR;
+    return outcome;
   }
   constexpr std::uint64_t kShownBytes = std::uint64_t{1} << 20;
   std::string lines = absl::StrFormat("%-12s %6s %12s %9s %9s  %s\n", "shard", "slots", "keys", "used_MiB",

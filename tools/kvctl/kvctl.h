@@ -5,6 +5,7 @@
 //   commands.cc    a connection, and one operation over it
 //   backup.cc      backup, backups, restore and check
 //   transfer.cc    export and import; with a Redis, redis/
+//   history_check.cc  whether a server has lost records during a copy
 //   config.cc      config
 //   size.cc        size
 //   cluster.cc     cluster

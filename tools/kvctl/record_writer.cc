@@ -2,6 +2,7 @@
 
 #include <sysexits.h>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
 
 namespace remora::kvctl {
@@ -10,12 +11,24 @@ std::optional<RecordWriter::Failure> RecordWriter::Put(std::vector<PutRequest> r
   if (if_absent_) {
     for (PutRequest& request : requests) request.options.condition = Condition::Absent();
   }
-  std::vector<PutResult> results(requests.size());
-  client_.MultiPut(requests, results).IgnoreError();  // the results say it
+  std::vector<bool> stored(requests.size());
+  for (;;) {
+    std::vector<PutResult> results(requests.size());
+    const absl::Status done = client_.MultiPut(requests, results);
+    absl::StatusOr<HistoryCheck::Step> step = HistoryCheck::Step::kSame;
+    if (done.ok()) step = history_.Advance();
+    if (!step.ok()) return Failure{0, Fail(step.status())};
+    if (*step == HistoryCheck::Step::kSame) return Count(results, stored);
+    for (std::size_t i = 0; i < results.size(); ++i) stored[i] = stored[i] || results[i].status.ok();
+  }
+}
+
+std::optional<RecordWriter::Failure> RecordWriter::Count(const std::vector<PutResult>& results,
+                                                         const std::vector<bool>& stored) {
   std::optional<Failure> failure;
   for (std::size_t i = 0; i < results.size(); ++i) {
     const absl::Status& status = results[i].status;
-    if (status.ok()) {
+    if (status.ok() || (stored[i] && absl::IsAlreadyExists(status))) {
       ++imported_;
     } else if (absl::IsAlreadyExists(status)) {
       ++already_there_;
@@ -31,6 +44,19 @@ std::optional<RecordWriter::Failure> RecordWriter::Put(std::vector<PutRequest> r
     }
   }
   return failure;
+}
+
+Outcome RecordWriter::End() {
+  const absl::StatusOr<HistoryCheck::Step> step = history_.CompareNow();
+  return step.ok() ? Outcome() : Fail(step.status());
+}
+
+Outcome RecordWriter::Fail(const absl::Status& status) {
+  if (history_.is_lost()) {
+    unknown_ += imported_ + already_there_;
+    imported_ = already_there_ = 0;
+  }
+  return FromStatus(status);
 }
 
 std::string RecordWriter::Summary() const {

@@ -20,12 +20,15 @@
 #include "client/client.h"
 #include "store/format/types/expiry.h"
 #include "tools/kvctl/export_format.h"
+#include "tools/kvctl/history_check.h"
 #include "tools/kvctl/kvctl.h"
 #include "tools/kvctl/record_writer.h"
 
 namespace remora::kvctl {
 
 Outcome Export(Client& client, const Arguments& arguments) {
+  HistoryCheck history(client);
+  if (const absl::Status begun = history.Begin(""); !begun.ok()) return FromStatus(begun);
   const auto scan = client.Scan(
       {.prefix = arguments.prefix, .any_order = arguments.any_order, .one_moment = !arguments.any_order});
   if (!scan.ok()) return FromStatus(scan.status());
@@ -46,6 +49,12 @@ Outcome Export(Client& client, const Arguments& arguments) {
             "broke; start it again"};
   }
   if (!(*scan)->status().ok()) return FromStatus((*scan)->status());
+  // A server that lost its records meanwhile has shown none of those that were to come.
+  if (const absl::Status same = history.CompareNow().status(); !same.ok()) {
+    Outcome outcome = FromStatus(same);
+    outcome.error += "; the output has no last line; start the export again";
+    return outcome;
+  }
   AddLastLine(records, &lines);
   return WriteOutput(lines);
 }
@@ -112,9 +121,14 @@ class Importer {
       : arguments_(arguments), writer_(client, arguments.if_absent) {}
 
   Outcome Run() {
+    if (const absl::Status begun = writer_.Begin(""); !begun.ok()) return FromStatus(begun);
     Outcome outcome = ReadAll();
     // The lines before one that stops the import are imported.
     if (Outcome put = PutGroup(); Failed(put)) outcome = std::move(put);
+    if (outcome.exit_code != EX_UNAVAILABLE) {
+      if (Outcome end = writer_.End(); Failed(end)) outcome = std::move(end);
+    }
+    if (writer_.history().is_lost()) outcome.error += "; import all lines again";
     const std::string counts =
         absl::StrFormat("imported %d\nalready_there %d\nexpired %d\nskipped_bad %d\n", writer_.imported(),
                         writer_.already_there(), writer_.expired(), bad_);
@@ -201,7 +215,9 @@ class Importer {
       request.options.ttl = expires_ms == 0 ? kNeverExpires : Until(std::min(expires_ms, kMaxExpiry));
     }
     Outcome outcome;
-    if (auto failure = writer_.Put(std::move(requests)); failure) {
+    if (auto failure = writer_.Put(std::move(requests)); failure && writer_.history().is_lost()) {
+      outcome = std::move(failure->outcome);
+    } else if (failure) {
       outcome = At(group_[failure->index].line_number, failure->outcome.error);
       outcome.exit_code = failure->outcome.exit_code;
     }

@@ -1,7 +1,9 @@
 // Calls of a blocking client, for coroutines: they run in a helper thread.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <coroutine>
 #include <functional>
 #include <memory>
@@ -11,23 +13,29 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/client.h"
+#include "store/base/clock.h"
 #include "tools/kvgate/helper_thread.h"
 #include "tools/kvgate/inbox.h"
 
 namespace remora::kvgate {
 
-/// A blocking client that connects at its first call. co_await Run(...) resumes in the thread of the inbox.
+/// A blocking client that connects at its first call. The first connection waits for a server that is not
+/// there, as a later one does. A coroutine that awaits Run resumes in the thread of the inbox.
 ///
 /// Thread safety: Run belongs to the thread of the inbox.
 class BlockingCalls {
  public:
   using Connect = std::function<absl::StatusOr<std::unique_ptr<Client>>()>;
 
-  /// Starts the helper thread. `inbox` lives longer.
-  static absl::StatusOr<std::unique_ptr<BlockingCalls>> Start(Connect connect, Inbox& inbox) {
+  /// Starts the helper thread. `inbox` and `clock` live longer. `timeout`: a call waits so long for the first
+  /// connection.
+  static absl::StatusOr<std::unique_ptr<BlockingCalls>> Start(Connect connect,
+                                                              std::chrono::milliseconds timeout, Inbox& inbox,
+                                                              const Clock& clock) {
     auto helper = HelperThread::Start();
     if (!helper.ok()) return helper.status();
-    return std::unique_ptr<BlockingCalls>(new BlockingCalls(std::move(connect), inbox, *std::move(helper)));
+    return std::unique_ptr<BlockingCalls>(
+        new BlockingCalls(std::move(connect), timeout, inbox, clock, *std::move(helper)));
   }
 
   /// Has calls that have not begun end with Cancelled, waits for the one that runs, and ends the thread. The
@@ -52,9 +60,10 @@ class BlockingCalls {
 
     bool await_ready() const noexcept { return false; }
     void await_suspend(std::coroutine_handle<> waiting) {
-      calls.helper_->Post([this, waiting] {
+      // Calls that wait one behind the other for the same server do not add up their times.
+      calls.helper_->Post([this, waiting, deadline = calls.clock_.Now() + calls.timeout_] {
         absl::StatusOr<Client*> client = absl::CancelledError("the gate is stopping");
-        if (!calls.stopping_) client = calls.Connected();
+        if (!calls.stopping_) client = calls.Connected(deadline);
         result = client.ok() ? call(**client) : absl::StatusOr<T>(client.status());
         calls.inbox_.Post([waiting] { waiting.resume(); });
       });
@@ -62,20 +71,42 @@ class BlockingCalls {
     absl::StatusOr<T> await_resume() { return std::move(result); }
   };
 
-  BlockingCalls(Connect connect, Inbox& inbox, std::unique_ptr<HelperThread> helper)
-      : connect_(std::move(connect)), inbox_(inbox), helper_(std::move(helper)) {}
+  // Between attempts. The longest is also what Stop waits for.
+  static constexpr std::chrono::milliseconds kFirstPause{4};
+  static constexpr std::chrono::milliseconds kLongestPause{128};
 
-  absl::StatusOr<Client*> Connected() {
-    if (client_ == nullptr) {
+  BlockingCalls(Connect connect, std::chrono::milliseconds timeout, Inbox& inbox, const Clock& clock,
+                std::unique_ptr<HelperThread> helper)
+      : connect_(std::move(connect)),
+        timeout_(timeout),
+        inbox_(inbox),
+        clock_(clock),
+        helper_(std::move(helper)) {}
+
+  absl::StatusOr<Client*> Connected(TimePoint deadline) {
+    for (auto pause = kFirstPause; client_ == nullptr; pause = std::min(2 * pause, kLongestPause)) {
       auto connected = connect_();
-      if (!connected.ok()) return connected.status();
-      client_ = *std::move(connected);
+      if (connected.ok()) {
+        client_ = *std::move(connected);
+      } else if (!MayPass(connected.status()) || stopping_ || clock_.Now() + pause >= deadline) {
+        return connected.status();
+      } else {
+        clock_.Sleep(pause);
+      }
     }
     return client_.get();
   }
 
+  /// The server is not there, is stopping, or has no place for the client.
+  static bool MayPass(const absl::Status& status) {
+    return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+           absl::IsFailedPrecondition(status);
+  }
+
   const Connect connect_;
+  const std::chrono::milliseconds timeout_;
   Inbox& inbox_;
+  const Clock& clock_;
   std::atomic<bool> stopping_{false};
   std::unique_ptr<Client> client_;
   std::unique_ptr<HelperThread> helper_;  // last: its thread uses the others

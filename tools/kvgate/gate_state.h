@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,7 @@ struct GateState {
   std::atomic<std::uint64_t> rejected{0};     // for max_clients
   std::atomic<std::uint64_t> commands{0};     // processed
   std::int64_t started_ms = 0;                // Clock::UnixMillis
+  const std::uint64_t run = std::random_device()() | std::uint64_t{std::random_device()()} << 32;
   ClientRegistry clients;
   ScanCursors cursors;
   std::atomic<std::size_t> queued_bytes{0};  // of all transactions that are not executed yet

@@ -60,7 +60,8 @@ absl::Status GatewayThread::Prepare() {
   const auto connect = [this] {
     return Client::Connect(state_.options.server, state_.options.client, clock_);
   };
-  REMORA_ASSIGN_OR_RETURN(blocking_, BlockingCalls::Start(connect, *inbox_));
+  REMORA_ASSIGN_OR_RETURN(blocking_,
+                          BlockingCalls::Start(connect, state_.options.client.timeout, *inbox_, clock_));
   REMORA_ASSIGN_OR_RETURN(dialer_, HelperThread::Start());
   return absl::OkStatus();
 }

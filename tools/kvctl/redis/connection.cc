@@ -2,6 +2,7 @@
 
 #include <sys/time.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
@@ -61,6 +63,18 @@ absl::Status StatusOf(const redisReply& reply) {
     if (first == word) return WithCode(code, reply);
   }
   return WithCode(absl::StatusCode::kFailedPrecondition, reply);
+}
+
+std::string RunIn(const redisReply& info) {
+  constexpr std::string_view kField = "run_id:";
+  std::string_view text = info.type == REDIS_REPLY_ERROR ? std::string_view() : TextOf(info);
+  const std::size_t at = text.find(kField);
+  if (at == std::string_view::npos) return "";
+  text.remove_prefix(at + kField.size());
+  text = text.substr(0, text.find_first_of("\r\n"));
+  const bool is_name = std::all_of(text.begin(), text.end(),
+                                   [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)); });
+  return is_name ? std::string(text) : "";
 }
 
 absl::Status StrangeReply(std::string_view command) {

@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -36,6 +37,10 @@ std::string_view TextOf(const redisReply& reply);
 ///     another Redis does.
 ///   FailedPrecondition: any other error.
 absl::Status StatusOf(const redisReply& reply);
+
+/// Returns the name of the Redis's run, random at each start, from the reply to `INFO server`. "": the reply
+/// has none.
+std::string RunIn(const redisReply& info);
 
 /// Returns the failure of a call that got a reply of another type, or with another text, than a Redis gives
 /// to the command: FailedPrecondition.

@@ -13,9 +13,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/client.h"
+#include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
+#include "tools/kvctl/history_check.h"
 #include "tools/kvctl/progress.h"
 #include "tools/kvctl/redis/comparison.h"
 #include "tools/kvctl/redis/connection.h"
@@ -35,18 +38,25 @@ class RedisExporter {
       : client_(client),
         arguments_(arguments),
         clock_(clock),
-        if_absent_(arguments.if_absent || (!arguments.resume_token.empty() && !arguments.overwrite)),
-        resume_token_(arguments.resume_token) {}
+        history_(client),
+        if_absent_(arguments.if_absent || (!arguments.resume_token.empty() && !arguments.overwrite)) {}
 
   Outcome Run() {
-    if (const absl::Status begun = Begin(); !begun.ok()) return FromStatus(begun);
+    if (const absl::Status begun = Begin(); !begun.ok()) {
+      return is_lost() ? StartOver(FromStatus(begun)) : FromStatus(begun);
+    }
     Outcome outcome = CopyAll();
-    const std::string counts =
+    std::string counts =
         absl::StrFormat("%d records were exported, %d keys were there already", exported_, already_there_);
-    if (Failed(outcome) && resume_token_.empty()) {
+    if (is_lost()) {
+      counts = absl::StrFormat("of %d records it is not known whether the Redis has them",
+                               exported_ + already_there_);
+      exported_ = already_there_ = 0;
+    }
+    if (Failed(outcome) && !is_lost() && resume_token_.empty()) {
       outcome.error += "; " + counts + "; begin again";
     } else if (Failed(outcome)) {
-      outcome = Stopped(std::move(outcome), counts, resume_token_);
+      outcome = Stopped(std::move(outcome), counts, is_lost() ? "" : resume_token_);
     }
     Outcome report =
         WriteOutput(absl::StrFormat("exported %d\nalready_there %d\n", exported_, already_there_), counts);
@@ -55,15 +65,48 @@ class RedisExporter {
   }
 
  private:
+  /// The resume token is that of the scan, the run of the Redis, and the mark of the server's history, with
+  /// dots between them.
   absl::Status Begin() {
+    std::string_view run;
+    std::string_view mark;
+    scan_token_ = arguments_.resume_token;
+    if (!arguments_.resume_token.empty()) {
+      const std::string_view token = arguments_.resume_token;
+      const std::size_t first = token.find('.');
+      const std::size_t last = token.rfind('.');
+      if (first == last || first == 0 || last + 1 == token.size()) {
+        return absl::InvalidArgumentError("--resume: this is no resume token of an export");
+      }
+      scan_token_ = token.substr(0, first);
+      run = token.substr(first + 1, last - first - 1);
+      mark = token.substr(last + 1);
+    }
+    REMORA_RETURN_IF_ERROR(history_.Begin(mark));
     REMORA_ASSIGN_OR_RETURN(const RedisAddress address, ParseRedisAddress(arguments_.to));
     REMORA_ASSIGN_OR_RETURN(
         connection_, RedisConnection::Connect(address, std::chrono::milliseconds(arguments_.timeout_ms)));
+    connection_->Send({"INFO", "server"});
+    REMORA_ASSIGN_OR_RETURN(const RedisReply info, connection_->Receive());
+    run_ = RunIn(*info);
+    if (!scan_token_.empty()) {
+      if (run_.empty()) return Lost("does not tell its run (INFO server)");
+      if (run_ != run)
+        return Lost(absl::StrCat("was started anew since, as its run_id is not ", AbslView(run)));
+      resume_token_ = arguments_.resume_token;
+    }
     // Counting the keys of a prefix takes as long as a scan.
     if (!arguments_.prefix.empty()) return absl::OkStatus();
     REMORA_ASSIGN_OR_RETURN(records_, client_.Count());
     return absl::OkStatus();
   }
+
+  absl::Status Lost(std::string_view why) {
+    has_lost_ = true;
+    return absl::FailedPreconditionError(
+        absl::StrCat("the Redis ", AbslView(why), ", and may have lost records of this copy"));
+  }
+  bool is_lost() const { return has_lost_ || history_.is_lost(); }
 
   absl::StatusOr<std::unique_ptr<ClientScan>> Scan(std::string_view resume_token) {
     // A token has the range and the order of its scan.
@@ -73,8 +116,13 @@ class RedisExporter {
 
   Outcome CopyAll() {
     const Interruption interruption;
-    auto scan = Scan(arguments_.resume_token);
-    if (!scan.ok()) return FromStatus(scan.status());
+    auto scan = Scan(scan_token_);
+    if (!scan.ok()) {
+      // With the same token, the next attempt would end so, too.
+      const bool may_pass = absl::IsUnavailable(scan.status()) || absl::IsDeadlineExceeded(scan.status());
+      if (!may_pass) resume_token_.clear();
+      return FromStatus(scan.status());
+    }
     Progress progress("records", records_, clock_);
     std::size_t bytes = 0;
     while ((*scan)->Next()) {
@@ -83,12 +131,14 @@ class RedisExporter {
       if (sent_ < kCommandsAtOnce && bytes < kBytesAtOnce && !interruption.came()) continue;
       if (Outcome outcome = TakeReplies(); Failed(outcome)) return outcome;
       bytes = 0;
-      resume_token_ = (*scan)->resume_token();
+      resume_token_ = absl::StrCat((*scan)->resume_token(), ".", run_, ".", history_.mark());
       progress.Show(exported_ + already_there_);
       if (interruption.came()) return {EX_TEMPFAIL, "interrupted"};
     }
     if (!(*scan)->status().ok()) return FromStatus((*scan)->status());
-    return TakeReplies();
+    if (Outcome outcome = TakeReplies(); Failed(outcome)) return outcome;
+    // A server that lost its records meanwhile has shown none of those that were to come.
+    return FromStatus(history_.CompareNow().status());
   }
 
   void SendRecord(const ClientScan& scan) {
@@ -100,8 +150,21 @@ class RedisExporter {
     ++sent_;
   }
 
-  /// Takes the replies to all that was sent. Returns the first failure.
+  /// Takes the replies to all that was sent. Returns the first failure. Behind a connection that goes on, the
+  /// Redis may be another: that of a gate is its server.
   Outcome TakeReplies() {
+    Outcome outcome = TakeRepliesToSets();
+    connection_->Send({"INFO", "server"});
+    const absl::StatusOr<RedisReply> info = connection_->Receive();
+    if (!info.ok()) return Failed(outcome) ? outcome : FromStatus(info.status());
+    const std::string run = RunIn(**info);
+    if (run == run_) return outcome;
+    if (run.empty())
+      return FromStatus(absl::UnavailableError("the Redis does not tell its run (INFO server) any more"));
+    return FromStatus(Lost("was started anew meanwhile"));
+  }
+
+  Outcome TakeRepliesToSets() {
     Outcome outcome;
     for (; sent_ > 0; --sent_) {
       const absl::StatusOr<RedisReply> reply = connection_->Receive();
@@ -180,10 +243,14 @@ class RedisExporter {
   Client& client_;
   const Arguments& arguments_;
   const Clock& clock_;
+  HistoryCheck history_;
   const bool if_absent_;
   std::unique_ptr<RedisConnection> connection_;
+  std::string run_;            // of the Redis; empty: it does not tell
+  bool has_lost_ = false;      // records, or may have: the Redis
+  std::string scan_token_;     // where this copy begins
   std::uint64_t records_ = 0;  // of the server at the begin; 0: it is not known
-  std::string resume_token_;   // behind the records that the Redis has; empty: before the first one
+  std::string resume_token_;   // behind the records that the Redis has; empty: there is none to go on with
   std::size_t sent_ = 0;       // commands that have no reply yet
   std::uint64_t exported_ = 0;
   std::uint64_t already_there_ = 0;

@@ -30,7 +30,14 @@
 namespace remora::kvctl {
 
 Outcome Stopped(Outcome why, const std::string& counts, const std::string& resume_token) {
-  why.error += absl::StrFormat("; %s; go on by the same command with --resume=%s", counts, resume_token);
+  why.error += absl::StrCat("; ", counts);
+  if (resume_token.empty()) return StartOver(std::move(why));
+  why.error += absl::StrCat("; go on by the same command with --resume=", resume_token);
+  return why;
+}
+
+Outcome StartOver(Outcome why) {
+  why.error += "; start over without --resume (--if_absent leaves alone what is there)";
   return why;
 }
 
@@ -45,21 +52,45 @@ class RedisImporter {
         writer_(client, arguments.if_absent || (!arguments.resume_token.empty() && !arguments.overwrite)) {}
 
   Outcome Run() {
-    if (const absl::Status begun = Begin(arguments_.resume_token); !begun.ok()) return FromStatus(begun);
+    if (Outcome outcome = BeginAtToken(); Failed(outcome)) return outcome;
     if (reader_->begins_anew()) {
       command_line::SayError(
           "kvctl: import: the Redis was started anew since, and has another order: the import begins at the "
           "first key again");
     }
     Outcome outcome = CopyAll();
-    if (Failed(outcome)) outcome = Stopped(std::move(outcome), writer_.Summary(), resume_token_);
+    if (Failed(outcome)) {
+      const bool goes_on = !writer_.history().is_lost() && !reader_->is_refused();
+      outcome = Stopped(std::move(outcome), writer_.Summary(), goes_on ? resume_token_ : "");
+    }
     if (Outcome report = Report(); Failed(report) && !Failed(outcome)) outcome = std::move(report);
     if (Failed(outcome) || !arguments_.verify) return outcome;
     return Verify();
   }
 
  private:
-  absl::Status Begin(std::string_view resume_token) {
+  /// The resume token is that of the reader, a dot, and the mark of the server's history.
+  Outcome BeginAtToken() {
+    const std::string_view token = arguments_.resume_token;
+    const std::size_t dot = token.rfind('.');
+    if (!token.empty() && (dot == std::string_view::npos || dot + 1 == token.size())) {
+      return {EX_USAGE, "--resume: this is no resume token of an import"};
+    }
+    const std::string_view of_reader = token.substr(0, token.empty() ? 0 : dot);
+    if (const absl::Status begun = BeginReader(of_reader); !begun.ok()) return FromStatus(begun);
+    if (const absl::Status begun = writer_.Begin(token.empty() ? token : token.substr(dot + 1));
+        !begun.ok()) {
+      return writer_.history().is_lost() ? StartOver(FromStatus(begun)) : FromStatus(begun);
+    }
+    resume_token_ = ResumeToken();
+    return {};
+  }
+
+  std::string ResumeToken() const {
+    return absl::StrCat(reader_->resume_token(), ".", writer_.history().mark());
+  }
+
+  absl::Status BeginReader(std::string_view resume_token) {
     REMORA_ASSIGN_OR_RETURN(const RedisAddress address, ParseRedisAddress(arguments_.from));
     const std::chrono::milliseconds timeout{arguments_.timeout_ms};
     REMORA_ASSIGN_OR_RETURN(connection_, RedisConnection::Connect(address, timeout));
@@ -70,7 +101,6 @@ class RedisImporter {
     keys_ = static_cast<std::uint64_t>(size->integer);
     REMORA_ASSIGN_OR_RETURN(reader_,
                             RedisReader::Begin(*connection_, address.database, resume_token, clock_));
-    resume_token_ = reader_->resume_token();
     return absl::OkStatus();
   }
 
@@ -84,10 +114,10 @@ class RedisImporter {
       if (const absl::Status read = reader_->Next(&records, &skipped); !read.ok()) return FromStatus(read);
       if (Outcome outcome = ListSkipped(skipped, &progress); Failed(outcome)) return outcome;
       if (Outcome outcome = Put(records); Failed(outcome)) return outcome;
-      resume_token_ = reader_->resume_token();
+      resume_token_ = ResumeToken();
       progress.Show(reader_->keys());
     }
-    return {};
+    return writer_.End();
   }
 
   Outcome Put(const std::vector<RedisRecord>& records) {
@@ -140,7 +170,7 @@ class RedisImporter {
 
   /// Reads all strings of the Redis once more, and their keys from the server.
   Outcome Verify() {
-    if (const absl::Status begun = Begin(""); !begun.ok()) return FromStatus(begun);
+    if (const absl::Status begun = BeginReader(""); !begun.ok()) return FromStatus(begun);
     const Interruption interruption;
     Progress progress("verified", keys_, clock_);
     Comparison comparison;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
@@ -41,27 +42,16 @@ std::optional<Token> ParseToken(std::string_view text) {
   return token;
 }
 
-/// Returns the run's name, or "" for a Redis that does not tell, or tells something else.
-std::string RunOf(RedisConnection& connection) {
-  constexpr std::string_view kField = "run_id:";
-  const absl::StatusOr<RedisReply> info = connection.Call({"INFO", "server"});
-  if (!info.ok()) return "";
-  std::string_view text = TextOf(**info);
-  const std::size_t at = text.find(kField);
-  if (at == std::string_view::npos) return "";
-  text.remove_prefix(at + kField.size());
-  const std::string_view run = text.substr(0, text.find_first_of("\r\n"));
-  return ParseToken(absl::StrCat("0.0.", AbslView(run))) ? std::string(run) : "";
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RedisReader>> RedisReader::Begin(RedisConnection& connection, int database,
                                                                 std::string_view resume_token,
                                                                 const Clock& clock) {
   std::unique_ptr<RedisReader> reader(new RedisReader(connection, clock));
+  connection.Send({"INFO", "server"});
+  REMORA_ASSIGN_OR_RETURN(const RedisReply info, connection.Receive());
   reader->database_ = database;
-  reader->run_ = RunOf(connection);
+  reader->run_ = RunIn(*info);
   if (resume_token.empty()) return reader;
   const std::optional<Token> token = ParseToken(resume_token);
   if (!token) return absl::InvalidArgumentError("--resume: this is no resume token of an import");
@@ -87,7 +77,11 @@ absl::Status RedisReader::Next(std::vector<RedisRecord>* records, std::vector<Re
 }
 
 absl::Status RedisReader::ReadPage(std::vector<RedisSkipped>* skipped) {
-  REMORA_ASSIGN_OR_RETURN(const RedisReply page, connection_.Call({"SCAN", cursor_, "COUNT", kKeysOfPage}));
+  const absl::StatusOr<RedisReply> answer = connection_.Call({"SCAN", cursor_, "COUNT", kKeysOfPage});
+  // The words of Redis. Other errors may pass, such as that of a gate whose server is away.
+  is_refused_ = absl::StrContains(answer.status().message(), "invalid cursor");
+  if (!answer.ok()) return answer.status();
+  const RedisReply& page = *answer;
   const bool has_form = page->type == REDIS_REPLY_ARRAY && page->elements == 2 &&
                         page->element[0]->type == REDIS_REPLY_STRING &&
                         page->element[1]->type == REDIS_REPLY_ARRAY;

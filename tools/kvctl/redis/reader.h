@@ -56,6 +56,9 @@ class RedisReader {
   /// come.
   std::string resume_token() const;
   bool begins_anew() const { return begins_anew_; }
+  /// Returns whether the Redis has refused the place where SCAN was to go on, so that the token is of no use.
+  /// A gate does so with the cursors that it has forgotten.
+  bool is_refused() const { return is_refused_; }
   /// Returns how many keys SCAN has named so far.
   std::uint64_t keys() const { return keys_; }
 
@@ -77,6 +80,7 @@ class RedisReader {
   std::string page_cursor_ = "0";  // of their page
   bool ended_ = false;             // there is no further page
   bool begins_anew_ = false;
+  bool is_refused_ = false;
   std::deque<String> strings_;  // of the page, to be read yet
   std::uint64_t keys_ = 0;
 };

@@ -1,7 +1,8 @@
 // import --from and export --to: copies records from a Redis, and to one.
 //
 // Both go on where they stopped, with the resume token that they print. Then keys that are there stay as they
-// are, so that no newer write is undone, unless --overwrite is given.
+// are, so that no newer write is undone, unless --overwrite is given. The resume token names the server and
+// the Redis as they were, and a copy does not go on if one of them may have lost records since.
 #pragma once
 
 #include <string>
@@ -15,7 +16,11 @@ namespace remora::kvctl {
 Outcome ImportFromRedis(Client& client, const Arguments& arguments, const Clock& clock);
 Outcome ExportToRedis(Client& client, const Arguments& arguments, const Clock& clock);
 
-/// Adds to the outcome of a copy that stopped where it stopped, and how it goes on.
+/// Adds to the outcome of a copy that stopped where it stopped, and how it goes on. No resume token: it
+/// cannot.
 Outcome Stopped(Outcome why, const std::string& counts, const std::string& resume_token);
+/// Returns the outcome of a copy that cannot go on: its server or Redis may have lost records that it had
+/// before, or does not know the place.
+Outcome StartOver(Outcome why);
 
 }  // namespace remora::kvctl

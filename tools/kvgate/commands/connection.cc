@@ -13,6 +13,7 @@
 #include "tools/kvgate/command_table.h"
 #include "tools/kvgate/commands/client_kill.h"
 #include "tools/kvgate/commands/groups.h"
+#include "tools/kvgate/commands/help.h"
 #include "tools/kvgate/commands/redis_version.h"
 #include "tools/kvgate/resp/number_text.h"
 
@@ -254,6 +255,7 @@ struct Subcommand {
 };
 
 void RunClient(Call& call) {
+  if (RepliedHelp(call)) return;
   constexpr Subcommand kSubcommands[] = {
       {"getname", 2, ClientGetName},  {"id", 2, ClientId},
       {"info", 2, ClientInfo},        {"kill", -3, ClientKill},

@@ -9,6 +9,7 @@
 #include "store/format/memory/record.h"
 #include "tools/kvgate/command_table.h"
 #include "tools/kvgate/commands/groups.h"
+#include "tools/kvgate/commands/help.h"
 #include "tools/kvgate/commands/store_calls.h"
 #include "tools/kvgate/resp/number_text.h"
 
@@ -28,6 +29,7 @@ std::string_view EncodingOf(std::string_view value) {
 }
 
 Task<void> Object(Call& call) {
+  if (RepliedHelp(call)) co_return;
   const std::string_view name = call.argument(1);
   const bool is_encoding = IsWord(name, "ENCODING");
   const bool is_frequency = IsWord(name, "FREQ");
@@ -53,6 +55,7 @@ Task<void> Object(Call& call) {
 }
 
 Task<void> Memory(Call& call) {
+  if (RepliedHelp(call)) co_return;
   if (!IsWord(call.argument(1), "USAGE")) {
     co_return call.reply.Error(UnknownSubcommand(call.argument(1), "memory"));
   }

@@ -2,6 +2,7 @@
 #include <fnmatch.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -14,8 +15,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
+#include "store/base/status_macros.h"
 #include "tools/kvgate/command_table.h"
 #include "tools/kvgate/commands/groups.h"
+#include "tools/kvgate/commands/help.h"
 #include "tools/kvgate/commands/redis_version.h"
 #include "tools/kvgate/commands/store_calls.h"
 #include "tools/kvgate/resp/number_text.h"
@@ -102,6 +105,7 @@ void CommandInfo(Call& call) {
 }
 
 void ShowCommands(Call& call) {
+  if (RepliedHelp(call)) return;
   if (call.request.size() == 1 || IsWord(call.argument(1), "INFO")) return CommandInfo(call);
   if (IsWord(call.argument(1), "DOCS")) return CommandDocs(call);
   if (!IsWord(call.argument(1), "COUNT")) {
@@ -172,6 +176,7 @@ void ConfigSet(Call& call) {
 }
 
 void Config(Call& call) {
+  if (RepliedHelp(call)) return;
   const bool is_get = IsWord(call.argument(1), "GET");
   if (!is_get && !IsWord(call.argument(1), "SET")) {
     return call.reply.Error(UnknownSubcommand(call.argument(1), "config"));
@@ -184,18 +189,50 @@ void Config(Call& call) {
 
 // --- INFO -----------------------------------------------------------------------------------------------
 
-void AddServerSection(const GateState& gate, std::int64_t now_ms, std::string* text) {
+/// Facts that INFO asks the server for.
+struct ServerFacts {
+  std::uint64_t incarnation = 0;
+  std::uint64_t keys = 0;
+  std::uint64_t used_bytes = 0;  // of its memory
+};
+
+absl::StatusOr<ServerFacts> AskServer(Client& client, bool has_keys, bool has_memory) {
+  REMORA_RETURN_IF_ERROR(client.Ping());
+  ServerFacts facts{.incarnation = client.incarnation()};
+  if (has_keys) {
+    REMORA_ASSIGN_OR_RETURN(facts.keys, client.Count());
+  }
+  if (!has_memory) return facts;
+  REMORA_ASSIGN_OR_RETURN(const auto metrics, client.Stats());
+  std::uint64_t free_bytes = 0;
+  for (const auto& [name, value] : metrics) {
+    if (name == "memory_bytes") facts.used_bytes = value;
+    if (name == "memory_bytes_free") free_bytes = value;
+  }
+  facts.used_bytes -= std::min(facts.used_bytes, free_bytes);
+  return facts;
+}
+
+/// `facts`: none if the server is away. The run is that of the gate, which knows the cursors of SCAN, and of
+/// its server, which has the data.
+void AddServerSection(const GateState& gate, std::int64_t now_ms, const absl::StatusOr<ServerFacts>& facts,
+                      std::string* text) {
   const std::int64_t uptime = (now_ms - gate.started_ms) / 1000;
   absl::StrAppend(text, "# Server\r\nredis_version:", AbslView(kRedisVersion),
                   "\r\nredis_mode:standalone\r\n", "remora_version:", gate.options.version,
                   "\r\nremora_server:", gate.options.server, "\r\nprocess_id:", ::getpid(),
                   "\r\nio_threads:", gate.options.threads, "\r\nuptime_in_seconds:", uptime,
                   "\r\nuptime_in_days:", uptime / 86'400, "\r\n");
+  if (!facts.ok()) return;
+  absl::StrAppend(text, "run_id:", absl::Hex(gate.run, absl::kZeroPad16),
+                  absl::Hex(facts->incarnation, absl::kZeroPad16), absl::Hex(gate.run >> 32, absl::kZeroPad8),
+                  "\r\n");
 }
 
 void AddClientsSection(const GateState& gate, std::string* text) {
+  // The gate has no command that blocks its client.
   absl::StrAppend(text, "# Clients\r\nconnected_clients:", gate.clients.size(),
-                  "\r\nmaxclients:", gate.max_clients.load(), "\r\n");
+                  "\r\nmaxclients:", gate.max_clients.load(), "\r\nblocked_clients:0\r\n");
 }
 
 void AddStatsSection(const GateState& gate, std::string* text) {
@@ -222,17 +259,23 @@ Task<void> Info(Call& call) {
     if (!all && !wanted.contains(name)) return nullptr;
     return &sections.emplace_back();
   };
+  absl::StatusOr<ServerFacts> facts = ServerFacts();
+  const bool has_keys = all || wanted.contains("keyspace");
+  const bool has_memory = all || wanted.contains("memory");
+  if (has_keys || has_memory || wanted.contains("server")) {
+    facts = co_await call.services.blocking.Run<ServerFacts>(
+        [=](Client& client) { return AskServer(client, has_keys, has_memory); });
+  }
+  if ((has_keys || has_memory) && !facts.ok()) co_return FailCall(call, facts.status());
   if (std::string* const text = add("server")) {
-    AddServerSection(gate, call.services.clock.UnixMillis(), text);
+    AddServerSection(gate, call.services.clock.UnixMillis(), facts, text);
   }
   if (std::string* const text = add("clients")) AddClientsSection(gate, text);
-  if (std::string* const text = add("stats")) AddStatsSection(gate, text);
-  if (all || wanted.contains("keyspace")) {
-    const absl::StatusOr<std::uint64_t> keys =
-        co_await call.services.blocking.Run<std::uint64_t>([](Client& client) { return client.Count(); });
-    if (!keys.ok()) co_return FailCall(call, keys.status());
-    AddKeyspaceSection(*keys, &sections.emplace_back());
+  if (has_memory) {
+    absl::StrAppend(&sections.emplace_back(), "# Memory\r\nused_memory:", facts->used_bytes, "\r\n");
   }
+  if (std::string* const text = add("stats")) AddStatsSection(gate, text);
+  if (has_keys) AddKeyspaceSection(facts->keys, &sections.emplace_back());
   std::string text;
   for (const std::string& section : sections) absl::StrAppend(&text, text.empty() ? "" : "\r\n", section);
   call.reply.Verbatim(text);

@@ -1,0 +1,91 @@
+#include "tools/kvgate/commands/help.h"
+
+#include <cctype>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
+#include "tools/kvgate/command_table.h"
+
+namespace remora::kvgate {
+namespace {
+
+struct SubcommandHelp {
+  std::string_view form;
+  std::string_view meaning;
+};
+
+constexpr SubcommandHelp kOfClient[] = {
+    {"GETNAME", "Returns the name of this connection."},
+    {"ID", "Returns the ID of this connection."},
+    {"INFO", "Describes this connection."},
+    {"KILL <address> | <option> <value> [<option> <value> [...]]",
+     "Ends connections: ADDR, LADDR, ID, TYPE, USER, SKIPME."},
+    {"LIST [TYPE <type> | ID <id> [<id> ...]]", "Describes connections."},
+    {"NO-EVICT (ON|OFF)", "Does nothing: the gate ends no connection to save memory."},
+    {"REPLY (ON|OFF|SKIP)", "Sets whether this connection gets replies."},
+    {"SETINFO (LIB-NAME|LIB-VER) <text>", "Names the library of this connection."},
+    {"SETNAME <name>", "Names this connection."},
+};
+constexpr SubcommandHelp kOfCommand[] = {
+    {"(no subcommand)", "Describes all commands."},
+    {"COUNT", "Returns the number of commands."},
+    {"DOCS [<command> [<command> ...]]", "Returns the summary and the group of commands."},
+    {"INFO [<command> [<command> ...]]", "Describes commands."},
+};
+constexpr SubcommandHelp kOfConfig[] = {
+    {"GET <pattern> [<pattern> ...]", "Returns the settings whose names fit a pattern."},
+    {"SET maxclients <number>", "Sets the most connections; other settings are fixed."},
+};
+constexpr SubcommandHelp kOfMemory[] = {
+    {"USAGE <key> [SAMPLES <count>]", "Returns the bytes of the record of a key."},
+};
+constexpr SubcommandHelp kOfObject[] = {
+    {"ENCODING <key>", "Returns how Redis keeps such a value after SET."},
+    {"FREQ <key>", "Returns an error: the gate does not know how often a key is read."},
+    {"REFCOUNT <key>", "Returns 1."},
+};
+
+struct CommandHelp {
+  std::string_view name;
+  std::span<const SubcommandHelp> subcommands;
+};
+constexpr CommandHelp kHelps[] = {{"client", kOfClient},
+                                  {"command", kOfCommand},
+                                  {"config", kOfConfig},
+                                  {"memory", kOfMemory},
+                                  {"object", kOfObject}};
+
+std::span<const SubcommandHelp> SubcommandsOf(std::string_view command) {
+  for (const CommandHelp& help : kHelps) {
+    if (help.name == command) return help.subcommands;
+  }
+  return {};
+}
+
+}  // namespace
+
+bool RepliedHelp(Call& call) {
+  if (call.request.size() < 2 || !IsWord(call.argument(1), "HELP")) return false;
+  const std::string_view name = call.command->name;
+  if (call.request.size() != 2) {
+    call.reply.Error(WrongArity(absl::StrCat(AbslView(name), "|help")));
+    return true;
+  }
+  const std::span<const SubcommandHelp> subcommands = SubcommandsOf(name);
+  std::string upper(name);
+  for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  call.reply.Array(2 * subcommands.size() + 3);
+  call.reply.Simple(absl::StrCat(upper, " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+  for (const SubcommandHelp& subcommand : subcommands) {
+    call.reply.Simple(subcommand.form);
+    call.reply.Simple(absl::StrCat("    ", AbslView(subcommand.meaning)));
+  }
+  call.reply.Simple("HELP");
+  call.reply.Simple("    Prints this help.");
+  return true;
+}
+
+}  // namespace remora::kvgate
