@@ -56,14 +56,11 @@ AsyncClient::Begun AsyncClient::Core::BeginLookup(AsyncOperation::Kind kind, std
                                                   const RegisteredBytes* into) {
   REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation,
                           operations_.Begin(kind, std::move(done), call, into));
-  const OperationId id = operation->id;
   if (into != nullptr) into->Hold();
   Assign(key, &operation->key);
-  if (connection_.is_up()) {  // else the lookup starts with the next connection
-    if (const absl::Status started = reads_.Start(*operation); !started.ok()) Break(started);
-  }
+  if (connection_.is_up()) reads_.Start(*operation);  // else the lookup starts with the next connection
   connection_.waker().Signal();
-  return id;
+  return operation->id;
 }
 
 AsyncClient::Begun AsyncClient::Core::BeginMessage(const RequestSpec& asked, Done&& done,
@@ -186,7 +183,7 @@ void AsyncClient::Core::Resume(bool was_forgotten) {
       Abort(operation, absl::UnknownError(AbslView(kForgotten)));
     } else if (operation.kind != AsyncOperation::Kind::kMessage) {
       OperationList::Leave(operation);
-      if (const absl::Status started = reads_.Start(operation); !started.ok()) Break(started);
+      reads_.Start(operation);
     }
   }
   if (const absl::Status watched = connection_.Watch(); !watched.ok()) return Break(watched);

@@ -144,7 +144,7 @@ absl::Status AsyncMessages::TakeAnswer(std::uint32_t owner, const ServerReply& a
     operations_.EndMessage(operation, answer, may_learn);
   } else {
     operation.lookup.Take(answer);
-    return reads_.Advance(operation);
+    reads_.Advance(operation);
   }
   return absl::OkStatus();
 }

@@ -124,13 +124,6 @@ void OperationTable::EndAllThatWaitForMemory() {
   for (AsyncOperation& operation : operations_) EndIfMemoryIsFree(operation);
 }
 
-AsyncOperation& OperationTable::TakeEnded() {
-  AsyncOperation& operation = ended_.Pop();
-  operation.id = 0;
-  --in_flight_;
-  return operation;
-}
-
 void OperationTable::Progress(AsyncOperation& operation) {
   operation.deadline = std::max(operation.deadline, connection_.session().Coarse() + operation.timeout);
 }

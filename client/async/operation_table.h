@@ -53,7 +53,12 @@ class OperationTable {
   void EndAllThatWaitForMemory();
   bool has_ended() const { return !ended_.empty(); }
   /// Takes an operation whose callback is due, and its ID from it. REQUIRES: has_ended.
-  AsyncOperation& TakeEnded();
+  AsyncOperation& TakeEnded() {
+    AsyncOperation& operation = ended_.Pop();
+    operation.id = 0;
+    --in_flight_;
+    return operation;
+  }
   /// Frees the place. REQUIRES: the device accesses none of its buffers.
   void Free(AsyncOperation& operation) { free_.push_back(operation.index); }
 

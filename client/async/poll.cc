@@ -82,8 +82,11 @@ absl::Status AsyncClient::Core::Take(const rdma::Completion& completion) {
   switch (completion.kind) {
     case rdma::CompletionKind::kRead: {
       AsyncOperation& operation = operations_[completion.context];
-      if (operation.kind != AsyncOperation::Kind::kMessage) return reads_.Take(operation);
-      messages_.TakeFence(operation);
+      if (operation.kind == AsyncOperation::Kind::kMessage) {
+        messages_.TakeFence(operation);
+      } else {
+        reads_.Take(operation);
+      }
       return absl::OkStatus();
     }
     case rdma::CompletionKind::kSend: {

@@ -7,50 +7,50 @@
 
 namespace remora {
 
-absl::Status AsyncReads::Start(AsyncOperation& operation) {
+void AsyncReads::Start(AsyncOperation& operation) {
   operation.lookup.Begin(connection_.session(), generation_read_,
                          {.key = operation.key,
                           .wants_value = operation.kind != AsyncOperation::Kind::kPresence,
                           .target = {.text = nullptr, .memory = MemoryOf(operation)},
                           .begins_fast = true});
-  return Advance(operation);
+  Advance(operation);
 }
 
 absl::StatusOr<bool> AsyncReads::Post() {
+  if (!connection_.is_up()) return false;
   bool any = false;
-  while (connection_.is_up() && !readers_.empty() && in_flight_ < kMostReads) {
-    REMORA_RETURN_IF_ERROR(PostFirst(&any));
-  }
-  return any;
-}
-
-absl::Status AsyncReads::PostFirst(bool* any) {
-  AsyncOperation& operation = readers_.Pop();
-  if (operation.lookup.is_look()) {
-    operation.lookup.Look(buffers_.record(operation.index));
-    *any = true;
-    return Advance(operation);
-  }
-  if (!Prepare(operation)) {
-    large_readers_.Push(operation);
-    return absl::OkStatus();
-  }
-  operation.lookup.Posted();
-  *any = true;
   RegionReader& region = connection_.session().region();
-  if (!operation.lookup.is_chunk() && region.ReadNow(operation.bytes, operation.lookup.offset())) {
-    operation.lookup.Take(operation.bytes);
-    return Advance(operation);
+  while (!readers_.empty() && in_flight_ < kMostReads) {
+    AsyncOperation& operation = readers_.Pop();
+    if (operation.lookup.is_look()) {
+      operation.lookup.Look(buffers_.record(operation.index));
+      Advance(operation);
+      any = true;
+      continue;
+    }
+    if (!Prepare(operation)) {
+      large_readers_.Push(operation);
+      continue;
+    }
+    operation.lookup.Posted();
+    any = true;
+    if (!operation.lookup.is_chunk() && region.ReadNow(operation.bytes, operation.lookup.offset())) {
+      operation.lookup.Take(operation.bytes);
+      Advance(operation);
+      continue;
+    }
+    SgeList into;
+    if (!operation.bytes.empty()) into.Add(buffers_.SgeOf(operation.bytes));
+    into.Add(operation.lookup.direct());
+    const absl::Status posted = operation.lookup.is_bucket() && region.finds()
+                                    ? PostFind(operation)
+                                    : region.Post(operation.index, into.entries(), operation.lookup.offset());
+    operation.read_in_flight = posted.ok();
+    if (!posted.ok()) return posted;
+    ++in_flight_;
   }
-  SgeList into;
-  if (!operation.bytes.empty()) into.Add(buffers_.SgeOf(operation.bytes));
-  into.Add(operation.lookup.direct());
-  absl::Status posted = operation.lookup.is_bucket() && region.finds()
-                            ? PostFind(operation)
-                            : region.Post(operation.index, into.entries(), operation.lookup.offset());
-  operation.read_in_flight = posted.ok();
-  if (posted.ok()) ++in_flight_;
-  return posted;
+  if (!failed_.ok()) return std::exchange(failed_, absl::OkStatus());
+  return any;
 }
 
 /// READs the bucket, and the record to which it leads, if the operation's buffer holds that.
@@ -75,7 +75,7 @@ bool AsyncReads::Prepare(AsyncOperation& operation) {
   return true;
 }
 
-absl::Status AsyncReads::Take(AsyncOperation& operation) {
+void AsyncReads::Take(AsyncOperation& operation) {
   operation.read_in_flight = false;
   --in_flight_;
   const bool is_chunk = operation.lookup.is_chunk(), is_bucket = operation.lookup.is_bucket();
@@ -91,33 +91,27 @@ absl::Status AsyncReads::Take(AsyncOperation& operation) {
     operations_.Progress(operation);
   }
   if (!operation.ended) return Advance(operation);
-  if (operation.id == 0) {
-    Free(operation);
-  } else {
-    operations_.EndIfMemoryIsFree(operation);
-  }
-  return absl::OkStatus();
+  if (operation.id == 0) return Free(operation);
+  operations_.EndIfMemoryIsFree(operation);
 }
 
-absl::Status AsyncReads::EndRead(AsyncOperation& operation) {
-  if (operation.lookup.step() != Lookup::Step::kAsk) return EndLookup(operation);
-  askers_.Push(operation);
-  return absl::OkStatus();
+void AsyncReads::EndRead(AsyncOperation& operation) {
+  if (operation.lookup.step() == Lookup::Step::kAsk) return askers_.Push(operation);
+  EndLookup(operation);
 }
 
-absl::Status AsyncReads::EndLookup(AsyncOperation& operation) {
+void AsyncReads::EndLookup(AsyncOperation& operation) {
   const Lookup& lookup = operation.lookup;
-  if (lookup.step() == Lookup::Step::kMissing) {
-    operations_.End(operation, absl::NotFoundError("no such key"));
-    return absl::OkStatus();
-  }
-  if (lookup.step() == Lookup::Step::kFailed) {
-    operations_.End(operation, lookup.status());
-    return absl::OkStatus();
+  switch (lookup.step()) {
+    case Lookup::Step::kMissing:
+      return operations_.End(operation, absl::NotFoundError("no such key"));
+    case Lookup::Step::kFailed:
+      return operations_.End(operation, lookup.status());
+    default:
+      break;
   }
   // If the operation asked the server, the server knows of the read.
-  absl::Status noted;
-  if (!lookup.has_asked()) noted = NoteRead(lookup.key_hash());
+  if (!lookup.has_asked()) NoteRead(lookup.key_hash());
   operation.result.version = lookup.facts().version;
   operation.result.expiry_ms = lookup.facts().expiry_ms;
   if (operation.kind == AsyncOperation::Kind::kValue) {
@@ -126,29 +120,24 @@ absl::Status AsyncReads::EndLookup(AsyncOperation& operation) {
     operation.result.ttl = connection_.session().server().TimeLeft(lookup.facts().expiry_ms);
   }
   operations_.End(operation, absl::OkStatus());
-  return noted;
 }
 
-absl::Status AsyncReads::NoteRead(std::uint64_t key_hash) {
+void AsyncReads::NoteRead(std::uint64_t key_hash) {
   Session& session = connection_.session();
-  if (!session.access_hints().Note(key_hash)) return absl::OkStatus();
+  if (!session.access_hints().Note(key_hash)) return;
   const TimePoint now = session.Coarse();
-  if (now - reads_reported_ < Session::kReportPause) return absl::OkStatus();
+  if (now - reads_reported_ < Session::kReportPause) return;
   reads_reported_ = now;
   // Without a credit, the next request of another operation takes the hashes along.
-  return connection_.channel()
-      .Send({.operation = Operation::kPing, .key_hash = HashKey({})}, RequestChannel::kNobody)
-      .status();
+  failed_.Update(connection_.channel()
+                     .Send({.operation = Operation::kPing, .key_hash = HashKey({})}, RequestChannel::kNobody)
+                     .status());
 }
 
 void AsyncReads::Reset() {
   in_flight_ = 0;
   generation_read_ = {};
-}
-
-void AsyncReads::Free(AsyncOperation& operation) {
-  ReleaseLargeBuffer(operation);
-  operations_.Free(operation);
+  failed_ = absl::OkStatus();
 }
 
 bool AsyncReads::TakeLargeBuffer(AsyncOperation& operation) {

@@ -41,24 +41,26 @@ class AsyncReads {
       : connection_(connection), operations_(operations), buffers_(buffers), askers_(askers) {}
 
   /// Starts the operation's lookup, over this connection.
-  absl::Status Start(AsyncOperation& operation);
+  void Start(AsyncOperation& operation);
   /// Moves the operation to the list that the next step of its lookup needs.
-  absl::Status Advance(AsyncOperation& operation) {
+  void Advance(AsyncOperation& operation) {
     if (operation.lookup.step() != Lookup::Step::kRead) return EndRead(operation);
     connection_.session().region().Prefetch(operation.lookup.offset(), operation.lookup.size());
     readers_.Push(operation);
-    return absl::OkStatus();
   }
   /// Posts the READs of lookups that wait. Returns whether it did something.
   absl::StatusOr<bool> Post();
   /// Takes the completion of the operation's READ. REQUIRES: the operation is a lookup.
-  absl::Status Take(AsyncOperation& operation);
+  void Take(AsyncOperation& operation);
   bool has_in_flight() const { return in_flight_ > 0; }
   /// Forgets the READs of an earlier connection.
   void Reset();
 
   /// Frees the operation's place and buffers. REQUIRES: the device accesses none of them.
-  void Free(AsyncOperation& operation);
+  void Free(AsyncOperation& operation) {
+    if (operation.large_buffer != OperationBuffers::kNone) ReleaseLargeBuffer(operation);
+    operations_.Free(operation);
+  }
 
   // For a large put, which WRITEs from a large buffer:
 
@@ -73,14 +75,12 @@ class AsyncReads {
   void TakeFence() { in_flight_ -= kFencedWrite; }
 
  private:
-  /// Posts the READ of the first lookup that waits, unless it has to wait for a buffer, or needs no READ.
-  absl::Status PostFirst(bool* any);
   absl::Status PostFind(AsyncOperation& operation);
   bool Prepare(AsyncOperation& operation);
   /// Continues an operation whose lookup needs no READ for now.
-  absl::Status EndRead(AsyncOperation& operation);
-  absl::Status EndLookup(AsyncOperation& operation);
-  absl::Status NoteRead(std::uint64_t key_hash);
+  void EndRead(AsyncOperation& operation);
+  void EndLookup(AsyncOperation& operation);
+  void NoteRead(std::uint64_t key_hash);
 
   AsyncConnection& connection_;
   OperationTable& operations_;
@@ -91,6 +91,7 @@ class AsyncReads {
   std::size_t in_flight_ = 0;
   GenerationRead generation_read_;
   TimePoint reads_reported_;
+  absl::Status failed_;  // why a report of reads could not be sent; Post returns it
 };
 
 }  // namespace remora
