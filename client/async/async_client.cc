@@ -169,17 +169,23 @@ AsyncClient::Begun AsyncClient::Ping(Done done, const CallOptions& call) {
 bool AsyncClient::Cancel(OperationId operation) { return Called(*core_)->Cancel(operation); }
 std::size_t AsyncClient::Poll() { return Called(*core_)->Poll(); }
 absl::StatusOr<std::size_t> AsyncClient::Wait(TimePoint deadline) { return Called(*core_)->Wait(deadline); }
-absl::Status AsyncClient::WaitAll(TimePoint deadline) { return Called(*core_)->WaitAll(deadline); }
-std::size_t AsyncClient::in_flight() const { return core_->in_flight(); }
-std::size_t AsyncClient::room() const { return core_->room(); }
-void AsyncClient::Arm() { Called(*core_)->Arm(); }
-void AsyncClient::Disarm() { Called(*core_)->Disarm(); }
-int AsyncClient::fd() const { return core_->fd(); }
+absl::Status AsyncClient::WaitAll(TimePoint deadline) {
+  const Called core(*core_);
+  while (core->operations().in_flight() > 0) REMORA_RETURN_IF_ERROR(core->Wait(deadline).status());
+  return absl::OkStatus();
+}
+std::size_t AsyncClient::in_flight() const { return core_->operations().in_flight(); }
+std::size_t AsyncClient::room() const { return core_->operations().room(); }
+void AsyncClient::Arm() { Called(*core_)->connection().Arm(); }
+void AsyncClient::Disarm() { Called(*core_)->connection().Disarm(); }
+int AsyncClient::fd() const { return core_->connection().waker().fd(); }
 std::optional<TimePoint> AsyncClient::next_deadline() const { return core_->next_deadline(); }
-bool AsyncClient::BeginAttempt() { return core_->BeginAttempt(); }
-void AsyncClient::Attempt() { core_->Attempt(); }
+bool AsyncClient::BeginAttempt() {
+  return core_->connection().BeginAttempt(core_->operations().LatestDeadline());
+}
+void AsyncClient::Attempt() { core_->connection().Attempt(); }
 void AsyncClient::EndAttempt() { core_->EndAttempt(); }
-const absl::Status& AsyncClient::status() const { return core_->status(); }
+const absl::Status& AsyncClient::status() const { return core_->connection().status(); }
 const ClientCounters& AsyncClient::counters() const { return core_->session().counters(); }
 ClientMetrics AsyncClient::metrics() const { return core_->session().Metrics(); }
 const Clock& AsyncClient::clock() const { return core_->session().clock(); }

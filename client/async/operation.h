@@ -13,6 +13,8 @@
 #include "client/get/lookup.h"
 #include "client/registered_buffer.h"
 #include "client/rpc/request_channel.h"
+#include "client/session/session.h"
+#include "rdma/transport.h"
 #include "store/base/clock.h"
 #include "store/format/types/write_options.h"
 #include "store/format/wire/messages.h"
@@ -69,6 +71,12 @@ struct AsyncOperation {
   AsyncOperation* before = nullptr;
   AsyncOperation* behind = nullptr;
 };
+
+/// Returns the scatter-gather element of the operation's registered memory; nullopt: it has none.
+inline std::optional<rdma::Sge> MemoryOf(const AsyncOperation& operation) {
+  if (!operation.memory) return std::nullopt;
+  return Session::SgeOf(*operation.memory);
+}
 
 /// A first-in first-out queue of operations, which an operation can also leave from the middle. An operation
 /// is in at most one list.

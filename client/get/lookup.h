@@ -4,7 +4,7 @@
 //
 //   client/get/blocking_get.cc   one READ after the other
 //   client/get/multi_get.cc      the READs of many keys, in rounds
-//   client/async/poll.cc         the READs of all operations in flight
+//   client/async/reads.cc        the READs of all operations in flight
 //
 // Warm: READ the record at the key's cached location (client/cache/location_cache.h), and verify it.
 // client/cache/segment_generations.h says why the location may be trusted. If the key's record is not there

@@ -1,0 +1,95 @@
+#include "client/async/connection.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "store/base/status_macros.h"
+
+namespace remora {
+
+absl::Status AsyncConnection::Open() {
+  REMORA_RETURN_IF_ERROR(waker_.Open());
+  return waker_.Watch(session_->connection().wait_fd());
+}
+
+absl::Status AsyncConnection::Watch() {
+  REMORA_RETURN_IF_ERROR(waker_.Watch(session_->connection().wait_fd()));
+  if (waker_.is_armed()) session_->connection().Arm();
+  return absl::OkStatus();
+}
+
+void AsyncConnection::Arm() {
+  if (session_->is_forked()) return;
+  waker_.Arm();
+  if (broken_.ok()) session_->connection().Arm();
+}
+
+void AsyncConnection::Disarm() {
+  if (session_->is_forked()) return;
+  if (broken_.ok()) session_->connection().Disarm();
+  waker_.Disarm();
+}
+
+absl::Status AsyncConnection::EndCause() const {
+  const absl::Status& cause = session_->connection().status();
+  return cause.ok() ? absl::UnavailableError("the connection ended") : cause;
+}
+
+void AsyncConnection::Break(const absl::Status& cause) {
+  broken_ = absl::UnavailableError(cause.message());
+  session_->Break(broken_).IgnoreError();
+  waker_.Unwatch(session_->connection().wait_fd());
+  over_ = !session_->reconnects();
+  if (over_) return;
+  next_attempt_ = session_->clock().Now();
+  attempts_ = 0;
+  trouble_ = absl::OkStatus();
+}
+
+void AsyncConnection::Close(absl::Status why) {
+  broken_ = std::move(why);
+  over_ = true;
+}
+
+absl::Status AsyncConnection::Overdue() const {
+  if (broken_.ok()) return absl::DeadlineExceededError("no answer in time");
+  return absl::UnavailableError(
+      absl::StrCat(broken_.message(), "; and there is no other connection: ", trouble_.message()));
+}
+
+bool AsyncConnection::PrepareAttempt(TimePoint latest) {
+  if (broken_.ok() || over_ || session_->clock().Now() < next_attempt_) return false;
+  if (session_->clock().Now() >= latest) return false;  // no operation waits for it any more
+  session_->RestartDeadline();
+  attempt_ends_ = latest;
+  attempt_.status = absl::CancelledError("the attempt was never made");
+  return true;
+}
+
+bool AsyncConnection::TryAttempt(TimePoint latest) {
+  if (aside_ || !PrepareAttempt(latest)) return false;
+  Attempt();
+  return true;
+}
+
+bool AsyncConnection::BeginAttempt(TimePoint latest) {
+  aside_ = true;
+  if (session_->is_forked() || in_progress_ || !PrepareAttempt(latest)) return false;
+  in_progress_ = true;
+  // An operation that ends meanwhile returns its caller's memory, so no device may still write to it.
+  session_->EndConnection();
+  return true;
+}
+
+AsyncConnection::Outcome AsyncConnection::TakeAttempt() {
+  if (attempt_.status.ok()) {
+    broken_ = absl::OkStatus();
+    return Outcome::kConnected;
+  }
+  if (attempt_.is_final && !absl::IsCancelled(attempt_.status)) return Outcome::kRefused;
+  trouble_ = std::move(attempt_.status);
+  next_attempt_ = session_->clock().Now() + Session::Pause(attempts_++);
+  return Outcome::kLater;
+}
+
+}  // namespace remora
