@@ -28,7 +28,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-class GetAtOnce : public testing::Test {
+class FastGetTest : public testing::Test {
  protected:
   static constexpr milliseconds kGrace{kMinGraceMs};  // so that memory is soon used again
 
@@ -64,7 +64,7 @@ class GetAtOnce : public testing::Test {
   std::unique_ptr<Client> client_;
 };
 
-TEST_F(GetAtOnce, TakesTwoReads) {
+TEST_F(FastGetTest, TakesTwoReads) {
   ASSERT_CODE(kOk, client_->Put("key", "value"));
   Get("key", "value");  // from here on, it knows the index
   EXPECT_EQ(Get("key", "value"), 2u);
@@ -74,7 +74,7 @@ TEST_F(GetAtOnce, TakesTwoReads) {
   EXPECT_EQ(Get("key", ""), 2u);
 }
 
-TEST_F(GetAtOnce, WhoIsHeldUpWhileMemoryIsUsedAgainLooksAgain) {
+TEST_F(FastGetTest, WhoIsHeldUpWhileMemoryIsUsedAgainLooksAgain) {
   constexpr std::string_view kKey = "a key that stays where it is";
   // Among others that stay, so that nobody moves it away.
   const std::string filling(1000, 'f');
@@ -117,7 +117,7 @@ TEST_F(GetAtOnce, WhoIsHeldUpWhileMemoryIsUsedAgainLooksAgain) {
 }
 
 // The fast path leaves a search that it does not do as a whole.
-TEST_F(GetAtOnce, WhatIsNotPlainIsSearched) {
+TEST_F(FastGetTest, WhatIsNotPlainIsSearched) {
   std::string value;
   EXPECT_CODE(kNotFound, client_->Get("missing", &value));
   ASSERT_CODE(kOk, client_->Put("expires", "value", {.ttl = std::chrono::hours(1)}));
@@ -134,7 +134,7 @@ TEST_F(GetAtOnce, WhatIsNotPlainIsSearched) {
 
 // In overflow buckets, behind others with the same fingerprint, in buckets that were split since: with so
 // many keys there are some of each.
-TEST_F(GetAtOnce, EveryKeyIsFoundWhileTheIndexGrows) {
+TEST_F(FastGetTest, EveryKeyIsFoundWhileTheIndexGrows) {
   const auto reader = Connect({});  // which learns of it by what it reads alone
   ASSERT_NE(reader, nullptr);
   std::string value;
@@ -152,7 +152,7 @@ TEST_F(GetAtOnce, EveryKeyIsFoundWhileTheIndexGrows) {
 
 // One key's bucket may show growth. That must not lead another's search, which has read the bucket of before,
 // elsewhere.
-TEST_F(GetAtOnce, KeysSideBySideAreFoundWhileTheIndexGrows) {
+TEST_F(FastGetTest, KeysSideBySideAreFoundWhileTheIndexGrows) {
   const auto reader = Connect({});  // which learns of it by what it reads alone
   ASSERT_NE(reader, nullptr);
   const auto key_of = [](int i) { return "key " + std::to_string(i); };
@@ -191,7 +191,7 @@ std::vector<char*> SharedPlacesOf(std::string_view text) {
   return places;
 }
 
-TEST_F(GetAtOnce, WhatIsNotWholeIsNotServed) {
+TEST_F(FastGetTest, WhatIsNotWholeIsNotServed) {
 #ifdef REMORA_TSAN
   GTEST_SKIP() << "it writes to the server's memory, which is a race";
 #endif
@@ -213,7 +213,7 @@ TEST_F(GetAtOnce, WhatIsNotWholeIsNotServed) {
   Get("key", written);
 }
 
-TEST_F(GetAtOnce, AServerThatHasStoppedIsNotRead) {
+TEST_F(FastGetTest, AServerThatHasStoppedIsNotRead) {
   ASSERT_CODE(kOk, client_->Put("key", "value"));
   client_ = Connect({.reconnect = false});
   ASSERT_NE(client_, nullptr);
