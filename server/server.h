@@ -22,6 +22,7 @@
 #include "server/monitoring/rate_limited_log.h"
 #include "server/monitoring/service_notices.h"
 #include "server/request/cold_read_pool.h"
+#include "server/request/cold_reads.h"
 #include "server/request/large_writes.h"
 #include "server/request/rate_limiter.h"
 #include "server/request/read_service.h"
@@ -135,6 +136,7 @@ class Server {
   std::unique_ptr<LargeWrites> large_writes_;
   std::unique_ptr<ReplySender> replies_;
   std::unique_ptr<RateLimiter> rate_limiter_;
+  std::unique_ptr<ColdReads> cold_reads_;
   std::unique_ptr<WriteBatcher> writes_;
   std::unique_ptr<ReserveQueue> reserves_;
   std::unique_ptr<ReadService> reads_;
