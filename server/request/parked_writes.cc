@@ -5,6 +5,12 @@
 #include <utility>
 
 namespace remora {
+namespace {
+
+/// D10.
+bool MayBeKept(std::size_t bytes) { return bytes <= kMostKeptBytes; }
+
+}  // namespace
 
 void ParkedWrites::ParkBehind(PendingRequest& pending, std::span<const Write> writes) {
   ClientSession* const session = pending.session;
@@ -18,7 +24,7 @@ void ParkedWrites::Park(PendingRequest& pending, std::size_t first, std::span<co
   if (std::ranges::any_of(writes, &Write::needs_read)) ++pending.reads->times_put_off;
   BeginReads(pending, first, writes);
   kept_bytes_ += BytesOf(*pending.reads);
-  if (kept_bytes_ > kMostKeptBytes) {  // D10
+  if (!MayBeKept(kept_bytes_)) {
     kept_bytes_ -= BytesOf(*pending.reads);
     pending.reads->results.clear();
     pending.reads->results.resize(first + writes.size());
@@ -80,7 +86,7 @@ void ParkedWrites::TakeDone() {
     --reads.in_flight;
     if (reads.session == nullptr) continue;  // it is gone
     const std::size_t bytes = read->value.size();
-    if (kept_bytes_ + bytes <= kMostKeptBytes || IsNext(reads)) {  // D10
+    if (MayBeKept(kept_bytes_ + bytes) || IsNext(reads)) {
       kept_bytes_ += bytes;
       reads.results[node.mapped().number] = std::move(read);
     }

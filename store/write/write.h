@@ -69,9 +69,9 @@ struct Write {
   bool (*verify)(const void* context, std::uint64_t key_hash, std::uint64_t value_hash) = nullptr;
   const void* verify_context = nullptr;
 
-  /// False: the caller does not wait for the disk to read. If the write depends on a record that is only in
-  /// the durable tier, and `read` has not that record, the write ends with Aborted and `needs_read`; nothing
-  /// of it was done. All writes of a batch have the same value.
+  /// False: the caller does not wait for the disk to read. A write that depends on a record that is neither
+  /// in memory nor in `read` then ends with Aborted and `needs_read`; nothing of it was done. All writes of a
+  /// batch have the same value.
   bool may_read = true;
   /// Result of a read that ServerStore::BeginReads began for this write. Null: none.
   const ColdRead* read = nullptr;

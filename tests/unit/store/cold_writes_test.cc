@@ -202,7 +202,7 @@ TEST_F(ColdWritesTest, NeedAnotherReadIfTheKeyWasWrittenAndLeftMemory) {
   const std::unique_ptr<ColdRead> read = Begin(append);
   store_->ReadCold(read.get());
   ASSERT_NO_FATAL_FAILURE(PutCold("key", "new"));
-  EXPECT_EQ(Finish(append, read), "again");
+  ASSERT_EQ(Finish(append, read), "again");
   EXPECT_EQ(ReadAndFinish(append), "OK");
   EXPECT_EQ(Get("key"), "newer");
 }
