@@ -84,13 +84,14 @@ void Server::MakeParts(const ServerOptions& options, std::vector<Token> tokens,
   large_writes_ = std::make_unique<LargeWrites>(*store_, *memory_);
   replies_ = std::make_unique<ReplySender>(*store_, *acceptor_);
   rate_limiter_ = std::make_unique<RateLimiter>(*store_);
-  writes_ = std::make_unique<WriteBatcher>(*store_, *acceptor_, *large_writes_, *replies_);
+  cold_reads_ = std::make_unique<ColdReads>(*store_, std::move(read_pool));
+  writes_ = std::make_unique<WriteBatcher>(*store_, *acceptor_, *large_writes_, *replies_, *cold_reads_);
   reserves_ = std::make_unique<ReserveQueue>(*store_, *large_writes_, *replies_);
   auto backups = std::make_unique<BackupService>(
       *store_, options.backup_dir, options.backup_keep,
       [log = rate_limited_log_.get()](LogEvent event, std::string_view line) { log->Write(event, line); });
   reads_ = std::make_unique<ReadService>(*store_, *large_writes_, *reserves_, *replies_, std::move(backups),
-                                         std::move(read_pool), options.settings);
+                                         *cold_reads_, options.settings);
   event_loop_ = std::make_unique<EventLoop>(EventLoop::Parts{.store = *store_,
                                                              .signals = *signals_,
                                                              .acceptor = *acceptor_,
@@ -121,6 +122,7 @@ Server::~Server() {
   event_loop_.reset();
   large_writes_.reset();
   reads_.reset();
+  cold_reads_.reset();
   acceptor_.reset();
   if (huge_pages_) huge_pages_->Stop();
   store_.reset();

@@ -22,6 +22,7 @@
 #include "server/monitoring/rate_limited_log.h"
 #include "server/monitoring/service_notices.h"
 #include "server/request/cold_read_pool.h"
+#include "server/request/cold_reads.h"
 #include "server/request/large_writes.h"
 #include "server/request/rate_limiter.h"
 #include "server/request/read_service.h"
@@ -57,8 +58,8 @@ struct ServerOptions {
   /// TLS of its tls:// listeners; null: it has none. The server loads the secrets of the tokens_file into it,
   /// and loads it anew when it reads the tokens anew.
   std::shared_ptr<rdma::ServerTls> tls{};
-  /// Threads that read records from the durable tier for GETs, so that the server thread does not wait for
-  /// the disk. 0: the server thread reads. Without meaning for Durability::kMemory.
+  /// Threads that read records from the durable tier for GETs and writes, so that the server thread does not
+  /// wait for the disk. 0: the server thread reads. Without meaning for Durability::kMemory.
   std::size_t read_threads = 0;
   /// Makes a pool in place of those threads, for a simulation or a test. May be empty.
   ColdReadPool::Factory make_read_pool{};
@@ -77,6 +78,9 @@ struct ServerOptions {
 /// Thread safety: Stop may be called from any thread and from a signal handler. Everything else is
 /// called by one thread, which is also the one that called Listen for the listeners (see
 /// rdma::Listener).
+///
+/// The class has more than 15 fields, because it owns each part of the server, in the order in which one
+/// depends on the next.
 class Server {
  public:
   /// Creates the memory and opens the store in it; see ServerStore::Open for the errors, and ReadTokens.
@@ -135,6 +139,7 @@ class Server {
   std::unique_ptr<LargeWrites> large_writes_;
   std::unique_ptr<ReplySender> replies_;
   std::unique_ptr<RateLimiter> rate_limiter_;
+  std::unique_ptr<ColdReads> cold_reads_;
   std::unique_ptr<WriteBatcher> writes_;
   std::unique_ptr<ReserveQueue> reserves_;
   std::unique_ptr<ReadService> reads_;

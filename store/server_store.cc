@@ -26,6 +26,10 @@ void ServerStore::Submit(std::span<Write> writes) { engine_->pipeline().Submit(w
 void ServerStore::Submit(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) {
   engine_->pipeline().Submit(writes, now, unix_ms);
 }
+void ServerStore::BeginReads(std::span<const Write> writes,
+                             std::vector<std::unique_ptr<ColdRead>>* reads) const {
+  engine_->pipeline().BeginReads(writes, reads);
+}
 void ServerStore::RunMaintenance() { engine_->RunMaintenance(); }
 void ServerStore::TakeSynced(std::vector<SyncedWrite>* outcomes) { engine_->TakeSynced(outcomes); }
 bool ServerStore::Sync() { return engine_->pipeline().Sync(); }

@@ -42,7 +42,8 @@ class ServerStore : public Store {
   /// Applies writes as one group, or as several if they are thousands: one write to the durable tier, then
   /// each becomes visible in order. A group is not atomic for readers, and neither is a batch. Each write has
   /// its own outcome, unless it belongs to a batch (Write::continues_batch). Returns when all outcomes are
-  /// set. After a write that is Aborted, all later ones are Aborted, too.
+  /// set. After a write that is Aborted, all later ones are Aborted, too. (Write::needs_read is the
+  /// exception.)
   void Commit(std::span<Write> writes);
 
   /// Applies writes as Commit does, but does not wait for the disk (Write::ticket). A write of a key that has
@@ -55,6 +56,10 @@ class ServerStore : public Store {
   /// counters of keys, versions and writes are up to date.
   void Submit(std::span<Write> writes, TimePoint now, std::int64_t unix_ms);
   void RunMaintenance();
+  /// Begins the reads that writes with needs_read, or those behind them, depend on. Appends one for each
+  /// write, or null if the write needs none: memory has the record, or Write::read is still right. The caller
+  /// has ReadCold do the reads, in any thread. Then it submits the write again, with Write::read.
+  void BeginReads(std::span<const Write> writes, std::vector<std::unique_ptr<ColdRead>>* reads) const;
   /// Appends the outcomes of pending writes that have become known, in the order in which they ended.
   void TakeSynced(std::vector<SyncedWrite>* outcomes);
   /// With Syncing::kInSteps: waits until the disk has all pending writes, and makes them visible. Returns

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <iterator>
 #include <optional>
@@ -16,21 +15,8 @@
 
 namespace remora {
 
-namespace {
-
-// Between two tries to bring back records that were read.
-constexpr std::chrono::milliseconds kRetryPause{5};
-// Values of the records that wait for such a try. Beyond it, a record is read anew.
-constexpr std::size_t kMostKeptBytes = std::size_t{16} << 20;
-
-}  // namespace
-
-LocateService::LocateService(ServerStore& store, ReplySender& replies, std::unique_ptr<ColdReadPool> pool)
-    : store_(store), replies_(replies), pool_(std::move(pool)), next_(std::make_unique<ColdRead>()) {}
-
-LocateService::~LocateService() {
-  store_.Add(Counter::kColdReadsInFlight, -static_cast<std::int64_t>(in_flight_.size() - kept_.size()));
-}
+LocateService::LocateService(ServerStore& store, ReplySender& replies, ColdReads& reads)
+    : store_(store), replies_(replies), reads_(reads), next_(std::make_unique<ColdRead>()) {}
 
 bool LocateService::Take(const PendingRequest& pending) {
   const Request& request = pending.request;
@@ -48,7 +34,7 @@ bool LocateService::Take(const PendingRequest& pending) {
                                  "the request was damaged on its way: the key does not match its checksum"));
     return true;
   }
-  if (pool_ == nullptr) return Answer(pending, store_.Locate(key));
+  if (!reads_.has_pool()) return Answer(pending, store_.Locate(key));
   const absl::StatusOr<std::optional<Location>> location = store_.BeginLocate(key, next_.get());
   if (!location.ok() || location->has_value()) return Answer(pending, location);
   Begin(pending, std::exchange(next_, std::make_unique<ColdRead>()));
@@ -56,13 +42,8 @@ bool LocateService::Take(const PendingRequest& pending) {
 }
 
 bool LocateService::AnswerRead(std::vector<PendingRequest>* postponed) {
-  std::vector<std::unique_ptr<ColdRead>> done;
-  pool_->TakeDone(&done);
-  for (const std::unique_ptr<ColdRead>& read : done) {
-    store_.Add(Counter::kColdReads, 1);
-    store_.Add(Counter::kColdReadsInFlight, -1);
-    store_.Record(Counter::kColdReadTime, read->took);
-  }
+  ColdReads::List done;
+  reads_.TakeForLocates(&done);
   if (!kept_.empty() && store_.clock().Now() >= next_try_) {
     std::ranges::move(kept_, std::back_inserter(done));
     kept_.clear();
@@ -85,7 +66,7 @@ void LocateService::Finish(std::unique_ptr<ColdRead> read, std::vector<PendingRe
   if (is_postponed && kept_bytes_ + read->value.size() <= kMostKeptBytes) {
     kept_bytes_ += read->value.size();
     kept_.push_back(std::move(read));
-    next_try_ = store_.clock().Now() + kRetryPause;
+    next_try_ = store_.clock().Now() + kRoomPause;
     return;
   }
   in_flight_.erase(found);
@@ -103,9 +84,8 @@ void LocateService::Forget(ClientSession& session) {
 }
 
 void LocateService::Begin(const PendingRequest& pending, std::unique_ptr<ColdRead> read) {
-  store_.Add(Counter::kColdReadsInFlight, 1);
   in_flight_.emplace(read.get(), pending);
-  pool_->Begin(std::move(read));
+  reads_.Begin(std::move(read));
 }
 
 bool LocateService::Answer(const PendingRequest& pending,

@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/connection/client_session.h"
-#include "server/request/cold_read_pool.h"
+#include "server/request/cold_reads.h"
 #include "server/request/pending_request.h"
 #include "server/request/reply_sender.h"
 #include "store/read/cold_read.h"
@@ -29,9 +29,8 @@ namespace remora {
 /// Thread Safety: none; the server's one thread.
 class LocateService {
  public:
-  /// Null `pool`: the server thread reads, and waits for the disk. `store` and `replies` outlive this.
-  LocateService(ServerStore& store, ReplySender& replies, std::unique_ptr<ColdReadPool> pool);
-  ~LocateService();
+  /// All outlive this.
+  LocateService(ServerStore& store, ReplySender& replies, ColdReads& reads);
   LocateService(const LocateService&) = delete;
   LocateService& operator=(const LocateService&) = delete;
 
@@ -59,7 +58,7 @@ class LocateService {
 
   ServerStore& store_;
   ReplySender& replies_;
-  const std::unique_ptr<ColdReadPool> pool_;
+  ColdReads& reads_;
   absl::flat_hash_map<const ColdRead*, PendingRequest> in_flight_;
   // Reads that are done, of records that could not be brought back yet.
   std::vector<std::unique_ptr<ColdRead>> kept_;

@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "server/connection/client_session.h"
 #include "server/connection/client_table.h"
 #include "store/base/clock.h"
 #include "store/format/wire/messages.h"
 #include "store/format/wire/multi_put.h"
+#include "store/read/cold_read.h"
 
 namespace remora {
 
@@ -28,6 +30,14 @@ struct MultiPutState {
   bool is_over() const { return waiting == 0 && !is_postponed; }
 };
 
+/// Reads of the records that a request to write needs, and that were only on disk (parked_writes.h).
+struct WriteReads {
+  ClientSession* session = nullptr;                  // null: it is gone
+  std::vector<std::unique_ptr<ColdRead>> results{};  // by the places of the writes; null: none, or in flight
+  std::size_t in_flight = 0;
+  int times_put_off = 0;  // because a write needed a read
+};
+
 /// A request and the session to answer it in. The key of a write points into its staging buffer.
 struct PendingRequest {
   ClientSession* session;  // null: it is gone
@@ -36,6 +46,7 @@ struct PendingRequest {
   // Number of its writes in the group: one, those of a batch or multi-put, or none (it is rejected).
   std::size_t writes = 1;
   std::shared_ptr<MultiPutState> multi_put{};  // of one that was begun, and is not over
+  std::shared_ptr<WriteReads> reads{};         // of one that is, or was, parked
   TimePoint not_before{};                      // of a postponed request: the next try
 
   void Forget(const ClientSession& gone) {

@@ -1,6 +1,5 @@
 #include "server/request/read_service.h"
 
-#include <chrono>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -12,20 +11,17 @@ namespace {
 
 constexpr char kOutOfBounds[] = "a key, value, ttl or condition out of bounds, or outside the staging buffer";
 
-// Between two tries to bring a record to memory: each reads it from the durable tier, and may do so in vain.
-constexpr std::chrono::milliseconds kPause{5};
-
 }  // namespace
 
 ReadService::ReadService(ServerStore& store, LargeWrites& large_writes, ReserveQueue& reserves,
-                         ReplySender& replies, std::unique_ptr<BackupService> backups,
-                         std::unique_ptr<ColdReadPool> cold_reads, SettingsSource settings)
+                         ReplySender& replies, std::unique_ptr<BackupService> backups, ColdReads& cold_reads,
+                         SettingsSource settings)
     : store_(store),
       large_writes_(large_writes),
       reserves_(reserves),
       replies_(replies),
       scans_(store),
-      locates_(store, replies, std::move(cold_reads)),
+      locates_(store, replies, cold_reads),
       backups_(std::move(backups)),
       settings_(std::move(settings)) {}
 
@@ -97,7 +93,7 @@ bool ReadService::AnswerSome() {
     }
     if (IsPostponed(status)) {  // another step answers it
       waiting_[postponed] = pending;
-      waiting_[postponed++].not_before = now + kPause;
+      waiting_[postponed++].not_before = now + kRoomPause;
       continue;
     }
     replies_.Answer(pending, status, reply);
@@ -109,7 +105,7 @@ bool ReadService::AnswerSome() {
 bool ReadService::AnswerSomeRead() {
   const std::size_t before = waiting_.size();
   if (!locates_.AnswerRead(&waiting_)) return false;
-  const TimePoint next_try = store_.clock().Now() + kPause;
+  const TimePoint next_try = store_.clock().Now() + kRoomPause;
   for (std::size_t i = before; i < waiting_.size(); ++i) waiting_[i].not_before = next_try;
   return true;
 }

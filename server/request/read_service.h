@@ -14,7 +14,7 @@
 #include "server/connection/client_session.h"
 #include "server/connection/session_observer.h"
 #include "server/request/backup_service.h"
-#include "server/request/cold_read_pool.h"
+#include "server/request/cold_reads.h"
 #include "server/request/large_writes.h"
 #include "server/request/locate_service.h"
 #include "server/request/pending_request.h"
@@ -33,10 +33,9 @@ class ReadService final : public SessionObserver {
   /// Returns the settings as a text, which is valid until the server's next step. May be empty.
   using SettingsSource = std::function<std::string_view()>;
 
-  /// The objects that it gets by reference outlive this. `cold_reads`: see LocateService.
+  /// The objects that it gets by reference outlive this.
   ReadService(ServerStore& store, LargeWrites& large_writes, ReserveQueue& reserves, ReplySender& replies,
-              std::unique_ptr<BackupService> backups, std::unique_ptr<ColdReadPool> cold_reads,
-              SettingsSource settings);
+              std::unique_ptr<BackupService> backups, ColdReads& cold_reads, SettingsSource settings);
 
   /// Takes a request that the next AnswerWaiting answers, or postpones.
   void Add(const PendingRequest& pending) { waiting_.push_back(pending); }

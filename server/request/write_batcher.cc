@@ -28,6 +28,11 @@ RequestId RequestIdOf(const PendingRequest& pending, std::size_t number = 0) {
   return {.client = pending.client->id, .number = request.request_id - (IdsOf(request) - 1) + number};
 }
 
+/// Returns the number of puts of a multi-put that were begun in earlier groups.
+std::size_t DoneOf(const PendingRequest& pending) {
+  return pending.multi_put == nullptr ? 0 : pending.multi_put->outcomes.size();
+}
+
 }  // namespace
 
 bool WriteBatcher::Add(const PendingRequest& pending) {
@@ -62,32 +67,15 @@ bool WriteBatcher::Commit() {
   if (std::exchange(some_gone_, false)) {
     std::erase_if(requests_, [](const PendingRequest& pending) { return pending.session == nullptr; });
   }
+  if (parked_.is_active()) TakeParked();
   if (requests_.empty()) return false;
-
-  writes_.clear();
-  rejected_.clear();
-  while (batches_used_ > 0) {
-    std::string& copy = batches_[--batches_used_];
-    if (copy.capacity() > kMaxMultiPutBytes) copy = {};  // the rest is not worth giving back
-  }
-  if (batches_.size() < requests_.size()) batches_.resize(requests_.size());
-  bool is_any_reserved = false;
-  for (PendingRequest& pending : requests_) {
-    const Operation operation = pending.request.operation;
-    if (operation == Operation::kBatch || operation == Operation::kMultiPut) {
-      absl::Status added = AddBatch(pending);
-      if (!added.ok()) rejected_.push_back(std::move(added));
-      continue;
-    }
-    AddWrite(pending);
-    is_any_reserved |= operation == Operation::kFinishLargePut;
-  }
+  AddWrites();
   const TimePoint now = store_.clock().Now();
   const std::int64_t now_ms = store_.clock().UnixMillisAt(now);
   replies_.SetTime(now_ms);
   store_.Submit(writes_, now, now_ms);
   // Before any reply, which may find its client gone: the reserved space is the store's by now.
-  if (is_any_reserved) EndCommits();
+  if (is_any_reserved_) EndCommits();
 
   const Write* write = writes_.data();  // of a batch, the one that stands for all
   const absl::Status* why = rejected_.data();
@@ -97,9 +85,11 @@ bool WriteBatcher::Commit() {
     if (writes.empty()) {
       RejectBatch(pending, *why++);
     } else if (pending.request.operation == Operation::kMultiPut) {
-      if (!TakeMultiPut(pending, writes)) *postponed++ = pending;
-    } else if (IsPostponed(write->status)) {  // and so are all behind it: another step commits them
-      *postponed++ = pending;
+      const std::size_t before = DoneOf(pending);
+      const bool is_done = TakeMultiPut(pending, writes);
+      if (!is_done && !Parks(pending, writes.subspan(DoneOf(pending) - before))) *postponed++ = pending;
+    } else if (IsPostponed(write->status)) {  // another step commits it, and those behind it
+      if (!Parks(pending, writes)) *postponed++ = pending;
     } else if (write->ticket != 0) {
       AddUnsynced(write->ticket, pending, 0);
     } else {
@@ -112,6 +102,57 @@ bool WriteBatcher::Commit() {
   // After the answers, so that no client waits for this look at the clock.
   if (timed_.Takes(now)) store_.Record(Counter::kCommitTime, store_.clock().Now() - now);
   return is_any_done;
+}
+
+void WriteBatcher::TakeParked() {
+  auto others = requests_.begin();
+  for (PendingRequest& pending : requests_) {
+    if (!parked_.Holds(pending.session)) {  // D8
+      *others++ = pending;
+      continue;
+    }
+    BeginGroup();
+    // If the request is refused, that comes in its turn.
+    AddRequest(pending).IgnoreError();
+    parked_.ParkBehind(pending, writes_);
+  }
+  requests_.erase(others, requests_.end());
+  parked_.Release(kMaxGroup, &requests_);
+}
+
+bool WriteBatcher::Parks(PendingRequest& pending, std::span<const Write> undone) {
+  if (pending.session == nullptr) return false;
+  const bool needs_read = std::ranges::any_of(undone, &Write::needs_read);
+  if (!needs_read && !parked_.Holds(pending.session)) return false;
+  parked_.Park(pending, DoneOf(pending), undone);
+  return true;
+}
+
+void WriteBatcher::BeginGroup() {
+  writes_.clear();
+  rejected_.clear();
+  while (batches_used_ > 0) {
+    std::string& copy = batches_[--batches_used_];
+    if (copy.capacity() > kMaxMultiPutBytes) copy = {};  // the rest is not worth giving back
+  }
+  if (batches_.size() < requests_.size()) batches_.resize(requests_.size());
+  is_any_reserved_ = false;
+}
+
+void WriteBatcher::AddWrites() {
+  BeginGroup();
+  for (PendingRequest& pending : requests_) {
+    absl::Status added = AddRequest(pending);
+    if (!added.ok()) rejected_.push_back(std::move(added));
+  }
+}
+
+absl::Status WriteBatcher::AddRequest(PendingRequest& pending) {
+  const Operation operation = pending.request.operation;
+  if (operation == Operation::kBatch || operation == Operation::kMultiPut) return AddBatch(pending);
+  AddWrite(pending);
+  is_any_reserved_ |= operation == Operation::kFinishLargePut;
+  return absl::OkStatus();
 }
 
 void WriteBatcher::RejectBatch(const PendingRequest& pending, const absl::Status& why) {
@@ -140,6 +181,7 @@ void WriteBatcher::AddWrite(const PendingRequest& pending) {
   write.request = RequestIdOf(pending);
   write.verify = VerifyPayload;
   write.verify_context = &request;
+  parked_.SetRead(pending, 0, &write);
 }
 
 void WriteBatcher::EndCommits() {
@@ -204,18 +246,21 @@ absl::Status WriteBatcher::AddBatch(PendingRequest& pending) {
         "again");
   }
   if (pending.request.operation == Operation::kMultiPut) {
-    std::size_t number = pending.multi_put == nullptr ? 0 : pending.multi_put->outcomes.size();
+    std::size_t number = DoneOf(pending);
     pending.writes = AddMultiPut(copy, pending.request.put_count, number, &writes_);
     if (pending.writes == 0) return absl::InvalidArgumentError("protocol error: malformed multi-put");
     for (Write& write : std::span(writes_).last(pending.writes)) {
       write.durability = DecodeDurability(pending.request.durability);
-      write.request = RequestIdOf(pending, number++);
+      write.request = RequestIdOf(pending, number);
+      parked_.SetRead(pending, number++, &write);
     }
     return absl::OkStatus();
   }
   pending.writes = remora::AddBatch(copy, &writes_);
   if (pending.writes == 0) return absl::InvalidArgumentError("protocol error: malformed batch");
-  Write& first = writes_[writes_.size() - pending.writes];
+  const std::span<Write> batch = std::span(writes_).last(pending.writes);
+  for (std::size_t i = 0; i < batch.size(); ++i) parked_.SetRead(pending, i, &batch[i]);
+  Write& first = batch.front();
   first.request = RequestIdOf(pending);
   first.durability = DecodeDurability(pending.request.durability);
   first.begins_batch = true;
@@ -289,6 +334,7 @@ void WriteBatcher::Forget(ClientSession& session) {
   for (PendingRequest& pending : requests_) pending.Forget(session);
   some_gone_ = true;
   for (auto& [ticket, unsynced] : unsynced_) unsynced.pending.Forget(session);
+  parked_.Forget(session);
 }
 
 }  // namespace remora

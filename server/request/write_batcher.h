@@ -12,7 +12,9 @@
 #include "server/connection/acceptor.h"
 #include "server/connection/client_session.h"
 #include "server/connection/session_observer.h"
+#include "server/request/cold_reads.h"
 #include "server/request/large_writes.h"
+#include "server/request/parked_writes.h"
 #include "server/request/pending_request.h"
 #include "server/request/reply_sender.h"
 #include "store/base/timing_sample.h"
@@ -28,16 +30,21 @@ class WriteBatcher final : public SessionObserver {
   static constexpr std::size_t kMaxGroup = 256;
 
   /// All outlive this.
-  WriteBatcher(ServerStore& store, Acceptor& acceptor, LargeWrites& large_writes, ReplySender& replies)
-      : store_(store), acceptor_(acceptor), large_writes_(large_writes), replies_(replies) {}
+  WriteBatcher(ServerStore& store, Acceptor& acceptor, LargeWrites& large_writes, ReplySender& replies,
+               ColdReads& cold_reads)
+      : store_(store),
+        acceptor_(acceptor),
+        large_writes_(large_writes),
+        replies_(replies),
+        parked_(store, cold_reads) {}
 
   /// Takes a write that the next Commit commits, or postpones. Returns false if it is out of
   /// bounds, or commits a large value where none is reserved.
   bool Add(const PendingRequest& pending);
   /// Returns whether the group has space for so many more requests.
   bool HasSpaceFor(std::size_t count) const { return requests_.size() + count <= kMaxGroup; }
-  /// Returns whether no write waits for Commit.
-  bool empty() const { return requests_.empty(); }
+  /// Returns whether no write waits for Commit, except for the pool that reads.
+  bool empty() const { return requests_.empty() && !parked_.is_ready(); }
 
   /// Commits the waiting writes. Returns false if there were none, or all wait for space.
   bool Commit();
@@ -53,6 +60,16 @@ class WriteBatcher final : public SessionObserver {
     std::size_t number = 0;  // of a multi-put, in it
   };
 
+  /// Parks the new requests of sessions that are held, and takes back those whose reads are done.
+  void TakeParked();
+  void BeginGroup();
+  /// Makes writes of the requests of the group.
+  void AddWrites();
+  /// Copies the writes of a request to the group. Errors are those of AddBatch.
+  absl::Status AddRequest(PendingRequest& pending);
+  /// Parks a request if some of its writes need a read, or if it came behind such a request. `undone`: its
+  /// writes that were not done.
+  bool Parks(PendingRequest& pending, std::span<const Write> undone);
   /// Adds a write that is neither of a batch nor of a multi-put to the group.
   void AddWrite(const PendingRequest& pending);
   /// Copies a batch, or a multi-put, out of the staging buffer and adds its writes to the group.
@@ -84,11 +101,14 @@ class WriteBatcher final : public SessionObserver {
   std::vector<PendingRequest> requests_;
   bool some_gone_ = false;  // maybe of those, their sessions
   std::vector<Write> writes_;
+  bool is_any_reserved_ = false;        // of the writes, one of a reserved record
   std::vector<absl::Status> rejected_;  // of the requests_ that are no writes, in their order
   std::vector<std::string> batches_;    // private copies; the first so many are in use:
   std::size_t batches_used_ = 0;
 
   TimingSample timed_;  // groups
+
+  ParkedWrites parked_;
 
   // Writes that wait for the disk, by their tickets.
   absl::flat_hash_map<std::uint64_t, Unsynced> unsynced_;

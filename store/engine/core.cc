@@ -45,6 +45,19 @@ void StoreCore::BeginToServe() {
   index.set_reuse_delay(2 * grace);
 }
 
+void StoreCore::BeginColdRead(ColdRead* read, bool is_loaded) const {
+  read->was_loaded = is_loaded;
+  read->marks = index.ColdMarks(read->key_hash);
+  read->versions_end = next_version;
+  ++read->begins;
+}
+
+bool StoreCore::IsCurrent(const ColdRead& read, bool is_loaded) const {
+  if (is_loaded != read.was_loaded) return false;                       // D4
+  if (index.ColdMarks(read.key_hash) != read.marks) return false;       // D3
+  return !read.status.ok() || read.header.version < read.versions_end;  // D5
+}
+
 void StoreCore::AdvanceChangesEnd() {
   if (!disk.sync_failure().ok()) return;
   const std::uint64_t end = std::min(changes_held_at, tier->logged_to());

@@ -22,6 +22,7 @@
 #include "store/index/load_coverage.h"
 #include "store/memory_plan.h"
 #include "store/options.h"
+#include "store/read/cold_read.h"
 #include "store/reclaim/access_frequency.h"
 #include "store/region/segments.h"
 #include "store/region/value_log.h"
@@ -55,6 +56,11 @@ struct StoreCore {
   /// failed sync, changes_end stays where it is: pending writes may never become visible. REQUIRES:
   /// has_tier().
   void AdvanceChangesEnd() REMORA_WRITER;
+  /// Notes in `read` the state in which a read of its key begins. `is_loaded`: the index knows the key.
+  void BeginColdRead(ColdRead* read, bool is_loaded) const REMORA_WRITER;
+  /// Returns whether the record that was read is still the key's (cold_read.h, D3 to D5). REQUIRES: the key
+  /// has no unsynced write, and no record in memory.
+  bool IsCurrent(const ColdRead& read, bool is_loaded) const REMORA_WRITER;
   /// Counts a use of the key with this hash.
   void NoteRead(std::uint64_t key_hash) {
     if (wants_reads()) frequency.Note(key_hash);

@@ -20,6 +20,14 @@
 //
 // A result "not found" is right for the same reasons: by D2 to D4, a key that exists in the end existed in
 // the tier all the time.
+//
+// A write of such a key needs the record, too: its version, its expiry, or its value. The write is put off
+// until the record was read (Write::may_read), and nothing of it is promoted.
+//
+//   D7 A record that was read decides a write only if D1 to D5 hold when the store stages the write. The
+//      write becomes visible, or pending, in the same hold of the lock.
+//
+// server/request/parked_writes.h has the invariants of the requests that wait meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +39,15 @@
 
 namespace remora {
 
+/// Number of times that a read without the lock begins, before the key is read under the lock.
+inline constexpr int kMaxColdReadBegins = 8;
+
 /// State of a read. One thread at a time uses it.
 struct ColdRead {
   std::string key{};
   std::uint64_t key_hash = 0;
+  bool wants_value = true;  // false: the header is enough, and `value` stays empty
+  bool is_for_write = false;
 
   // State of the store when the read began, under the lock.
   bool was_loaded = false;         // the index knew the key

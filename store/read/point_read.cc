@@ -223,7 +223,7 @@ void PointReader::ReadCold(ColdRead* read) const {
   const TimePoint begin = core_.clock.Now();
   read->status = core_.tier->Get(read->key, [&](const DurableTier::Entry& entry) {
     read->header = entry.header;
-    read->value.assign(entry.value);
+    if (read->wants_value) read->value.assign(entry.value);
     return absl::OkStatus();
   });
   read->took = core_.clock.Now() - begin;

@@ -7,13 +7,6 @@
 #include "store/format/types/expiry.h"
 
 namespace remora {
-namespace {
-
-// Number of times that a read without the lock begins, before the key is read under the lock.
-constexpr int kMaxBegins = 8;
-
-}  // namespace
-
 absl::StatusOr<Promoter::Known> Promoter::Look(std::string_view key, std::uint64_t key_hash) {
   Known known;
   if (const auto entry = core_.index.Find(key, key_hash)) {
@@ -43,30 +36,17 @@ absl::StatusOr<std::optional<Place>> Promoter::FindOrBegin(std::string_view key,
   REMORA_ASSIGN_OR_RETURN(const Known known, Look(key, key_hash));  // D1
   if (known.place) return known.place;
   *read = {.key = std::string(key), .key_hash = key_hash};
-  Begin(read, known);
+  core_.BeginColdRead(read, known.is_loaded);
   return std::nullopt;
-}
-
-void Promoter::Begin(ColdRead* read, const Known& known) {
-  read->was_loaded = known.is_loaded;
-  read->marks = core_.index.ColdMarks(read->key_hash);
-  read->versions_end = core_.next_version;
-  ++read->begins;
-}
-
-bool Promoter::IsCurrent(const ColdRead& read, const Known& known) const {
-  if (known.is_loaded != read.was_loaded) return false;                  // D4
-  if (core_.index.ColdMarks(read.key_hash) != read.marks) return false;  // D3
-  return !read.status.ok() || read.header.version < read.versions_end;   // D5
 }
 
 absl::StatusOr<std::optional<Place>> Promoter::FindOrFinish(ColdRead* read) {
   REMORA_ASSIGN_OR_RETURN(const Known known, Look(read->key, read->key_hash));  // D1
   if (known.place) return known.place;                                          // D2
-  if (!IsCurrent(*read, known)) {
+  if (!core_.IsCurrent(*read, known.is_loaded)) {
     // Others make the key leave memory all the time: the read ends all the same.
-    if (read->begins == kMaxBegins) return FindOrPromote(read->key, read->key_hash);
-    Begin(read, known);
+    if (read->begins == kMaxColdReadBegins) return FindOrPromote(read->key, read->key_hash);
+    core_.BeginColdRead(read, known.is_loaded);
     return std::nullopt;
   }
   return Promote(read->key, read->key_hash, [&](DurableTier::Take take) {

@@ -61,11 +61,6 @@ class Promoter {
   ///   NotFound: the key does not exist.
   ///   Aborted, Unavailable: the key has an unsynced write.
   absl::StatusOr<Known> Look(std::string_view key, std::uint64_t key_hash) REMORA_WRITER;
-  /// Notes the state in which a read begins.
-  void Begin(ColdRead* read, const Known& known) REMORA_WRITER;
-  /// Returns whether the record that was read is still the key's (cold_read.h). REQUIRES: it is not in
-  /// memory.
-  bool IsCurrent(const ColdRead& read, const Known& known) const REMORA_WRITER;
   /// Does the work of FindOrPromote with a record from `source`.
   absl::StatusOr<Place> Promote(std::string_view key, std::uint64_t key_hash, Source source) REMORA_WRITER;
   /// Copies the record of a key from `source` to the log; nothing leads to the copy yet. `entry`: the cold

@@ -12,6 +12,7 @@
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
 #include "store/format/memory/record.h"
+#include "store/read/cold_read.h"
 
 namespace remora {
 namespace {
@@ -50,6 +51,9 @@ absl::Status TooLarge(std::size_t size) {
 template <typename Take>
 absl::Status ReadModifyWrite::ReadOld(const StagedWrite& staged, const KnownRecord& old,
                                       const Take& take) const {
+  if (old.read != nullptr) {
+    return take(old.read->value, HashValue(old.read->value.data(), old.read->value.size()));
+  }
   if (!old.place) {
     return core_.tier->Get(staged.key, [&](const DurableTier::Entry& stored) REMORA_WRITER {
       return take(stored.value, HashValue(stored.value.data(), stored.value.size()));

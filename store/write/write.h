@@ -16,6 +16,8 @@
 
 namespace remora {
 
+struct ColdRead;
+
 /// Space for a large record, which the store lends until the caller commits it or gives it back.
 ///
 /// Ownership: the caller may fill `bytes` with the key and, behind it, the value, and may let others do so.
@@ -67,11 +69,22 @@ struct Write {
   bool (*verify)(const void* context, std::uint64_t key_hash, std::uint64_t value_hash) = nullptr;
   const void* verify_context = nullptr;
 
+  /// False: the caller does not wait for the disk to read. A write that depends on a record that is neither
+  /// in memory nor in `read` then ends with Aborted and `needs_read`; nothing of it was done. All writes of a
+  /// batch have the same value.
+  bool may_read = true;
+  /// Result of a read that ServerStore::BeginReads began for this write. Null: none.
+  const ColdRead* read = nullptr;
+  /// Sender of the write. If a write needs a read, all later writes of its sender in the same group are
+  /// Aborted, too. Writes of other senders are done.
+  const void* sender = nullptr;
+
   // Outcome, set by Commit.
   /// Outcome: as for Store::Put, Delete, Touch, Increment and Append, and:
   ///   DataLoss: `verify` returned false.
   ///   Aborted: there is no room now, but retired memory will be free: commit again later (Store::next_work).
   absl::Status status;
+  bool needs_read = false;    // if Aborted: see may_read. Of a batch, some write has it
   std::uint64_t version = 0;  // if OK: greater than those of all earlier writes, also before restarts
   std::uint64_t slot = 0;     // if OK, for all kinds but kDelete: the record's location (EncodeSlot)
   std::int64_t result = 0;    // if OK: the sum of kIncrement, the value's new size of kAppend

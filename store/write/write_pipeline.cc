@@ -73,6 +73,12 @@ void WritePipeline::Submit(std::span<Write> writes, TimePoint now, std::int64_t 
   queue_.NotifyWaiters(lock);
 }
 
+void WritePipeline::BeginReads(std::span<const Write> writes,
+                               std::vector<std::unique_ptr<ColdRead>>* reads) const {
+  const WriterLock lock(core_.mutex);
+  stage_.BeginReads(writes, reads);
+}
+
 bool WritePipeline::Sync() {
   WriterLock lock(core_.mutex);
   return SyncPending(lock);
@@ -124,6 +130,7 @@ void WritePipeline::SubmitLocked(std::span<Write> writes, std::uint64_t prefetch
   }
   if (writes.size() == 1) core_.index.PrefetchRecords(prefetched);
   if (!queue_.empty()) PublishSynced(now, unix_ms);
+  put_off_.clear();
   while (!writes.empty()) {
     if (maintenance_.DebtIsUrgent()) maintenance_.PayDebt(now, unix_ms);  // of earlier groups, of any caller
     if (IsForFastPath(writes)) {
@@ -156,8 +163,10 @@ void WritePipeline::SubmitLocked(std::span<Write> writes, std::uint64_t prefetch
 
 bool WritePipeline::IsForFastPath(std::span<const Write> writes) {
   if (core_.tier == nullptr) return true;
-  if (!core_.tier->has_commit_log() || writes.size() != 1 || !queue_.empty() || core_.is_loading())
+  if (!core_.tier->has_commit_log() || writes.size() != 1 || !queue_.empty() || core_.is_loading() ||
+      !put_off_.empty()) {
     return false;
+  }
   space_.expirer().Flush();  // as CommitGroup does
   return true;
 }
@@ -204,19 +213,41 @@ std::size_t WritePipeline::StageGroup(std::span<Write> writes, TimePoint now, st
   while (done < writes.size()) {
     const bool is_group = writes.size() > 1;
     if (is_group && done >= prefetched) prefetched = done + prefetcher_.PrefetchSome(writes.subspan(done));
-    const std::size_t some = BatchSize(writes.subspan(done));
     Write& first = writes[done];
-    first.status = some == 1 && !first.begins_batch && first.kind != Write::Kind::kCheck
-                       ? stage_.Stage(first, now, unix_ms)
-                       : stage_.StageBatch(writes.subspan(done, some), now, unix_ms);
-    if (absl::IsAborted(first.status)) break;
+    const std::size_t some = StageNext(writes.subspan(done), now, unix_ms);
+    const std::span<Write> batch = writes.subspan(done, some);
+    const bool is_put_off = absl::IsAborted(first.status);
+    if (is_put_off) {
+      if (std::ranges::any_of(batch, &Write::needs_read)) {
+        put_off_.push_back(first.sender);
+      } else if (!IsBehindRead(first)) {
+        break;
+      }
+    }
     // A batch of checks alone has no write that would wait.
     const bool has_write = first.status.ok() && first.kind != Write::Kind::kCheck;
-    if (!has_write && stage_.decided_on_pending()) refused_.push_back(&first);
-    for (Write& write : writes.subspan(done + 1, some - 1)) write.status = first.status;
+    if (!has_write && !is_put_off && stage_.decided_on_pending()) refused_.push_back(&first);
+    for (Write& write : batch.subspan(1)) write.status = first.status;
     done += some;
   }
   return done;
+}
+
+std::size_t WritePipeline::StageNext(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) {
+  Write& first = writes.front();
+  const std::size_t some = BatchSize(writes);
+  if (!put_off_.empty() && IsBehindRead(first)) {  // D8
+    first.status = absl::AbortedError("an earlier write of the same sender waits for the disk");
+  } else if (some == 1 && !first.begins_batch && first.kind != Write::Kind::kCheck) {
+    first.status = stage_.Stage(first, now, unix_ms);
+  } else {
+    first.status = stage_.StageBatch(writes.first(some), now, unix_ms);
+  }
+  return some;
+}
+
+bool WritePipeline::IsBehindRead(const Write& write) const {
+  return write.sender != nullptr && std::ranges::find(put_off_, write.sender) != put_off_.end();
 }
 
 // A large record may lack a run. Or it has its run, and the index has no space for its key.

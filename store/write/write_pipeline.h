@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -37,8 +38,8 @@ namespace remora {
 
 /// Commits writes, and publishes synced writes after their fsync.
 ///
-/// Thread Safety: any thread may call Commit, CommitNow, Submit and Sync, which take the store's lock. The
-/// caller of any other method holds that lock.
+/// Thread Safety: any thread may call Commit, CommitNow, Submit, Sync and BeginReads, which take the store's
+/// lock. The caller of any other method holds that lock.
 class WritePipeline {
  public:
   /// All arguments outlive this.
@@ -52,6 +53,8 @@ class WritePipeline {
   void Submit(std::span<Write> writes);
   void Submit(std::span<Write> writes, TimePoint now, std::int64_t unix_ms);
   bool Sync();
+  /// Implements ServerStore::BeginReads.
+  void BeginReads(std::span<const Write> writes, std::vector<std::unique_ptr<ColdRead>>* reads) const;
   /// Commits writes, and repeats those that are Aborted for lack of space, until none is.
   void CommitNow(std::span<Write> writes);
   /// Commits one write, or one batch, likewise, and returns its outcome. If that is OK and `version` is not
@@ -82,6 +85,11 @@ class WritePipeline {
   /// Stages writes from the start of `writes` until there is no space for the next one. Returns the number of
   /// writes that are staged or rejected.
   std::size_t StageGroup(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
+  /// Stages the write or the batch that `writes` begins with, and returns its size. Its outcome is that of
+  /// the first write.
+  std::size_t StageNext(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
+  /// Returns whether an earlier write of the same sender needs a read.
+  bool IsBehindRead(const Write& write) const REMORA_WRITER;
   /// Makes space for a write that was Aborted for lack of it.
   SpaceResult MakeSpaceFor(const Write& write, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
   void SealAll() REMORA_WRITER;
@@ -102,9 +110,10 @@ class WritePipeline {
   WriteFastPath fast_path_;
   WriteStage stage_;
   bool group_is_on_disk_ REMORA_WRITERS = false;
-  TimingSample timed_ REMORA_WRITERS;               // of the writes to RocksDB
-  std::uint64_t logged_before_ REMORA_WRITERS = 0;  // the tier's sequence before the group
-  std::vector<Write*> refused_ REMORA_WRITERS;      // rejected writes of the group that must wait (S6)
+  TimingSample timed_ REMORA_WRITERS;                // of the writes to RocksDB
+  std::uint64_t logged_before_ REMORA_WRITERS = 0;   // the tier's sequence before the group
+  std::vector<const void*> put_off_ REMORA_WRITERS;  // senders of the writes that need a read (D8)
+  std::vector<Write*> refused_ REMORA_WRITERS;       // rejected writes of the group that must wait (S6)
   // Entries that pending writes will add, by main bucket. Reused, to allocate no memory.
   absl::flat_hash_map<std::uint64_t, std::size_t> pending_growth_ REMORA_WRITERS;
 };

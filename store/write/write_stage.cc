@@ -304,19 +304,29 @@ absl::Status WriteStage::LookUp(const StagedWrite& staged, KnownRecord* known) c
     known->version = header.version_live >> 1;
     return absl::OkStatus();
   }
-  const bool loaded = core_.coverage.Covers(staged.key);
-  const bool cold = loaded && core_.index.FindCold(staged.key_hash).has_value();
-  // A put without a condition need not know the record that it overwrites.
-  const bool overwrites = staged.write->kind == Write::Kind::kPut && staged.write->condition.is_none();
-  const bool unloaded = !loaded && !overwrites;
-  if (!cold && !unloaded) return absl::OkStatus();
+  const ColdWrites::Where where = cold_writes_.Look(*staged.write, staged.key, staged.key_hash);
+  if (!where.is_only_in_tier()) return absl::OkStatus();
   // Only the tier can tell whether the cold entry is of this key or of another one with the same hash.
   known->is_looked_up = false;
-  const absl::Status read = core_.tier->Get(staged.key, [&](const DurableTier::Entry& stored) {
-    *known = {std::nullopt, cold, unloaded, stored.header.expiry_ms, stored.header.version};
+  const auto take = [&](const StoredHeader& header) {
+    *known = {std::nullopt, where.cold, where.unloaded, header.expiry_ms, header.version};
+  };
+  const ColdRead* const read = cold_writes_.ResultFor(*staged.write, staged.key, where);  // D7
+  if (read != nullptr) {
+    if (!read->status.ok()) return absl::IsNotFound(read->status) ? absl::OkStatus() : read->status;
+    take(read->header);
+    known->read = read;
+    return absl::OkStatus();
+  }
+  if (!staged.write->may_read) {
+    staged.write->needs_read = true;
+    return absl::AbortedError("the key's record is only on disk, and is to be read first");
+  }
+  const absl::Status status = core_.tier->Get(staged.key, [&](const DurableTier::Entry& stored) {
+    take(stored.header);
     return absl::OkStatus();
   });
-  return absl::IsNotFound(read) ? absl::OkStatus() : read;
+  return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
 void WriteStage::Pin(StagedWrite& staged) {

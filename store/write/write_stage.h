@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "store/engine/writer_lock.h"
 #include "store/options.h"
 #include "store/reclaim/maintenance.h"
+#include "store/write/cold_writes.h"
 #include "store/write/group_keys.h"
 #include "store/write/large_records.h"
 #include "store/write/read_modify_write.h"
@@ -41,6 +43,7 @@ class WriteStage {
         large_(large),
         default_ttl_(options.default_ttl),
         durability_(options.durability),
+        cold_writes_(core, large),
         modify_(core) {}
   WriteStage(const WriteStage&) = delete;
   WriteStage& operator=(const WriteStage&) = delete;
@@ -57,6 +60,11 @@ class WriteStage {
   absl::Status Stage(Write& write, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
   /// Stages all writes of a batch, or none of them. Its errors are those of Stage.
   absl::Status StageBatch(std::span<Write> batch, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
+  /// Implements ServerStore::BeginReads.
+  void BeginReads(std::span<const Write> writes,
+                  std::vector<std::unique_ptr<ColdRead>>* reads) const REMORA_WRITER {
+    for (const Write& write : writes) reads->push_back(cold_writes_.BeginRead(write));
+  }
   /// Gives back the record of a staged write that will not be published.
   void Rollback(const StagedWrite& staged) REMORA_WRITER;
 
@@ -103,6 +111,7 @@ class WriteStage {
   const LargeRecords& large_;
   const std::chrono::milliseconds default_ttl_;
   const Durability durability_;
+  const ColdWrites cold_writes_;
   ReadModifyWrite modify_;
 
   // The group. Its containers are reused, so that a group allocates no memory.

@@ -189,11 +189,11 @@ struct MetricEntry {
   X(kCommitLogSlowedTime, "commit_log_slowed_ns", "remora_commit_log_slowed_seconds_total", kCounter,        \
     kSeconds, "Total time for which writers slept because the commit log was filling up")                    \
   X(kColdReads, "cold_reads", "remora_cold_reads_total", kCounter, kNone,                                    \
-    "Reads of RocksDB that threads of --read_threads did for GETs")                                          \
+    "Reads of RocksDB that threads of --read_threads did for GETs and writes")                               \
   X(kColdReadsRepeated, "cold_reads_repeated", "remora_cold_reads_repeated_total", kCounter, kNone,          \
     "Reads of them that were done again, because the key had changed meanwhile")                             \
   X(kColdReadsInFlight, "cold_reads_in_flight", "remora_cold_reads_in_flight", kGauge, kNone,                \
-    "GETs that wait for a read by a thread of --read_threads")                                               \
+    "Reads of RocksDB by threads of --read_threads that a GET or a write waits for")                         \
   X(kColdReadTime, "cold_read_time", "remora_cold_read_seconds", kHistogram, kSeconds,                       \
     "Time of a read of RocksDB by a thread of --read_threads")
 

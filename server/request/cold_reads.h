@@ -1,0 +1,53 @@
+// Reads of the durable tier that the server thread has begun, for GETs (LocateService) and for writes
+// (ParkedWrites): the pool does them, and each part takes its own.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "server/request/cold_read_pool.h"
+#include "store/read/cold_read.h"
+#include "store/server_store.h"
+
+namespace remora {
+
+/// Pause between two tries to bring records to memory that had no room there.
+inline constexpr std::chrono::milliseconds kRoomPause{5};
+/// Values that were read and wait in the server for their use, for GETs and for writes each. Beyond it, a
+/// record is read anew.
+inline constexpr std::size_t kMostKeptBytes = std::size_t{16} << 20;
+
+/// Thread Safety: none; the server's one thread.
+class ColdReads {
+ public:
+  using List = std::vector<std::unique_ptr<ColdRead>>;
+
+  /// Null `pool`: the server thread reads, and waits for the disk. The store outlives this.
+  ColdReads(ServerStore& store, std::unique_ptr<ColdReadPool> pool);
+  /// Waits for the reads that a thread does, and drops the others.
+  ~ColdReads();
+  ColdReads(const ColdReads&) = delete;
+  ColdReads& operator=(const ColdReads&) = delete;
+
+  bool has_pool() const { return pool_ != nullptr; }
+  /// Begins a read, which belongs to this until it is taken. REQUIRES: has_pool().
+  void Begin(std::unique_ptr<ColdRead> read);
+  /// Append the reads that are done, of GETs or of writes, in any order. REQUIRE: has_pool().
+  void TakeForLocates(List* done) { Take(&for_locates_, done); }
+  void TakeForWrites(List* done) { Take(&for_writes_, done); }
+
+ private:
+  void Take(List* kind, List* done);
+
+  ServerStore& store_;
+  const std::unique_ptr<ColdReadPool> pool_;
+  std::size_t in_flight_ = 0;
+  // Done, and not taken yet.
+  List for_locates_;
+  List for_writes_;
+  List done_;  // Take: kept for its memory
+};
+
+}  // namespace remora
