@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <future>
@@ -28,12 +29,12 @@ class ColdWrites : public ColdKeys {
  protected:
   static constexpr int kClients = 6;
 
-  static std::string NumberKey(int i) { return "number " + std::to_string(i); }
+  static std::string NumberKey(std::size_t i) { return "number " + std::to_string(i); }
   /// Puts "10" under some keys, and makes them cold.
-  void PutColdNumbers(int count) {
-    for (int i = 0; i < count; ++i) ASSERT_TRUE(writer_->Put(NumberKey(i), "10").ok());
+  void PutColdNumbers(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) ASSERT_TRUE(writer_->Put(NumberKey(i), "10").ok());
     ASSERT_NO_FATAL_FAILURE(EvictAll());
-    for (int i = 0; i < count; ++i) ASSERT_TRUE(IsCold(NumberKey(i)));
+    for (std::size_t i = 0; i < count; ++i) ASSERT_TRUE(IsCold(NumberKey(i)));
   }
   static std::string NameOf(const absl::Status& status) { return absl::StatusCodeToString(status.code()); }
   /// Does a write in a thread, as a client of its own.
@@ -86,20 +87,20 @@ TEST_F(ColdWrites, AreReadForSideBySideWhileOthersWrite) {
 
 // D8, also for reads that are done in another order.
 TEST_F(ColdWrites, OfOneConnectionKeepTheirOrder) {
-  constexpr int kWrites = 4;
+  constexpr std::size_t kWrites = 4;
   ASSERT_NO_FATAL_FAILURE(PutColdNumbers(kWrites));
   gate_.Close();
   const std::unique_ptr<AsyncClient> client = ConnectAsync();
   std::vector<std::string> sums(kWrites);
   std::vector<std::uint64_t> versions(kWrites);
-  for (int i = 0; i < kWrites; ++i) {
+  for (std::size_t i = 0; i < kWrites; ++i) {
     ASSERT_NO_FATAL_FAILURE(BeginIncrement(*client, NumberKey(i), &sums[i], &versions[i]));
-    ASSERT_TRUE(SendUntilWaiting(*client, i + 1)) << "a read waits for an earlier one";
+    ASSERT_TRUE(SendUntilWaiting(*client, static_cast<int>(i) + 1)) << "a read waits for an earlier one";
   }
   gate_.Open();
   ASSERT_TRUE(client->WaitAll(Deadline()).ok());
-  for (int i = 0; i < kWrites; ++i) EXPECT_EQ(sums[i], "11");
-  for (int i = 1; i < kWrites; ++i) EXPECT_LT(versions[i - 1], versions[i]);
+  for (std::size_t i = 0; i < kWrites; ++i) EXPECT_EQ(sums[i], "11");
+  for (std::size_t i = 1; i < kWrites; ++i) EXPECT_LT(versions[i - 1], versions[i]);
 }
 
 TEST_F(ColdWrites, OfOneKeyByTwoClientsAreBothDone) {
@@ -145,7 +146,7 @@ TEST_F(ColdWrites, OfBatchesAndListsAreReadForSideBySide) {
   EXPECT_NO_FATAL_FAILURE(ExpectOthersAreServed());
   gate_.Open();
   for (std::future<std::string>& outcome : outcomes) EXPECT_EQ(outcome.get(), "OK");
-  for (const int i : {0, 2, 3, 4, 5}) EXPECT_EQ(Get(*writer_, NumberKey(i)), "new");
+  for (const std::size_t i : {0u, 2u, 3u, 4u, 5u}) EXPECT_EQ(Get(*writer_, NumberKey(i)), "new");
   EXPECT_EQ(Get(*writer_, NumberKey(1)), "NOT_FOUND");
   EXPECT_EQ(store().Read(Counter::kColdReads), 6u);
 }
@@ -186,7 +187,7 @@ TEST_F(ColdWrites, AreNotDoneIfTheirConnectionsEnd) {
   std::vector<std::string> ignored(8);
   {
     const std::unique_ptr<AsyncClient> client = ConnectAsync();
-    for (int i = 0; i < 8; ++i) {
+    for (std::size_t i = 0; i < 8; ++i) {
       ASSERT_NO_FATAL_FAILURE(BeginIncrement(*client, NumberKey(i), &ignored[i]));
     }
     ASSERT_TRUE(SendUntilWaiting(*client, 8));
@@ -202,7 +203,7 @@ TEST_F(ColdWrites, AreNotDoneIfTheirConnectionsEnd) {
   }
   EXPECT_EQ(store().Read(Counter::kColdReadsInFlight), 0u);
   EXPECT_NO_FATAL_FAILURE(ExpectOthersAreServed());
-  for (int i = 0; i < 8; ++i) EXPECT_EQ(Get(*writer_, NumberKey(i)), "10");
+  for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(Get(*writer_, NumberKey(i)), "10");
 }
 
 // The client asks for the outcome over another connection, and repeats a write that was not done.
@@ -222,7 +223,8 @@ TEST_F(ColdWrites, DoNotOutliveTheServer) {
   gate_.Close();
   const std::unique_ptr<AsyncClient> client = ConnectAsync();
   std::vector<std::string> sums(8);
-  for (int i = 0; i < 8; ++i) ASSERT_NO_FATAL_FAILURE(BeginIncrement(*client, NumberKey(i), &sums[i]));
+  for (std::size_t i = 0; i < 8; ++i)
+    ASSERT_NO_FATAL_FAILURE(BeginIncrement(*client, NumberKey(i), &sums[i]));
   ASSERT_TRUE(SendUntilWaiting(*client, 8));
   std::future<void> end = std::async(std::launch::async, [this] { server_.reset(); });
   gate_.Open();
@@ -253,7 +255,7 @@ TEST_F(ColdWrites, KeepNoMoreValuesThanTheirLimit) {
   std::atomic<std::size_t> read = 0;
   on_read_ = [&, done = others.get_future().share()](ColdRead* cold) {
     if (cold->key == NumberKey(0)) {
-      done.wait();
+      done.wait_for(kPatience);
     } else if (++read == kValues) {
       others.set_value();
     }
