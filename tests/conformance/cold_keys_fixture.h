@@ -69,6 +69,25 @@ class Gate {
   int waiting_ = 0;
 };
 
+/// A function that the threads of the pool call after each read. Thread Safety: any thread.
+class OnRead {
+ public:
+  using Function = std::function<void(ColdRead*)>;
+  OnRead& operator=(Function function) {
+    const std::lock_guard lock(mutex_);
+    function_ = std::move(function);
+    return *this;
+  }
+  Function Get() const {
+    const std::lock_guard lock(mutex_);
+    return function_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Function function_;
+};
+
 /// A server, most of whose keys are cold.
 class ColdKeys : public testing::Test {
  protected:
@@ -84,7 +103,7 @@ class ColdKeys : public testing::Test {
       const auto gated = [this, read = std::move(read)](ColdRead* cold) {
         gate_.Pass(cold->is_for_write);
         read(cold);
-        if (on_read_) on_read_(cold);
+        if (const auto on_read = on_read_.Get()) on_read(cold);
       };
       return StartColdReadThreads(kReaders, gated, std::move(on_done));
     };
@@ -186,7 +205,7 @@ class ColdKeys : public testing::Test {
   SteadyClock clock_;
   const TempDir dir_;
   Gate gate_;
-  std::function<void(ColdRead*)> on_read_;  // called by several threads; set while no read is in flight
+  OnRead on_read_;
   std::unique_ptr<ServerThread> server_;
   std::unique_ptr<Client> writer_;
 };
