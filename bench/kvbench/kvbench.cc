@@ -141,7 +141,7 @@ class Bench {
     if (err_is_terminal_) err_ << "\r\x1b[K" << std::flush;
     if (!result.ok()) {
       SayTo(err_, result.status().message());
-      // Of a server that was started anew.
+      // FailedPrecondition: the server was started anew (RestartCheck).
       return absl::IsFailedPrecondition(result.status()) ? EX_UNAVAILABLE : kSomethingFailed;
     }
     err_ << DescribeErrors(*result) << std::flush;

@@ -84,7 +84,7 @@ struct Write {
   ///   DataLoss: `verify` returned false.
   ///   Aborted: there is no room now, but retired memory will be free: commit again later (Store::next_work).
   absl::Status status;
-  bool needs_read = false;    // if Aborted: see may_read. Of a batch, some write has it
+  bool needs_read = false;    // if Aborted: see may_read. In a batch, at least one write has it
   std::uint64_t version = 0;  // if OK: greater than those of all earlier writes, also before restarts
   std::uint64_t slot = 0;     // if OK, for all kinds but kDelete: the record's location (EncodeSlot)
   std::int64_t result = 0;    // if OK: the sum of kIncrement, the value's new size of kAppend
