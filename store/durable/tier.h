@@ -217,6 +217,9 @@ class DurableTier {
   /// Cost: some microseconds, and no read from the disk. With a commit log, it also reads the groups that
   /// are not applied (TierLog::OpenView).
   std::unique_ptr<Cursor> NewCursor(const ScanRange& range) const;
+  /// Returns whether NewCursor would read little of the commit log (TierLog::IsReadyForView). If `may_wait`,
+  /// it first waits until that is so, and returns true. Any thread; call it without the store's lock.
+  bool PrepareCursor(bool may_wait) const;
 
   /// Estimate of the size of the tier, from the counts in the tables. It includes overwritten and
   /// deleted entries that are still in an older table. It may lack writes since Open.

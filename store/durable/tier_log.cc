@@ -482,10 +482,11 @@ void TierLog::RunPersister() {
 // --- Slow writers (C10) ---------------------------------------------------------------------------------
 
 // The pause for each byte grows linearly, from 0 when half of the log is filled. Two files do not count as
-// space: the spare, and the oldest file, of which only a part is still needed.
+// space: the spare, and the oldest file, of which only a part is still needed. While a scan waits for the
+// applier, the pause is the longest, so that the applier catches up.
 void TierLog::SlowDown(std::uint64_t bytes) {
   const auto room = static_cast<double>(options_.max_bytes - 2 * file_size_);
-  const double fill = 2 * static_cast<double>(appended() - persisted_to()) / room - 1;
+  const double fill = IsViewAwaited() ? 1 : 2 * static_cast<double>(appended() - persisted_to()) / room - 1;
   if (fill <= 0) return;
   owed_ns_ += std::min(fill, 1.0) * kSlowestNsPerByte * static_cast<double>(bytes);
   if (owed_ns_ < kWorthSleepingNs) return;

@@ -15,9 +15,10 @@
 //        is the exception: it leaves memory at once, and IsDeleted knows the deleted keys that RocksDB
 //        may still have.
 //   C7   A cursor shows all logged groups: a snapshot of RocksDB, taken behind a step of the applier, and
-//        laid over it the groups behind that step. It waits for no step, unless many bytes are not applied.
-//   C10  Writers are slowed down as the log fills, and apply it themselves when it is full. So a write
-//        is rejected only if the disk fails.
+//        laid over it the groups behind that step. It waits for no step, unless many bytes are not applied
+//        (IsReadyForView).
+//   C10  Writers are slowed down as the log fills, or while a cursor waits, and apply the log themselves when
+//        it is full. So a write is rejected only if the disk fails.
 //   C11  A directory of an earlier store loses nothing: OpenIn flushes RocksDB's log to tables first.
 //   C12  The thread of the applier is late while nobody needs what RocksDB has, so that it merges more
 //        versions of a key (apply_pace.h). Evictions, scans and many deleted keys make it hurry.
@@ -167,6 +168,10 @@ class TierLog {
     std::shared_ptr<const rocksdb::Snapshot> snapshot;
     std::unique_ptr<ScanOverlay> overlay;  // null: there is no such group
   };
+  /// Returns whether OpenView would be quick. If not, more than 16 MiB of the log are not applied; the thread
+  /// of the applier hurries, and writers are slowed until it has caught up. True, too, if no thread applies
+  /// the log, or its last attempt has failed: OpenView then applies it, or returns the error. Any thread.
+  bool IsReadyForView();
   /// Returns a view of all groups that were appended before the call. REQUIRES: the log outlives the view.
   /// Errors are those of ApplyAll.
   ///
@@ -256,6 +261,8 @@ class TierLog {
   /// Notes the keys that the group at `lsn` deletes, and drops those that are applied (C6).
   void NoteDeletes(Lsn lsn);
   void Clear();
+  /// Returns whether a caller of IsReadyForView waits for the applier. The writer.
+  bool IsViewAwaited();
   /// Makes the writer sleep, as C10 says, after it has appended `bytes`.
   void SlowDown(std::uint64_t bytes);
 
@@ -297,6 +304,7 @@ class TierLog {
   std::atomic<std::int64_t> slowed_ns_ = 0;
   std::atomic<std::uint64_t> slowed_ = 0;
 
+  std::atomic<bool> view_is_awaited_ = false;
   std::atomic<bool> may_show_failed_ = false;  // the writer stores it
 
   std::atomic<bool> has_deletes_ = false;

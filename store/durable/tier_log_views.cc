@@ -13,6 +13,25 @@ constexpr std::uint64_t kMostOverlay = std::uint64_t{16} << 20;
 
 }  // namespace
 
+bool TierLog::IsReadyForView() {
+  const bool is_behind = appended() - applied_to() > kMostOverlay;
+  const bool is_served =
+      options_.applying == LogApplying::kInThread && !apply_failed_.load(std::memory_order_relaxed);
+  view_is_awaited_.store(is_behind && is_served, std::memory_order_relaxed);
+  if (!is_behind || !is_served) return true;
+  pace_.Ask();
+  Wake(Step::kApply);
+  return false;
+}
+
+bool TierLog::IsViewAwaited() {
+  // Relaxed: writers are slowed a little more, or a little less.
+  if (!view_is_awaited_.load(std::memory_order_relaxed)) return false;
+  if (appended() - applied_to() > kMostOverlay) return true;
+  view_is_awaited_.store(false, std::memory_order_relaxed);
+  return false;
+}
+
 absl::StatusOr<TierLog::View> TierLog::OpenView(const ScanRange& range) {
   const Lsn until = appended();
   for (;;) {

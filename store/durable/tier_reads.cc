@@ -116,6 +116,12 @@ std::unique_ptr<DurableTier::Cursor> DurableTier::NewCursor(const ScanRange& ran
   return cursor;
 }
 
+bool DurableTier::PrepareCursor(bool may_wait) const {
+  if (impl_->log_ == nullptr || impl_->log_->IsReadyForView()) return true;
+  if (may_wait) impl_->log_->ApplyAll().IgnoreError();  // NewCursor returns the error
+  return may_wait;
+}
+
 bool DurableTier::Cursor::Next() {
   while (rep_ != nullptr) {
     rep_->Move();
