@@ -14,10 +14,10 @@
 #include "store/base/status_macros.h"
 #include "store/durable/range_split.h"
 #include "store/durable/rocksdb_options.h"
-#include "store/durable/scan_overlay.h"
 #include "store/durable/tier.h"
 #include "store/durable/tier_impl.h"
-#include "store/durable/tier_log.h"
+#include "store/durable/tier_log/scan_overlay.h"
+#include "store/durable/tier_log/tier_log.h"
 
 namespace remora {
 

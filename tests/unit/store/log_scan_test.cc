@@ -1,4 +1,5 @@
-// Scans of a store with a commit log of which much is not applied yet (C7 of store/durable/tier_log.h).
+// Scans of a store with a commit log of which much is not applied yet (C7 of
+// store/durable/tier_log/tier_log.h).
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -26,7 +26,7 @@
 #include "store/durable/commit_log/commit_log.h"
 #include "store/durable/commit_log/group_codec.h"
 #include "store/durable/tier.h"
-#include "store/durable/tier_log.h"
+#include "store/durable/tier_log/tier_log.h"
 #include "test_files.h"
 
 namespace remora {
