@@ -11,6 +11,9 @@
 
 namespace remora {
 
+class StoreEngine;
+struct RangeOptions;
+
 /// Deletes those keys of a range that had been written when it began (Store::BeginDeleteRange).
 ///
 /// It commits groups of ordinary deletes. Each delete names the version that it is for, so writes that come
@@ -38,8 +41,11 @@ class RangeDeletion {
   std::uint64_t deleted() const { return deleted_; }
 
  private:
+  friend class ServerStore;
   friend class Store;
   struct Rep;
+  static absl::StatusOr<std::unique_ptr<RangeDeletion>> Begin(StoreEngine& engine,
+                                                              const RangeOptions& options, bool may_wait);
   explicit RangeDeletion(std::unique_ptr<Rep> rep);
   absl::StatusOr<bool> Delete(bool wait);
 

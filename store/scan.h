@@ -74,7 +74,7 @@ class StoreScan {
   friend class Store;
   struct Rep;
   static absl::StatusOr<std::unique_ptr<StoreScan>> Begin(StoreEngine& engine, ScanRange range,
-                                                          std::uint64_t limit, bool keys_only);
+                                                          std::uint64_t limit, bool keys_only, bool may_wait);
   explicit StoreScan(std::unique_ptr<Rep> rep);
   Step AdvanceByHash();
 

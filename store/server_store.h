@@ -101,10 +101,12 @@ class ServerStore : public Store {
   /// them out.
   std::vector<ClientCompletions> TakeCompletions();
 
-  /// Begin a scan of a range, and a watch of a range from a position on. Outcomes as for Store::Scan and
-  /// Store::Watch.
+  /// Begin a scan of a range, a deletion, and a watch of a range from a position on. Outcomes as for
+  /// Store::Scan, Store::BeginDeleteRange and Store::Watch. Scan and deletion also end with Aborted if much
+  /// of the commit log is to be applied to RocksDB first: the caller does not wait for that, and asks again.
   using Store::Scan;
   using Store::Watch;
+  absl::StatusOr<std::unique_ptr<RangeDeletion>> BeginDeleteRangeWithoutWaiting(const RangeOptions& options);
   absl::StatusOr<std::unique_ptr<StoreScan>> Scan(ScanRange range, std::uint64_t limit, bool keys_only);
   absl::StatusOr<std::unique_ptr<StoreWatch>> Watch(const ScanRange& range, const ChangePlace& place);
 

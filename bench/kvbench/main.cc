@@ -8,8 +8,8 @@
 #include <variant>
 
 #include "absl/status/status.h"
-#include "bench/kvbench/interruption.h"
 #include "bench/kvbench/kvbench.h"
+#include "bench/kvbench/load/interruption.h"
 #include "bench/kvbench/options.h"
 #include "store/base/standard_streams.h"
 #include "tools/command_line/say.h"

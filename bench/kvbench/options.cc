@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "bench/kvbench/properties.h"
-#include "bench/kvbench/workload.h"
+#include "bench/kvbench/load/properties.h"
+#include "bench/kvbench/load/workload.h"
 #include "bench/peers/peers.h"
 #include "client/async_client.h"
 #include "client/session/credentials.h"

@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
-#include "bench/kvbench/target.h"
-#include "bench/kvbench/workload.h"
+#include "bench/kvbench/load/target.h"
+#include "bench/kvbench/load/workload.h"
 
 namespace remora::bench {
 

@@ -29,7 +29,7 @@
 #include <emmintrin.h>
 #endif
 
-#include "bench/kvbench/random.h"
+#include "bench/kvbench/load/random.h"
 #include "bench/micro/benchmark_keys.h"
 #include "store/base/check.h"
 

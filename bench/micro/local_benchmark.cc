@@ -23,9 +23,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "bench/kvbench/raw_path.h"
-#include "bench/kvbench/records.h"
-#include "bench/kvbench/target.h"
+#include "bench/kvbench/floor/raw_path.h"
+#include "bench/kvbench/load/records.h"
+#include "bench/kvbench/load/target.h"
 #include "bench/micro/benchmark_keys.h"
 #include "client/client.h"
 #include "client/client_pool.h"

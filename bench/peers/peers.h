@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "bench/kvbench/target.h"
+#include "bench/kvbench/load/target.h"
 
 namespace remora::bench {
 

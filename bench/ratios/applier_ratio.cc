@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "store/base/check.h"
-#include "store/durable/log_applier.h"
+#include "store/durable/tier_log/log_applier.h"
 #include "tools/command_line/command_line.h"
 
 namespace remora {

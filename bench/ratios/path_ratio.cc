@@ -16,8 +16,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "bench/kvbench/raw_path.h"
-#include "bench/kvbench/records.h"
+#include "bench/kvbench/floor/raw_path.h"
+#include "bench/kvbench/load/records.h"
 #include "client/client.h"
 #include "client/session/credentials.h"
 #include "store/base/clock.h"

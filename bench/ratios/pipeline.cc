@@ -20,8 +20,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "bench/kvbench/random.h"
-#include "bench/kvbench/records.h"
+#include "bench/kvbench/load/random.h"
+#include "bench/kvbench/load/records.h"
 #include "client/async_client.h"
 #include "client/client.h"
 #include "client/session/credentials.h"

@@ -24,7 +24,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "bench/kvbench/random.h"
+#include "bench/kvbench/load/random.h"
 #include "store/base/clock.h"
 #include "store/base/status_macros.h"
 #include "store/durable/tier.h"

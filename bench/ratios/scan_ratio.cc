@@ -25,7 +25,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "bench/kvbench/random.h"
+#include "bench/kvbench/load/random.h"
 #include "client/client.h"
 #include "rdma/transport.h"
 #include "server/server.h"

@@ -90,7 +90,7 @@ absl::Status ScanService::Open(ClientSession& session, const Request& request, R
     REMORA_ASSIGN_OR_RETURN(cursor.watch, store_.Watch(range, start->from));
   } else if (start->kind == ScanKind::kDrop) {
     REMORA_ASSIGN_OR_RETURN(cursor.deletion,
-                            store_.BeginDeleteRange({.begin = range.begin, .end = range.end}));
+                            store_.BeginDeleteRangeWithoutWaiting({.begin = range.begin, .end = range.end}));
   } else {
     if (start->kind == ScanKind::kCount) range.by_hash = true;
     REMORA_ASSIGN_OR_RETURN(cursor.scan,

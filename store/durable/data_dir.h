@@ -17,8 +17,8 @@ namespace remora {
 /// Format of a data directory: its marker file, and the keys, values and column families in RocksDB.
 inline constexpr int kDataFormat = 1;
 
-/// Format of a data directory with a commit log (store/durable/tier_log.h). A program that does not know
-/// the log would lose the writes that only the log has.
+/// Format of a data directory with a commit log (store/durable/tier_log/tier_log.h). A program that does not
+/// know the log would lose the writes that only the log has.
 inline constexpr int kLoggedDataFormat = 2;
 
 /// Format of a backup directory: its marker file, and the note that each backup has.

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "store/durable/wal_archive.h"
+#include "store/durable/wal/wal_archive.h"
 
 namespace rocksdb {
 struct ColumnFamilyOptions;

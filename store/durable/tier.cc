@@ -21,10 +21,10 @@
 #include "store/durable/rocksdb_options.h"
 #include "store/durable/status.h"
 #include "store/durable/tier_impl.h"
-#include "store/durable/tier_log.h"
-#include "store/durable/wal_archive.h"
-#include "store/durable/wal_change_feed.h"
-#include "store/durable/wal_recovery.h"
+#include "store/durable/tier_log/tier_log.h"
+#include "store/durable/wal/wal_archive.h"
+#include "store/durable/wal/wal_change_feed.h"
+#include "store/durable/wal/wal_recovery.h"
 
 namespace remora {
 namespace {

@@ -3,7 +3,7 @@
 //
 //   column family "default":  key -> {StoredHeader, value} (store/durable/format.h)
 //   column family "meta":     "version_limit" -> 8 bytes; every version ever used is lower
-//                             "synced" -> SyncedMark (store/durable/wal_recovery.h)
+//                             "synced" -> SyncedMark (store/durable/wal/wal_recovery.h)
 //                             "client" CLIENT -> 8 bytes: ClientCompletions::since_ms
 //                             "client" CLIENT NUMBER -> CompletionRecord (store/durable/completion_records.h)
 //                               CLIENT: its 8 bytes; NUMBER: 1 byte, modulo kCompletionsPerClient
@@ -26,8 +26,8 @@
 #include "store/durable/change_log.h"
 #include "store/durable/completion_records.h"
 #include "store/durable/format.h"
-#include "store/durable/log_progress.h"
-#include "store/durable/log_retention.h"
+#include "store/durable/tier_log/log_progress.h"
+#include "store/durable/tier_log/log_retention.h"
 #include "store/format/cluster/shard_identity.h"
 #include "store/format/types/scan_range.h"
 
@@ -77,7 +77,7 @@ class DurableTier {
   DurableTier& operator=(const DurableTier&) = delete;
 
   /// Returns whether Open dropped unsynced writes, because a machine failure had left holes in the log
-  /// (store/durable/wal_recovery.h). If read_only: whether the tier hides such writes.
+  /// (store/durable/wal/wal_recovery.h). If read_only: whether the tier hides such writes.
   bool log_was_torn() const;
 
   /// Returns the version limit as of the last successful Write.
@@ -217,6 +217,9 @@ class DurableTier {
   /// Cost: some microseconds, and no read from the disk. With a commit log, it also reads the groups that
   /// are not applied (TierLog::OpenView).
   std::unique_ptr<Cursor> NewCursor(const ScanRange& range) const;
+  /// Returns whether NewCursor would read little of the commit log (TierLog::IsReadyForView). If `may_wait`,
+  /// it first waits until that is so, and returns true. Any thread; call it without the store's lock.
+  bool PrepareCursor(bool may_wait) const;
 
   /// Estimate of the size of the tier, from the counts in the tables. It includes overwritten and
   /// deleted entries that are still in an older table. It may lack writes since Open.

@@ -25,10 +25,10 @@
 #include "store/durable/data_dir.h"
 #include "store/durable/files.h"
 #include "store/durable/format.h"
-#include "store/durable/log_overlay.h"
 #include "store/durable/status.h"
 #include "store/durable/tier.h"
-#include "store/durable/tier_log.h"
+#include "store/durable/tier_log/log_overlay.h"
+#include "store/durable/tier_log/tier_log.h"
 
 namespace remora {
 

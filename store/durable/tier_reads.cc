@@ -14,10 +14,10 @@
 #include "store/base/status_macros.h"
 #include "store/durable/range_split.h"
 #include "store/durable/rocksdb_options.h"
-#include "store/durable/scan_overlay.h"
 #include "store/durable/tier.h"
 #include "store/durable/tier_impl.h"
-#include "store/durable/tier_log.h"
+#include "store/durable/tier_log/scan_overlay.h"
+#include "store/durable/tier_log/tier_log.h"
 
 namespace remora {
 
@@ -114,6 +114,12 @@ std::unique_ptr<DurableTier::Cursor> DurableTier::NewCursor(const ScanRange& ran
       new Cursor(is_over ? nullptr : std::make_unique<Cursor::Rep>(*impl_, range, *std::move(view))));
   cursor->status_ = view.status();
   return cursor;
+}
+
+bool DurableTier::PrepareCursor(bool may_wait) const {
+  if (impl_->log_ == nullptr || impl_->log_->IsReadyForView()) return true;
+  if (may_wait) impl_->log_->ApplyAll().IgnoreError();  // NewCursor returns the error
+  return may_wait;
 }
 
 bool DurableTier::Cursor::Next() {

@@ -173,7 +173,11 @@ void StoreEngine::BeginToBeWatched() {
 
 // --- Queries and snapshots ------------------------------------------------------------------------------
 
-absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> StoreEngine::NewCursor(const ScanRange& range) {
+absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> StoreEngine::NewCursor(const ScanRange& range,
+                                                                            bool may_wait) {
+  if (!core_.tier->PrepareCursor(may_wait)) {
+    return absl::AbortedError("the commit log is being applied to RocksDB");
+  }
   // Without the lock, the cursor could show a write that no reader sees yet. Without the flush, it could show
   // removed records again if the clock went back.
   WriterLock lock(core_.mutex);

@@ -61,8 +61,9 @@ class StoreEngine {
   void BeginToBeWatched();
 
   /// Returns a cursor that shows the writes which are published at this moment. Outcomes as for
-  /// WritePipeline::PublishAll. REQUIRES: has_tier().
-  absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> NewCursor(const ScanRange& range);
+  /// WritePipeline::PublishAll. Aborted: `may_wait` is false, and much of the commit log is to be applied
+  /// first; ask again. REQUIRES: has_tier().
+  absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> NewCursor(const ScanRange& range, bool may_wait);
   /// Returns a number greater than the versions of all writes so far.
   std::uint64_t VersionsEnd() const;
   /// Call SyncQueue::TakeOutcomes and CheckEnded under the lock.

@@ -11,6 +11,7 @@
 #include "store/format/types/expiry.h"
 #include "store/format/types/scan_range.h"
 #include "store/read/index_walk.h"
+#include "store/server_store.h"
 #include "store/store.h"
 #include "store/write/write.h"
 #include "store/write/write_pipeline.h"
@@ -117,16 +118,26 @@ absl::StatusOr<bool> RangeDeletion::Delete(bool wait) {
 // --- Methods of Store -----------------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<RangeDeletion>> Store::BeginDeleteRange(const RangeOptions& options) {
+  return RangeDeletion::Begin(*engine_, options, /*may_wait=*/true);
+}
+
+absl::StatusOr<std::unique_ptr<RangeDeletion>> ServerStore::BeginDeleteRangeWithoutWaiting(
+    const RangeOptions& options) {
+  return RangeDeletion::Begin(*engine_, options, /*may_wait=*/false);
+}
+
+absl::StatusOr<std::unique_ptr<RangeDeletion>> RangeDeletion::Begin(StoreEngine& engine,
+                                                                    const RangeOptions& options,
+                                                                    bool may_wait) {
   ScanRange range;
   if (const char* why = ResolveRange(options, &range)) return absl::InvalidArgumentError(why);
   std::unique_ptr<DurableTier::Cursor> cursor;
-  if (engine_->core().has_tier()) {
-    REMORA_ASSIGN_OR_RETURN(cursor, engine_->NewCursor(range));
+  if (engine.core().has_tier()) {
+    REMORA_ASSIGN_OR_RETURN(cursor, engine.NewCursor(range, may_wait));
   }
-  const std::uint64_t versions_end = engine_->VersionsEnd();
-  return std::unique_ptr<RangeDeletion>(
-      new RangeDeletion(std::unique_ptr<RangeDeletion::Rep>(new RangeDeletion::Rep{
-          *engine_, std::move(range), versions_end, std::move(cursor), {}, false, {}, {}, 0, 0})));
+  const std::uint64_t versions_end = engine.VersionsEnd();
+  return std::unique_ptr<RangeDeletion>(new RangeDeletion(std::unique_ptr<Rep>(
+      new Rep{engine, std::move(range), versions_end, std::move(cursor), {}, false, {}, {}, 0, 0})));
 }
 
 absl::StatusOr<std::uint64_t> Store::DeleteRange(const RangeOptions& options) {

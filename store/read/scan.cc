@@ -128,21 +128,22 @@ std::string StoreScan::resume_token() const {
 absl::StatusOr<std::unique_ptr<StoreScan>> Store::Scan(const ScanOptions& options) {
   ScanRange range;
   if (const char* why = ResolveScan(options, &range)) return absl::InvalidArgumentError(why);
-  return StoreScan::Begin(*engine_, std::move(range), options.limit, options.keys_only);
+  return StoreScan::Begin(*engine_, std::move(range), options.limit, options.keys_only, /*may_wait=*/true);
 }
 
 absl::StatusOr<std::unique_ptr<StoreScan>> ServerStore::Scan(ScanRange range, std::uint64_t limit,
                                                              bool keys_only) {
-  return StoreScan::Begin(*engine_, std::move(range), limit, keys_only);
+  return StoreScan::Begin(*engine_, std::move(range), limit, keys_only, /*may_wait=*/false);
 }
 
 absl::StatusOr<std::unique_ptr<StoreScan>> StoreScan::Begin(StoreEngine& engine, ScanRange range,
-                                                            std::uint64_t limit, bool keys_only) {
+                                                            std::uint64_t limit, bool keys_only,
+                                                            bool may_wait) {
   std::unique_ptr<DurableTier::Cursor> cursor;
   if (engine.core().has_tier()) {
     if (!range.after.empty()) return NoHashes();
     range.by_hash = false;
-    REMORA_ASSIGN_OR_RETURN(cursor, engine.NewCursor(range));
+    REMORA_ASSIGN_OR_RETURN(cursor, engine.NewCursor(range, may_wait));
   } else if (!range.by_hash) {
     return NoOrder();
   }

@@ -57,8 +57,8 @@ class Evictor {
   /// Returns whether the cleaner should move a live record of that segment rather than evict it.
   bool Stays(const Place& place, std::uint64_t key_hash);
 
-  /// Returns whether nothing is lost if the record leaves (C6 of store/durable/tier_log.h). False: the tier
-  /// does not have it, and the disk fails.
+  /// Returns whether nothing is lost if the record leaves (C6 of store/durable/tier_log/tier_log.h). False:
+  /// the tier does not have it, and the disk fails.
   bool MayLeave(const Place& place) const;
 
   /// Evicts the live record to which `entry` leads. False: the record stays, for one of these reasons:

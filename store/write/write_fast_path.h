@@ -4,8 +4,9 @@
 // the stages in write_pipeline.h, with fewer instructions. All other writes go through the stages.
 //
 // A store with a commit log takes this path for a single put, which it logs before readers see it (C1 of
-// store/durable/tier_log.h). The stages do it if its key may be cold or is not loaded, or if a write waits
-// for the disk. Several puts go through the stages, too: in one group, they share a header and a checksum.
+// store/durable/tier_log/tier_log.h). The stages do it if its key may be cold or is not loaded, or if a write
+// waits for the disk. Several puts go through the stages, too: in one group, they share a header and a
+// checksum.
 #pragma once
 
 #include <chrono>

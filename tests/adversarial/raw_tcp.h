@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "rdma/tcp/socket.h"
-#include "rdma/tcp/wire.h"
+#include "rdma/tcp/stream/socket.h"
+#include "rdma/tcp/stream/wire.h"
 #include "tests/adversarial/raw_peer.h"
 
 namespace remora {

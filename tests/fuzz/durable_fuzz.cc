@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "store/durable/format.h"
-#include "store/durable/wal_change_feed.h"
+#include "store/durable/wal/wal_change_feed.h"
 #include "store/format/wire/resume_token.h"
 #include "tests/fuzz/input.h"
 

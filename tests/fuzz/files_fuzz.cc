@@ -2,8 +2,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/kvbench/properties.h"
-#include "bench/kvbench/report.h"
+#include "bench/kvbench/load/properties.h"
+#include "bench/kvbench/report/report.h"
 #include "tests/fuzz/input.h"
 #include "tools/kvctl/export_format.h"
 

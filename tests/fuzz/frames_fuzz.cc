@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "rdma/tcp/client.h"
-#include "rdma/tcp/link.h"
+#include "rdma/tcp/client/client.h"
+#include "rdma/tcp/server/link.h"
 #include "store/format/memory/layout.h"
 #include "tests/fuzz/input.h"
 

@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
-#include "rdma/tcp/tls_context.h"
-#include "rdma/tcp/tls_stream.h"
+#include "rdma/tcp/stream/tls_context.h"
+#include "rdma/tcp/stream/tls_stream.h"
 #include "rdma/unique_fd.h"
 #include "tests/fuzz/input.h"
 

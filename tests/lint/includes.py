@@ -59,14 +59,14 @@ PARTS = {
         "server/monitoring/|server/memory/", "server/connection/", "server/request/", "server/event_loop, server/wake_signals",
         "server/|server/http/", "server/main/",
     ),
-    "bench": ("bench/core_workloads.inc", "bench/kvbench/target.h", "bench/peers/", "bench/kvbench/", "bench/micro/|bench/ratios/"),
+    "bench": ("bench/core_workloads.inc", "bench/kvbench/load/target.h", "bench/peers/", "bench/kvbench/", "bench/micro/|bench/ratios/"),
 }
 
 # Third parties, and the files below the top that may include them.
 THIRD_PARTIES = [
     (re.compile(r"rdma/rdma_\w+\.h$|infiniband/"), re.compile(r"rdma/verbs/\w+\.(h|cc)$")),
-    (re.compile(r"rocksdb/"), re.compile(r"store/durable/(\w+\.cc|tier_impl\.h)$")),
-    (re.compile(r"openssl/"), re.compile(r"rdma/auth/hmac\.cc$|rdma/tcp/tls_\w+\.cc$")),
+    (re.compile(r"rocksdb/"), re.compile(r"store/durable/((tier_log/|wal/)?\w+\.cc|tier_impl\.h)$")),
+    (re.compile(r"openssl/"), re.compile(r"rdma/auth/hmac\.cc$|rdma/tcp/stream/tls_\w+\.cc$")),
     (re.compile(r"xxhash\.h$"), re.compile(r"store/|client/")),
     (re.compile(r"httplib\.h$"), re.compile(r"server/http/http_responder\.cc$")),
     (re.compile(r"prometheus/"), re.compile(r"server/http/exposition\.cc$")),

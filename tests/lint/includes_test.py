@@ -67,7 +67,7 @@ FORBIDDEN = [
     ("server/request/read_service.cc", "server/server.h"),
     ("server/request/write_batcher.cc", "server/event_loop.h"),
     ("server/event_loop.cc", "server/server.h"),
-    ("bench/kvbench/target.h", "bench/kvbench/report.h"),
+    ("bench/kvbench/load/target.h", "bench/kvbench/report/report.h"),
 ]
 
 

@@ -13,7 +13,7 @@
  *                       Acceptor::AcceptClients (server/connection/acceptor.cc), and ClientEntry
  *                       (server/connection/client_table.h).
  *   Client              Session::Reconnect (client/session/reconnect.cc), kQueryCompletion.
- *   Machine             kill -9, a power cut, recovery (store/durable/wal_recovery.h). After a cut the log is replayed
+ *   Machine             kill -9, a power cut, recovery (store/durable/wal/wal_recovery.h). After a cut the log is replayed
  *                       up to its first hole, wherever behind the synced part that is.
  *
  * Properties

@@ -22,7 +22,7 @@
 #include "store/durable/data_check.h"
 #include "store/durable/data_dir.h"
 #include "store/durable/tier.h"
-#include "store/durable/wal_archive.h"
+#include "store/durable/wal/wal_archive.h"
 #include "tools/kvctl/kvctl.h"
 
 namespace remora::kvctl {

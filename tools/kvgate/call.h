@@ -9,13 +9,13 @@
 
 #include "client/coroutine_client.h"
 #include "store/base/clock.h"
-#include "tools/kvgate/blocking_calls.h"
-#include "tools/kvgate/client_registry.h"
 #include "tools/kvgate/gate_state.h"
-#include "tools/kvgate/key_store.h"
+#include "tools/kvgate/keys/blocking_calls.h"
+#include "tools/kvgate/keys/key_store.h"
+#include "tools/kvgate/keys/transaction.h"
+#include "tools/kvgate/network/client_registry.h"
 #include "tools/kvgate/resp/reply.h"
 #include "tools/kvgate/resp/request.h"
-#include "tools/kvgate/transaction.h"
 #include "tools/kvgate/users.h"
 
 namespace remora::kvgate {

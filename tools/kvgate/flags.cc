@@ -15,7 +15,7 @@
 #include "store/format/memory/layout.h"
 #include "tools/command_line/command_line.h"
 #include "tools/command_line/say.h"
-#include "tools/kvgate/listen.h"
+#include "tools/kvgate/network/listen.h"
 
 namespace remora::kvgate {
 namespace {

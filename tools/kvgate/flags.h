@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tools/kvgate/gate_state.h"
-#include "tools/kvgate/listen.h"
+#include "tools/kvgate/network/listen.h"
 
 namespace remora::kvgate {
 

@@ -9,8 +9,8 @@
 #include "absl/status/statusor.h"
 #include "store/base/clock.h"
 #include "tools/kvgate/gate_state.h"
-#include "tools/kvgate/gateway_thread.h"
-#include "tools/kvgate/listen.h"
+#include "tools/kvgate/network/gateway_thread.h"
+#include "tools/kvgate/network/listen.h"
 
 namespace remora::kvgate {
 

@@ -10,8 +10,8 @@
 
 #include "client/options.h"
 #include "rdma/tls.h"
-#include "tools/kvgate/client_registry.h"
-#include "tools/kvgate/scan_cursors.h"
+#include "tools/kvgate/keys/scan_cursors.h"
+#include "tools/kvgate/network/client_registry.h"
 #include "tools/kvgate/users.h"
 
 namespace remora::kvgate {

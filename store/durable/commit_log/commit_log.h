@@ -29,7 +29,7 @@
 #include "store/durable/commit_log/log_reader.h"
 #include "store/durable/commit_log/mutex.h"
 #include "store/durable/commit_log/recovery.h"
-#include "store/durable/log_retention.h"
+#include "store/durable/tier_log/log_retention.h"
 
 namespace remora {
 

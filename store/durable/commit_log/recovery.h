@@ -4,7 +4,7 @@
 //   C5a  The log ends before the first group that does not verify and follow. Recovery replays no
 //        part of that group, and nothing behind it.
 //   C5b  A group, before or behind the end, may state that the disk once had the log up to an LSN
-//        beyond the end. Then the log is damaged (W3 of store/durable/wal_recovery.h). The log is
+//        beyond the end. Then the log is damaged (W3 of store/durable/wal/wal_recovery.h). The log is
 //        also damaged if it ends before `replay_from`, since the caller knows that the log was
 //        written up to there.
 //   C5c  If the machine has not been restarted since, and a group verifies behind the end, the log is

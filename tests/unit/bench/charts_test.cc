@@ -1,4 +1,4 @@
-#include "bench/kvbench/charts.h"
+#include "bench/kvbench/report/charts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "bench/kvbench/driver.h"
-#include "bench/kvbench/records.h"
-#include "bench/kvbench/shared.h"
-#include "bench/kvbench/target.h"
+#include "bench/kvbench/load/driver.h"
+#include "bench/kvbench/load/records.h"
+#include "bench/kvbench/load/shared.h"
+#include "bench/kvbench/load/target.h"
 #include "tests/unit/bench/kvbench_fixture.h"
 
 namespace remora::bench {

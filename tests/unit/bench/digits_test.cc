@@ -1,4 +1,4 @@
-#include "bench/kvbench/digits.h"
+#include "bench/kvbench/load/digits.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/kvbench/random.h"
+#include "bench/kvbench/load/random.h"
 
 namespace remora::bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "bench/kvbench/distribution.h"
+#include "bench/kvbench/load/distribution.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "bench/kvbench/random.h"
+#include "bench/kvbench/load/random.h"
 
 namespace remora::bench {
 namespace {

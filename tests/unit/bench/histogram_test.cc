@@ -1,4 +1,4 @@
-#include "bench/kvbench/histogram.h"
+#include "bench/kvbench/load/histogram.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include "bench/kvbench/random.h"
+#include "bench/kvbench/load/random.h"
 
 namespace remora::bench {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "bench/kvbench/kvbench.h"
 #include "bench/kvbench/options.h"
-#include "bench/kvbench/report.h"
+#include "bench/kvbench/report/report.h"
 #include "store/base/clock.h"
 
 namespace remora::bench {

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "bench/kvbench/load/records.h"
+#include "bench/kvbench/load/target.h"
 #include "bench/kvbench/options.h"
-#include "bench/kvbench/records.h"
-#include "bench/kvbench/report.h"
-#include "bench/kvbench/target.h"
+#include "bench/kvbench/report/report.h"
 #include "store/base/clock.h"
 #include "tests/unit/bench/kvbench_fixture.h"
 

@@ -1,4 +1,4 @@
-#include "bench/kvbench/properties.h"
+#include "bench/kvbench/load/properties.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "bench/kvbench/records.h"
+#include "bench/kvbench/load/records.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/kvbench/random.h"
+#include "bench/kvbench/load/random.h"
 
 namespace remora::bench {
 namespace {

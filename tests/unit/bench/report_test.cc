@@ -1,5 +1,5 @@
 // Texts of reports, for a result whose numbers are known.
-#include "bench/kvbench/report.h"
+#include "bench/kvbench/report/report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "bench/kvbench/shared.h"
+#include "bench/kvbench/load/shared.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-#include "bench/kvbench/workload.h"
+#include "bench/kvbench/load/workload.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "bench/kvbench/properties.h"
+#include "bench/kvbench/load/properties.h"
 
 namespace remora::bench {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <utility>
 
-#include "rdma/tcp/socket.h"
-#include "rdma/tcp/wire.h"
+#include "rdma/tcp/stream/socket.h"
+#include "rdma/tcp/stream/wire.h"
 #include "tests/unit/rdma/patience.h"
 #include "tests/unit/rdma/transport_client.h"
 #include "tests/unit/rdma/transport_service.h"

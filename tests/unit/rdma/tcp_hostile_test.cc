@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "rdma/tcp/wire.h"
+#include "rdma/tcp/stream/wire.h"
 #include "tests/unit/rdma/raw_tcp.h"
 #include "tests/unit/rdma/transport_fixture.h"
 

@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "rdma/tcp/link.h"
-#include "rdma/tcp/socket.h"
-#include "rdma/tcp/wire.h"
+#include "rdma/tcp/server/link.h"
+#include "rdma/tcp/stream/socket.h"
+#include "rdma/tcp/stream/wire.h"
 #include "store/format/memory/layout.h"
 #include "tests/unit/rdma/patience.h"
 #include "tests/unit/rdma/transport_client.h"

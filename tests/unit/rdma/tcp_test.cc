@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "rdma/tcp/socket.h"
+#include "rdma/tcp/stream/socket.h"
 #include "tests/support/sanitizers.h"
 #include "tests/unit/rdma/patience.h"
 #include "tests/unit/rdma/pinned_to.h"

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "rdma/tcp/tls_context.h"
-#include "rdma/tcp/tls_stream.h"
+#include "rdma/tcp/stream/tls_context.h"
+#include "rdma/tcp/stream/tls_stream.h"
 #include "rdma/unique_fd.h"
 #include "tests/support/tls_files.h"
 #include "tests/unit/rdma/transport_client.h"

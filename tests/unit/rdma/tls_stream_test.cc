@@ -1,5 +1,5 @@
 // TlsStream: two ends in one thread, joined by a pair of sockets that take little at a time.
-#include "rdma/tcp/tls_stream.h"
+#include "rdma/tcp/stream/tls_stream.h"
 
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "rdma/tcp/tls_context.h"
+#include "rdma/tcp/stream/tls_context.h"
 #include "rdma/unique_fd.h"
 #include "tests/unit/rdma/transport_client.h"
 

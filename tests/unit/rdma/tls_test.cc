@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
-#include "rdma/tcp/tls_context.h"
+#include "rdma/tcp/stream/tls_context.h"
 #include "tests/support/test_clock.h"
 #include "tests/support/tls_files.h"
 #include "tests/unit/rdma/raw_tcp.h"

@@ -1,5 +1,6 @@
-// The pace of the applier, with times of its own. P1 and P2 are numbered in store/durable/apply_pace.h.
-#include "store/durable/apply_pace.h"
+// The pace of the applier, with times of its own. P1 and P2 are numbered in
+// store/durable/tier_log/apply_pace.h.
+#include "store/durable/tier_log/apply_pace.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Commit logs as a killed process, a power cut or a failing disk leaves them, and how Open recovers them
 // (C5). The numbers in comments are invariants of recovery.h and format.h in store/durable/commit_log, and of
-// store/durable/wal_recovery.h (W3, W4).
+// store/durable/wal/wal_recovery.h (W3, W4).
 #include <gmock/gmock.h>
 
 #include <cstring>

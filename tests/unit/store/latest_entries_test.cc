@@ -1,5 +1,5 @@
-// LatestEntries against a model. E1 and E2 are numbered in store/durable/latest_entries.h.
-#include "store/durable/latest_entries.h"
+// LatestEntries against a model. E1 and E2 are numbered in store/durable/tier_log/latest_entries.h.
+#include "store/durable/tier_log/latest_entries.h"
 
 #include <gmock/gmock.h>
 

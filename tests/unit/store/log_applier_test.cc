@@ -1,6 +1,6 @@
 // Applies groups of the commit log to RocksDB, with both ways of doing
-// it. C3a and C3b are invariants of store/durable/log_applier.h.
-#include "store/durable/log_applier.h"
+// it. C3a and C3b are invariants of store/durable/tier_log/log_applier.h.
+#include "store/durable/tier_log/log_applier.h"
 
 #include <gmock/gmock.h>
 #include <rocksdb/db.h>

@@ -1,5 +1,5 @@
-// The progress that a tier with a commit log tells (store/durable/log_progress.h).
-#include "store/durable/log_progress.h"
+// The progress that a tier with a commit log tells (store/durable/tier_log/log_progress.h).
+#include "store/durable/tier_log/log_progress.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "store/durable/tier.h"
-#include "store/durable/tier_log.h"
+#include "store/durable/tier_log/tier_log.h"
 #include "test_files.h"
 
 namespace remora {

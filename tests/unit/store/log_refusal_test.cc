@@ -14,7 +14,7 @@
 
 #include "file_size_limit.h"
 #include "small_disk.h"
-#include "store/durable/tier_log.h"
+#include "store/durable/tier_log/tier_log.h"
 #include "store/server_store.h"
 #include "test_files.h"
 #include "tests/support/random_bytes.h"
@@ -24,8 +24,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// C6 of store/durable/tier_log.h: no record leaves memory before RocksDB has it. So once memory is full, a
-// write is refused, and says why. It neither waits nor is put off without end.
+// C6 of store/durable/tier_log/tier_log.h: no record leaves memory before RocksDB has it. So once memory is
+// full, a write is refused, and says why. It neither waits nor is put off without end.
 TEST(LogRefusalTest, FullMemoryThatMayForgetNothing) {
   constexpr std::size_t kMemory = std::size_t{16} << 20;
   const TempDir temp;
@@ -77,7 +77,7 @@ TEST(LogRefusalTest, FullMemoryThatMayForgetNothing) {
   }
 }
 
-// T1 of store/durable/tier_log.h.
+// T1 of store/durable/tier_log/tier_log.h.
 TEST(LogRefusalTest, AGroupLargerThanAFileOnAFullDisk) {
   const TempDir temp;
   SmallDisk disk;

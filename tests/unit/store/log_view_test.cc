@@ -8,13 +8,17 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <future>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,7 +26,7 @@
 #include "store/durable/commit_log/commit_log.h"
 #include "store/durable/commit_log/group_codec.h"
 #include "store/durable/tier.h"
-#include "store/durable/tier_log.h"
+#include "store/durable/tier_log/tier_log.h"
 #include "test_files.h"
 
 namespace remora {
@@ -131,7 +135,7 @@ class LogViewDatabaseTest : public testing::Test {
     Open();
   }
   void TearDown() override { Kill(); }
-  void Open(std::uint64_t max_bytes = kMinTierLogBytes) {
+  void Open(std::uint64_t max_bytes = kMinTierLogBytes, LogApplying applying = LogApplying::kOnDemand) {
     db_.Open(temp_ / "db", flushes_);
     log_ = *TierLog::Open({.dir = temp_ / "log",
                            .db = db_.get(),
@@ -139,7 +143,7 @@ class LogViewDatabaseTest : public testing::Test {
                            .meta = db_.meta(),
                            .is_of_this_boot = true,
                            .max_bytes = max_bytes,
-                           .applying = LogApplying::kOnDemand});
+                           .applying = applying});
     log_->Begin(1);
   }
   void Kill() {
@@ -238,6 +242,64 @@ TEST_F(LogViewDatabaseTest, AViewOfVeryManyBytesAppliesThem) {
 }
 
 // A caller that needs an old record does not wait for all that was written since.
+/// Holds the thread of an applier between two steps.
+class HeldApplier {
+ public:
+  explicit HeldApplier(TierLog& log) : log_(log) {
+    log.WatchProgress([this](const LogProgress&) {
+      std::unique_lock lock(mutex_);
+      is_held_ = !is_open_;
+      changed_.notify_all();
+      changed_.wait(lock, [this] { return is_open_; });
+    });
+    std::unique_lock lock(mutex_);
+    is_open_ = false;
+    EXPECT_TRUE(changed_.wait_for(lock, kLongWait, [this] { return is_held_; }));
+  }
+  ~HeldApplier() {
+    Release();
+    log_.WatchProgress({});
+  }
+  HeldApplier(const HeldApplier&) = delete;
+  HeldApplier& operator=(const HeldApplier&) = delete;
+  void Release() {
+    const std::lock_guard lock(mutex_);
+    is_open_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  TierLog& log_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_open_ = true;
+  bool is_held_ = false;
+};
+
+TEST_F(LogViewDatabaseTest, AViewFarBehindIsReadyWhenTheApplierHasCaughtUp) {  // C7, C10
+  Kill();
+  ASSERT_NO_FATAL_FAILURE(Open(std::uint64_t{128} << 20, LogApplying::kInThread));
+  HeldApplier applier(*log_);
+  EXPECT_TRUE(log_->IsReadyForView());
+  const std::string value(std::size_t{1} << 20, 'v');
+  for (int i = 0; i < 20; ++i) ASSERT_NO_FATAL_FAILURE(Put("key" + std::to_string(100 + i), value));
+  EXPECT_EQ(log_->slowed().count(), 0);
+  EXPECT_FALSE(log_->IsReadyForView());
+  ASSERT_NO_FATAL_FAILURE(Put("last", value));
+  EXPECT_GT(log_->slowed().count(), 0) << "writers could keep the applier behind for ever";
+  EXPECT_FALSE(log_->IsReadyForView());
+
+  applier.Release();
+  const auto give_up = std::chrono::steady_clock::now() + kLongWait;
+  while (!log_->IsReadyForView() && std::chrono::steady_clock::now() < give_up) std::this_thread::yield();
+  EXPECT_LE(log_->appended() - log_->applied_to(), std::uint64_t{16} << 20);
+  const auto slowed = log_->slowed();
+  ASSERT_NO_FATAL_FAILURE(Put("later", value));
+  EXPECT_EQ(log_->slowed(), slowed);
+  const absl::StatusOr<TierLog::View> view = log_->OpenView({});
+  EXPECT_TRUE(view.ok()) << view.status();
+}
+
 TEST_F(LogViewDatabaseTest, AnEvictionAppliesNoMoreThanItNeeds) {  // C6
   const std::string value(std::size_t{20} << 10, 'v');
   for (int i = 0; i < 20; ++i) Put("key" + std::to_string(i % 10), value);

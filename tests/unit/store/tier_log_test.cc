@@ -1,6 +1,6 @@
-// The durable tier with a commit log (store/durable/tier_log.h, which numbers its invariants): its parts,
-// without a thread that applies, and whole tiers and stores. C9: commit_log.h, W4: wal_recovery.h.
-#include "store/durable/tier_log.h"
+// The durable tier with a commit log (store/durable/tier_log/tier_log.h, which numbers its invariants): its
+// parts, without a thread that applies, and whole tiers and stores. C9: commit_log.h, W4: wal_recovery.h.
+#include "store/durable/tier_log/tier_log.h"
 
 #include <gmock/gmock.h>
 #include <rocksdb/db.h>

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "store/durable/tier.h"
-#include "store/durable/wal_scan.h"
+#include "store/durable/wal/wal_scan.h"
 #include "test_files.h"
 
 namespace remora {

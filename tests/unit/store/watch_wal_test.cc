@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "store/durable/wal_scan.h"
+#include "store/durable/wal/wal_scan.h"
 #include "store/server_store.h"
 #include "store/watch.h"
 #include "watch_fixture.h"

@@ -9,7 +9,7 @@
 #include "store/format/types/expiry.h"
 #include "store/format/types/write_options.h"
 #include "tools/kvgate/call.h"
-#include "tools/kvgate/key_store.h"
+#include "tools/kvgate/keys/key_store.h"
 
 namespace remora::kvgate {
 

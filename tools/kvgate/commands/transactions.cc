@@ -10,7 +10,7 @@
 #include "tools/kvgate/command_table.h"
 #include "tools/kvgate/commands/groups.h"
 #include "tools/kvgate/commands/store_calls.h"
-#include "tools/kvgate/transaction_keys.h"
+#include "tools/kvgate/keys/transaction_keys.h"
 
 namespace remora::kvgate {
 namespace {

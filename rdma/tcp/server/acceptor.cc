@@ -1,0 +1,223 @@
+#include "rdma/tcp/server/acceptor.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rdma/tcp/stream/outbox.h"
+#include "store/base/status_macros.h"
+
+namespace remora::rdma {
+namespace {
+
+// A client has so long to send its hello; then the acceptor drops it.
+constexpr std::chrono::seconds kHalfOpenPatience(5);
+// Most clients that one call of HandleEvents accepts. Connected clients wait for no more than these.
+constexpr int kMostAccepted = 8;
+// Most steps of TLS handshakes in one call of HandleEvents. Each may take a millisecond.
+constexpr int kMostShakes = 4;
+// Most recvs of bytes that nobody reads any more.
+constexpr int kMostDrained = 16;
+
+UniqueFd SpareDescriptor() { return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+void SendReplyTo(int socket, TlsStream* tls, TcpAnswer answer) {
+  const TcpReply reply{.answer = answer};
+  SendBytes(socket, tls, std::as_bytes(std::span(&reply, 1)));
+}
+
+/// Returns whether these are the first bytes of a TLS record with a handshake (RFC 8446, 5.1).
+bool IsTlsHandshake(std::span<const std::byte> bytes) {
+  return bytes.size() >= 2 && bytes[0] == std::byte{0x16} && bytes[1] == std::byte{0x03};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TcpAcceptor>> TcpAcceptor::Create(UniqueFd listening, TcpEvents& events,
+                                                                 const Clock& clock,
+                                                                 std::shared_ptr<ServerTls> tls) {
+  std::unique_ptr<TcpAcceptor> acceptor(new TcpAcceptor(std::move(listening), events, clock, std::move(tls)));
+  acceptor->spare_ = SpareDescriptor();
+  acceptor->epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  if (!acceptor->epoll_) return TcpStatus(errno, "epoll_create1");
+  epoll_event event = {.events = EPOLLIN, .data = {.ptr = nullptr}};
+  if (epoll_ctl(acceptor->epoll_.get(), EPOLL_CTL_ADD, acceptor->listening_.get(), &event) != 0) {
+    return TcpStatus(errno, "epoll_ctl");
+  }
+  return acceptor;
+}
+
+void TcpAcceptor::HandleEvents() {
+  std::array<epoll_event, 32> events;
+  const int most = tls_ == nullptr ? static_cast<int>(events.size()) : kMostShakes;
+  const int count = epoll_wait(epoll_.get(), events.data(), most, 0);
+  bool is_somebody_new = false;
+  for (int i = 0; i < count; ++i) {
+    const void* const whose = events[static_cast<std::size_t>(i)].data.ptr;
+    if (whose == nullptr) {
+      is_somebody_new = true;
+      continue;
+    }
+    const auto client =
+        std::ranges::find(half_open_, whose, [](const HalfOpen& one) -> const void* { return &one; });
+    if (client == half_open_.end()) continue;
+    const HelloState heard = ReceiveHello(*client);
+    if (heard == HelloState::kDropped) {
+      Drop(client);
+    } else if (heard == HelloState::kSpoke) {
+      half_open_.erase(client);
+    }
+  }
+  // Last, because AcceptOne may drop a half-open client: no event that names it is left to handle.
+  for (int i = 0; is_somebody_new && i < kMostAccepted; ++i) is_somebody_new = AcceptOne();
+  while (!half_open_.empty() && half_open_.front().since + kHalfOpenPatience <= clock_.Now()) {
+    HalfOpen& late = half_open_.front();
+    if (late.tls != nullptr && !late.tls->is_established()) {
+      Refuse(late, "TLS: it stopped in the middle of the handshake");
+    }
+    Drop(half_open_.begin());
+  }
+}
+
+std::optional<TimePoint> TcpAcceptor::NextDeadline() const {
+  if (half_open_.empty()) return std::nullopt;
+  return half_open_.front().since + kHalfOpenPatience;
+}
+
+bool TcpAcceptor::AcceptOne() {
+  if (tcp_events_.request_count() >= kMaxWaiting) {
+    SetListening(false);
+    is_full_.exchange(true);  // a store would do, but not under every qemu: rdma/local/wire.h, A4
+    // The server thread may have taken all requests between the two loads of the count. It would then not
+    // call ReturnCapacity again.
+    if (tcp_events_.request_count() < kMaxWaiting) ReturnCapacity();
+    return false;
+  }
+  HalfOpen client{.socket = {}, .peer = {}, .since = clock_.Now(), .heard = 0, .hello = {}};
+  client.peer.size = sizeof(client.peer.storage);
+  client.socket = UniqueFd(accept4(listening_.get(), reinterpret_cast<sockaddr*>(&client.peer.storage),
+                                   &client.peer.size, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!client.socket) {
+    if (errno == EMFILE || errno == ENFILE) RejectOne();
+    return false;
+  }
+  if (!SetTcpOptions(client.socket.get(), kServerPatience).ok()) return true;  // the client is gone already
+  if (half_open_.size() == kMaxHalfOpen) Drop(half_open_.begin());
+  HalfOpen& held = half_open_.emplace_back(std::move(client));
+  epoll_event event = {.events = EPOLLIN, .data = {.ptr = &held}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, held.socket.get(), &event) != 0) {
+    Drop(std::prev(half_open_.end()));
+  }
+  return true;
+}
+
+// Accepts and rejects a client with the spare descriptor. The process has no other descriptor left, and
+// without one the client would stay in the backlog, and the listening socket readable.
+void TcpAcceptor::RejectOne() {
+  spare_ = UniqueFd();
+  {
+    const UniqueFd socket(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (socket) {
+      SendReplyTo(socket.get(), nullptr, TcpAnswer::kNoRoom);
+      dropped_.fetch_add(1, std::memory_order_relaxed);
+      without_descriptor_.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  spare_ = SpareDescriptor();
+}
+
+TcpAcceptor::HelloState TcpAcceptor::ReceiveHello(HalfOpen& client) {
+  if (tls_ != nullptr) {
+    if (const HelloState state = ShakeTls(client); state != HelloState::kSpoke) return state;
+  }
+  TlsStream* const tls = client.tls.get();
+  const std::span<std::byte> hello = std::as_writable_bytes(std::span(&client.hello, 1));
+  const iovec rest = {hello.data() + client.heard, hello.size() - client.heard};
+  const ssize_t got = tls == nullptr ? recv(client.socket.get(), rest.iov_base, rest.iov_len, MSG_DONTWAIT)
+                                     : tls->Receive(client.socket.get(), std::span(&rest, 1), MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return HelloState::kWaits;
+  if (got < 0 && tls != nullptr && !tls->error().ok()) return Refuse(client, tls->error().message());
+  if (got <= 0) return HelloState::kDropped;
+  client.heard += static_cast<std::size_t>(got);
+  if (tls_ == nullptr && IsTlsHandshake(hello.first(client.heard))) {
+    SendReplyTo(client.socket.get(), nullptr, TcpAnswer::kHasNoTls);
+    return Refuse(client, "it begins with a TLS handshake, and this address serves without TLS");
+  }
+  // Every version begins with magic and version.
+  if (client.heard < offsetof(TcpHello, data_size)) return HelloState::kWaits;
+  if (client.hello.magic != kTcpMagic) return HelloState::kDropped;
+  if (client.hello.version != kTcpVersion) {
+    SendReplyTo(client.socket.get(), tls, TcpAnswer::kWrongVersion);
+    return HelloState::kDropped;
+  }
+  if (client.heard < hello.size()) return HelloState::kWaits;
+  if (client.hello.data_size > kMaxConnectData) return HelloState::kDropped;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client.socket.get(), nullptr);
+  tcp_events_.ReportRequest({.socket = std::move(client.socket),
+                             .peer = client.peer,
+                             .hello = client.hello,
+                             .tls = std::move(client.tls)});
+  return HelloState::kSpoke;
+}
+
+TcpAcceptor::HelloState TcpAcceptor::ShakeTls(HalfOpen& client) {
+  const int socket = client.socket.get();
+  if (client.tls == nullptr) {
+    std::byte first{};
+    const ssize_t got = recv(socket, &first, 1, MSG_DONTWAIT | MSG_PEEK);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return HelloState::kWaits;
+    if (got <= 0) return HelloState::kDropped;
+    // TLS records do not begin so.
+    if (first == static_cast<std::byte>(kTcpMagic & 0xff)) {
+      SendReplyTo(socket, nullptr, TcpAnswer::kNeedsTls);
+      return Refuse(client, "it came without TLS, and this address serves with TLS alone");
+    }
+    absl::StatusOr<std::unique_ptr<TlsStream>> made = TlsStream::OfServer(tls_->context());
+    if (!made.ok()) return Refuse(client, made.status().message());
+    client.tls = *std::move(made);
+  }
+  if (client.tls->is_established()) return HelloState::kSpoke;
+  const TlsStream::Step step = client.tls->Handshake(socket);
+  if (step == TlsStream::Step::kFailed) return Refuse(client, client.tls->error().message());
+  if (client.tls->has_output() != client.wants_to_send) {
+    client.wants_to_send = client.tls->has_output();
+    epoll_event event = {.events = client.wants_to_send ? EPOLLOUT : EPOLLIN, .data = {.ptr = &client}};
+    if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, socket, &event) != 0) return HelloState::kDropped;
+  }
+  return step == TlsStream::Step::kDone ? HelloState::kSpoke : HelloState::kWaits;
+}
+
+TcpAcceptor::HelloState TcpAcceptor::Refuse(HalfOpen& client, absl::string_view why) {
+  tcp_events_.ReportRefusal(absl::StrCat("client ", client.peer.ToString(), ": refused: ", why));
+  // If the socket were closed with bytes unread, the client could lose the reason.
+  std::array<std::byte, 4096> ignored;
+  for (int i = 0; i < kMostDrained; ++i) {
+    if (recv(client.socket.get(), ignored.data(), ignored.size(), MSG_DONTWAIT) <= 0) break;
+  }
+  return HelloState::kDropped;
+}
+
+void TcpAcceptor::Drop(std::list<HalfOpen>::iterator client) {
+  dropped_.fetch_add(1, std::memory_order_relaxed);
+  half_open_.erase(client);
+}
+
+void TcpAcceptor::ReturnCapacity() {
+  if (is_full_.exchange(false)) SetListening(true);
+}
+
+bool TcpAcceptor::SetListening(bool on) {
+  epoll_event event = {.events = on ? EPOLLIN : 0u, .data = {.ptr = nullptr}};
+  return epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listening_.get(), &event) == 0;
+}
+
+}  // namespace remora::rdma

@@ -1,0 +1,162 @@
+// One accepted connection, which the server thread and a NIC thread share.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "rdma/requests.h"
+#include "rdma/tcp/server/events.h"
+#include "rdma/tcp/stream/frame_reader.h"
+#include "rdma/tcp/stream/outbox.h"
+#include "rdma/tcp/stream/tls_stream.h"
+#include "rdma/transport.h"
+#include "rdma/unique_fd.h"
+
+namespace remora::rdma {
+
+/// Work that a NIC thread has done.
+struct NicCounters {
+  std::atomic<std::uint64_t> reads = 0;       // READs and FINDs that it answered
+  std::atomic<std::uint64_t> read_bytes = 0;  // bytes of those answers
+};
+
+/// The server's end of one connection. One mutex guards a link. A NIC thread holds it for one turn, and only
+/// then receives into memory of the connection, or sends from it. So after the server thread has taken back
+/// memory under the mutex, the NIC thread does not touch that memory any more.
+///
+/// Bounds. If a peer does not take its answers, the NIC thread stops reading from it. So the frames that wait
+/// to be sent are at most kMaxAnswers answers (link.cc), and those that the server thread has posted
+/// (QueueLimits::sends). A message without a receive stays in the stream, and so do all frames behind it.
+///
+/// The class has more than 25 methods and 15 fields, because two threads share it: each has functions of its
+/// own, over one stream of frames.
+///
+/// Thread safety: each section names the thread that calls its functions.
+class TcpLink : public std::enable_shared_from_this<TcpLink> {
+ public:
+  /// `tls` is null for a plain socket.
+  TcpLink(UniqueFd socket, const QueueLimits& limits, TcpEvents& events,
+          std::unique_ptr<TlsStream> tls = nullptr);
+  TcpLink(const TcpLink&) = delete;
+  TcpLink& operator=(const TcpLink&) = delete;
+
+  // --- The server thread -------------------------------------------------------------------------
+
+  /// Allows the peer to READ `bytes` under this key. REQUIRES: the link has and had no other region with it.
+  void AddRead(std::uint32_t key, std::span<std::byte> bytes);
+  /// Allows the peer to READ and WRITE `bytes` under this key. The first byte has the offset `address` in
+  /// frames. REQUIRES: the link has and had no other region with this key.
+  void AddWrite(std::uint32_t key, std::uint64_t address, std::span<std::byte> bytes);
+  /// Takes back the region with this key. After the return, the peer can change no byte of it. If an answer
+  /// with bytes of the region still waits to be sent, the connection breaks.
+  void Deregister(std::uint32_t key);
+
+  /// Answers the client's hello, as far as the socket takes the answer at once.
+  void Answer(TcpAnswer answer, std::span<const std::byte> data);
+  /// Makes the NIC thread with this epoll serve the link from now on. False: the system has no memory for
+  /// that.
+  bool Start(int epoll, NicCounters& counters, Connection* connection);
+  bool started() const { return connection_ != nullptr; }
+
+  absl::Status PostRecv(std::uint64_t context, const Sge& into);
+  absl::Status PostSend(std::uint64_t context, const Sge& from);
+  absl::Status PostWritev(std::span<const Sge> from, const RemoteRegion& region, std::uint64_t offset);
+  /// Implements Listener::Poll for this link: moves completions to `out`, and returns their number.
+  std::size_t Take(std::span<Completion> out);
+  /// Returns the first cause of a failure; OK while there is none.
+  absl::Status failure();
+  /// Ends the connection. Afterwards the link uses no memory of the connection. It closes the socket, or
+  /// leaves that to the NIC thread if the peer is still to receive the reason for the end.
+  void End();
+
+  bool is_reported = false;  // belongs to TcpEvents, whose mutex guards it
+
+  // --- The NIC thread ----------------------------------------------------------------------------
+
+  /// Handles events of the socket. True: the link has just given up its peer, and keeps the socket open so
+  /// that the peer can receive the reason. The NIC thread calls CloseIfEnding a while later.
+  bool Handle(std::uint32_t events, std::span<std::byte> buffer);
+  void CloseIfEnding();
+
+ private:
+  struct Region {
+    std::uint32_t key = 0;
+    bool writable = false;
+    std::uint64_t address = 0;
+    std::span<std::byte> bytes;
+  };
+  struct Send {
+    std::uint64_t context = 0;
+    std::uint64_t frame = 0;     // the outbox's count of frames that have left, when this send is done
+    std::uint32_t requests = 0;  // this one, and the WRITEs directly before it
+  };
+  struct Done {
+    Completion completion;
+    std::uint32_t requests = 0;
+  };
+
+  // The caller of each function below holds mutex_.
+  void ReceiveFrames(std::span<std::byte> buffer);
+  /// Takes the frames that have arrived. False: the link can take no more now.
+  bool TakeFrames();
+  bool Begin(const FrameHeader& header);
+  bool BeginRead(const FrameHeader& header);
+  bool BeginFind(const FrameHeader& header);
+  bool BeginWrite(const FrameHeader& header);
+  const Region* Find(std::uint32_t key) const;
+  /// Returns the bytes that the frame names; null if the peer may not READ them, or WRITE them.
+  std::byte* Access(const FrameHeader& header, bool writes) const;
+  absl::Status CheckPost(std::span<const Sge> from) const;
+  void Flush();
+  void CompleteSends();
+  void Drain(std::span<std::byte> buffer);
+  void Refuse(absl::Status why);
+  void Break(absl::Status why);
+  void Close();
+  void UpdateInterest();
+  /// Returns whether frames wait because the peer does not receive.
+  bool is_blocked() const { return has_output() && !send_failed_; }
+  bool has_output() const { return !outbox_.empty() || (tls_ != nullptr && tls_->has_output()); }
+  /// Returns why receiving failed with this errno.
+  absl::Status ReceiveError(int error) const;
+  bool has_news() const { return !done_.empty() || (!failure_.ok() && !disconnect_told_); }
+
+  const QueueLimits limits_;
+  TcpEvents& tcp_events_;
+
+  std::mutex mutex_;
+  // Guarded by mutex_.
+  UniqueFd socket_;
+  std::unique_ptr<TlsStream> tls_;  // null for a plain socket
+  int epoll_ = -1;
+  NicCounters* counters_ = nullptr;
+  Connection* connection_ = nullptr;  // null before Start and after End
+  absl::Status failure_;
+  bool disconnect_told_ = false;
+  bool is_ending_ = false;     // failed; the socket stays open until the peer has received the reason
+  bool is_parked_ = false;     // the next frame is a message without a receive
+  bool wants_turn_ = false;    // there are bytes that no event announces
+  bool send_failed_ = false;   // receiving will give the reason
+  bool reads_slowly_ = false;  // the peer does not receive at the pace of its answers
+  std::uint32_t interest_ = 0;
+  std::vector<Region> regions_;
+
+  TcpFrameReader reader_;
+
+  TcpOutbox outbox_;
+  FixedQueue<Send> sends_;
+  FixedQueue<Done> done_;
+  std::uint32_t in_flight_ = 0;  // posted SENDs and WRITEs whose completion Take has not returned
+  std::uint32_t uncovered_ = 0;  // WRITEs posted after the last SEND
+  std::uint32_t posted_receives_ = 0;
+};
+
+}  // namespace remora::rdma

@@ -1,0 +1,75 @@
+// A thread that does the work of a network card for its connections: it takes frames, and answers READs.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rdma/tcp/server/acceptor.h"
+#include "rdma/tcp/server/link.h"
+#include "store/base/clock.h"
+
+namespace remora::rdma {
+
+/// Thread that serves links, and accepts clients if it has the acceptor.
+///
+/// Thread safety: the server thread alone calls its public functions.
+class NicThread {
+ public:
+  /// Starts a thread. `acceptor` may be null; else this thread also handles the acceptor's events.
+  static absl::StatusOr<std::unique_ptr<NicThread>> Start(const Clock& clock,
+                                                          std::unique_ptr<TcpAcceptor> acceptor);
+  ~NicThread();
+  NicThread(const NicThread&) = delete;
+  NicThread& operator=(const NicThread&) = delete;
+
+  /// Serves the link until Forget. False: the system has no memory for that.
+  bool Serve(const std::shared_ptr<TcpLink>& link, Connection* connection);
+  /// Stops serving the link. REQUIRES: TcpLink::End was called.
+  void Forget(const TcpLink* link);
+
+  TcpAcceptor* acceptor() const { return acceptor_.get(); }
+  const NicCounters& counters() const { return counters_; }
+
+ private:
+  /// A link that was given up and stays open until its peer has received the reason.
+  struct Ending {
+    std::shared_ptr<TcpLink> link;
+    TimePoint deadline;
+  };
+
+  NicThread(const Clock& clock, std::unique_ptr<TcpAcceptor> acceptor)
+      : clock_(clock), acceptor_(std::move(acceptor)) {}
+  void Run();
+  void HandleEvents(int timeout_ms);
+  int TimeoutMs() const;
+  void CloseEndings();
+  /// Drops the links in forgotten_. False: the thread must stop.
+  bool ForgetLinks();
+
+  const Clock& clock_;
+  const std::unique_ptr<TcpAcceptor> acceptor_;
+  NicCounters counters_;
+  UniqueFd wake_fd_;
+  UniqueFd epoll_;  // event data: null for wake_fd_, else the address of the acceptor or of a link
+
+  std::mutex mutex_;
+  // Guarded by mutex_.
+  std::unordered_map<const TcpLink*, std::shared_ptr<TcpLink>> links_;
+  // The thread takes these out of links_ between two batches of events, so no event names a destroyed link.
+  std::vector<const TcpLink*> forgotten_;
+  bool stop_ = false;
+
+  // Used by the thread alone.
+  std::deque<Ending> endings_;  // by deadline
+  std::vector<std::byte> buffer_ = std::vector<std::byte>(TcpInbox::kBufferSize);
+
+  std::thread thread_;
+};
+
+}  // namespace remora::rdma

@@ -1,0 +1,54 @@
+#include <utility>
+
+#include "store/base/status_macros.h"
+#include "store/durable/tier_log/tier_log.h"
+
+namespace remora {
+namespace {
+
+// A view that has to read more than this has the applier hurry, for the sake of the next one.
+constexpr std::uint64_t kWorthApplying = std::uint64_t{64} << 10;
+// An applier that is behind by more should not cost each scan the memory.
+constexpr std::uint64_t kMostOverlay = std::uint64_t{16} << 20;
+
+}  // namespace
+
+bool TierLog::IsReadyForView() {
+  const bool is_behind = appended() - applied_to() > kMostOverlay;
+  const bool is_served =
+      options_.applying == LogApplying::kInThread && !apply_failed_.load(std::memory_order_relaxed);
+  view_is_awaited_.store(is_behind && is_served, std::memory_order_relaxed);
+  if (!is_behind || !is_served) return true;
+  pace_.Ask();
+  Wake(Step::kApply);
+  return false;
+}
+
+bool TierLog::IsViewAwaited() {
+  // Relaxed: writers are slowed a little more, or a little less.
+  if (!view_is_awaited_.load(std::memory_order_relaxed)) return false;
+  if (appended() - applied_to() > kMostOverlay) return true;
+  view_is_awaited_.store(false, std::memory_order_relaxed);
+  return false;
+}
+
+absl::StatusOr<TierLog::View> TierLog::OpenView(const ScanRange& range) {
+  const Lsn until = appended();
+  for (;;) {
+    const LogMoment moment = moment_.Get();
+    const Lsn at = moment.position.lsn();
+    if (at >= until) return View{.snapshot = moment.snapshot, .overlay = nullptr};
+    pace_.Ask();
+    if (until - at > kWorthApplying) Wake(Step::kApply);
+    if (until - at <= kMostOverlay) {
+      absl::StatusOr<std::unique_ptr<ScanOverlay>> overlay =
+          ScanOverlay::Read(options_.dir, moment.position, until, range);
+      if (overlay.ok()) return View{.snapshot = moment.snapshot, .overlay = *std::move(overlay)};
+      // The file may be recycled by now, or there is no descriptor left. The applier has its file open.
+    }
+    // From then on, the latest moment is not before `until`.
+    REMORA_RETURN_IF_ERROR(ApplyAll());
+  }
+}
+
+}  // namespace remora

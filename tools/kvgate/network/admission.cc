@@ -1,0 +1,73 @@
+#include "tools/kvgate/network/admission.h"
+
+#include <cstddef>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
+
+namespace remora::kvgate {
+namespace {
+
+/// Returns whether a user for reading alone may not run it.
+bool ChangesSomething(const Call& call) {
+  if ((call.command->flags & kFlagWrite) != 0) return true;
+  const std::string_view name = call.command->name;
+  return call.request.size() > 1 && ((name == "config" && IsWord(call.argument(1), "SET")) ||
+                                     (name == "client" && IsWord(call.argument(1), "KILL")));
+}
+
+}  // namespace
+
+bool IsOfHttp(const Request& request) {
+  return request.size() > 0 && (IsWord(request[0], "POST") || IsWord(request[0], "HOST:"));
+}
+
+std::string Refusal(const Call& call) {
+  if (call.command == nullptr) return UnknownCommand(call.request);
+  if (!FitsArity(*call.command, call.request.size())) return WrongArity(call.command->name);
+  const unsigned flags = call.command->flags;
+  const std::optional<User>& user = call.session.user;
+  if (!user && (flags & kFlagNoAuth) == 0) return "NOAUTH Authentication required.";
+  if (user && user->is_read_only && ChangesSomething(call)) return NoPermission(call.command->name);
+  const bool is_barred = IsQueued(call) && (flags & kFlagNoMulti) != 0;
+  return is_barred ? "ERR Command not allowed inside a transaction" : "";
+}
+
+void Refuse(Call& call, std::string_view refusal) {
+  Transaction& transaction = call.session.transaction;
+  if (call.command != nullptr && std::string_view(call.command->name) == "exec") {
+    transaction.Reset();
+    constexpr std::string_view kPlain = "ERR ";
+    if (refusal.starts_with(kPlain)) refusal.remove_prefix(kPlain.size());
+    return call.reply.Error(absl::StrCat("EXECABORT Transaction discarded because of: ", AbslView(refusal)));
+  }
+  if (transaction.queue) transaction.queue->Abort();
+  call.reply.Error(refusal);
+}
+
+bool IsQueued(const Call& call) {
+  return call.session.transaction.queue && call.command != nullptr &&
+         (call.command->flags & kRunsInMulti) == 0;
+}
+
+Order OrderOfCall(const Call& call) {
+  return call.command == nullptr || IsQueued(call) ? Order::kLocal : OrderOf(*call.command, call.request);
+}
+
+void Enqueue(Call& call) {
+  if (call.session.transaction.queue->Add(*call.command, std::move(call.request))) {
+    call.reply.Simple("QUEUED");
+  } else {
+    call.reply.Error(
+        "ERR the transaction is too large: up to 65536 commands and 65 MiB, 256 MiB of all clients of the "
+        "gate");
+  }
+  call.request.Clear();
+}
+static_assert(CommandQueue::kMaxCommands == 65536 && CommandQueue::kMaxBytes >> 20 == 65 &&
+                  CommandQueue::kMaxSum >> 20 == 256,
+              "the error names them");
+
+}  // namespace remora::kvgate

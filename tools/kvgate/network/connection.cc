@@ -1,0 +1,201 @@
+#include "tools/kvgate/network/connection.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "store/base/check.h"
+#include "store/format/memory/layout.h"
+#include "tools/kvgate/network/admission.h"
+
+namespace remora::kvgate {
+namespace {
+
+// A value, its key, and the other words of its command.
+constexpr std::size_t kMaxRequestBytes = kMaxValueSize + kMaxKeySize + 4096;
+constexpr std::size_t kLeastExpectedReply = 64;
+
+}  // namespace
+
+Connection::Connection(std::unique_ptr<Channel> channel, std::shared_ptr<ClientRecord> record,
+                       Services services, std::function<void(Connection&)> on_reply)
+    : channel_(std::move(channel)),
+      services_(services),
+      on_reply_(std::move(on_reply)),
+      requests_(kMaxRequestBytes) {
+  session_.record = std::move(record);
+  session_.user = services.gate.options.users.OfNewClient();
+}
+
+Connection::~Connection() { REMORA_CHECK(is_idle()); }
+
+// --- Input ----------------------------------------------------------------------------------------------
+
+void Connection::Receive() {
+  if (!wants_input()) return;
+  if (!requests_.Receive(*channel_)) Abandon();
+  Work();
+}
+
+bool Connection::ParseNext() {
+  while (!has_next_ && !ends_) {
+    if (next_ == nullptr) next_ = std::make_unique<Call>(session_, services_);
+    requests_.set_is_stranger(!session_.user);
+    switch (requests_.Next(&next_->request)) {
+      case Parsed::kNeedsMore:
+        ends_ = requests_.has_ended();
+        return false;
+      case Parsed::kCommand:
+        next_->command = FindCommand(next_->argument(0));
+        has_next_ = true;
+        break;
+      case Parsed::kOversized:
+        AddError("ERR string exceeds maximum allowed size: a value has up to 67108864 bytes");
+        break;
+      case Parsed::kError:
+        AddError("ERR " + requests_.error());
+        ends_ = true;
+        break;
+    }
+  }
+  return has_next_;
+}
+static_assert(kMaxValueSize == 67108864, "the error names it");
+
+void Connection::Abandon() {
+  is_broken_ = true;
+  for (const std::unique_ptr<Call>& call : calls_) {
+    if (!std::exchange(call->repeats, false)) continue;
+    Complete(*call);
+    --in_flight_;
+  }
+}
+
+// --- Commands -------------------------------------------------------------------------------------------
+
+void Connection::Work() {
+  bool is_full = false;
+  do {
+    is_full = BeginAll();
+    Collect();
+    Send();
+    // The client may have taken the output just now: nothing else would begin the next command.
+  } while (is_full && !is_broken_ && replies_.size() < kMaxOutput);
+}
+
+bool Connection::BeginAll() {
+  while (!is_broken_) {
+    Collect();
+    if (replies_.size() >= kMaxOutput) Send();
+    if (replies_.size() >= kMaxOutput) return true;
+    if (!calls_.empty() && std::exchange(calls_.front()->repeats, false)) {
+      calls_.front()->Start(RunInStore(*calls_.front()));
+    }
+    if (ends_ || !ParseNext() || !CanBegin()) return false;
+    BeginNext();
+  }
+  return false;
+}
+
+bool Connection::CanBegin() const {
+  if (calls_.empty()) return true;
+  const std::size_t expected = next_->request.bytes() + in_flight_ * expected_reply_;
+  if (calls_.size() >= kMaxInFlight || replies_.size() + held_ + expected >= kMaxOutput) return false;
+  const Order order = OrderOfCall(*next_);
+  if (in_flight_ == 0) return true;
+  // Not even a local one: it may change the session, which EXEC uses.
+  if (order_ == Order::kExclusive) return false;
+  return order == Order::kLocal || order_ == order;
+}
+
+void Connection::BeginNext() {
+  has_next_ = false;
+  calls_.push_back(std::move(next_));
+  Call& call = *calls_.back();
+  Hold(call, call.request.bytes());
+  call.reply.set_protocol(session_.protocol);
+  call.is_silent = !session_.replies || std::exchange(session_.skips_next_reply, false);
+  session_.record->active_ms = services_.clock.UnixMillis();
+  services_.gate.commands.fetch_add(1, std::memory_order_relaxed);
+  Execute(call);
+}
+
+void Connection::Execute(Call& call) {
+  const std::string refusal = Refusal(call);
+  if (IsOfHttp(call.request)) {
+    ends_ = true;
+    call.is_silent = true;
+    Complete(call);
+  } else if (!refusal.empty()) {
+    Refuse(call, refusal);
+    Complete(call);
+  } else if (IsQueued(call)) {
+    Enqueue(call);
+    Complete(call);
+  } else if (call.command->run != nullptr) {
+    RunLocal(call);
+  } else {
+    session_.record->command = call.command->name;
+    order_ = OrderOf(*call.command, call.request);
+    ++in_flight_;
+    call.Start(RunInStore(call));
+  }
+}
+
+void Connection::RunLocal(Call& call) {
+  session_.record->command = call.command->name;
+  call.command->run(call);
+  Complete(call);
+  if (session_.closes) ends_ = true;
+}
+
+Task<void> Connection::RunInStore(Call& call) {
+  co_await call.command->begin(call);
+  Finish(call);
+}
+
+void Connection::Finish(Call& call) {
+  expected_reply_ = std::max(call.reply.size(), kLeastExpectedReply);
+  const bool waits = &call != calls_.front().get();
+  if (waits && !is_broken_ && order_ == Order::kRead && held_ + call.reply.size() > kMaxOutput) {
+    call.reply = Reply(call.reply.protocol());
+    call.repeats = true;  // and stays in flight, so that no write begins
+  } else {
+    Complete(call);
+    --in_flight_;
+  }
+  on_reply_(*this);
+}
+
+void Connection::Complete(Call& call) {
+  call.is_done = true;
+  Hold(call, call.reply.size());
+}
+
+void Connection::Hold(Call& call, std::size_t bytes) {
+  call.held += bytes;
+  held_ += bytes;
+}
+
+void Connection::AddError(std::string_view text) {
+  auto call = std::make_unique<Call>(session_, services_);
+  call->reply.Error(text);
+  Complete(*call);
+  calls_.push_back(std::move(call));
+}
+
+// --- Output ---------------------------------------------------------------------------------------------
+
+void Connection::Collect() {
+  while (!calls_.empty() && calls_.front()->is_done) {
+    Call& call = *calls_.front();
+    if (!call.is_silent) replies_.Add(call.reply.TakeBytes());
+    held_ -= call.held;
+    calls_.pop_front();
+  }
+}
+
+void Connection::Send() {
+  if (!is_broken_ && !replies_.Send(*channel_)) Abandon();
+}
+
+}  // namespace remora::kvgate
