@@ -63,7 +63,7 @@ class AppliedDatabase {
     LogApplier applier(
         {.db = db_.get(), .entries = handles_[0], .meta = handles_[1], .way = *way, .dir = dir_}, Lsn{});
     for (const LogGroup& group : groups) applier.Add(group);
-    REMORA_CHECK(applier.Apply().ok() && applier.Persist().ok());
+    REMORA_CHECK(applier.Apply().ok() && db_->Flush({}, handles_).ok());
   }
 
  private:

@@ -50,15 +50,6 @@ class NoLog : public rocksdb::Logger {
   void Logv(const char*, va_list) override {}
 };
 
-class OnDemand final : public rocksdb::EventListener {
- public:
-  void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status error,
-                            bool* auto_recovery) override {
-    error.PermitUncheckedError();
-    *auto_recovery = false;
-  }
-};
-
 }  // namespace
 
 rocksdb::ColumnFamilyOptions DataOptions(std::size_t block_cache_bytes, std::size_t write_buffer_bytes) {
@@ -134,8 +125,6 @@ rocksdb::DBOptions DatabaseOptions(bool fresh, const LogRetention& log_retention
   options.stats_persist_period_sec = 0;
   return options;
 }
-
-std::shared_ptr<rocksdb::EventListener> ResumesOnDemand() { return std::make_shared<OnDemand>(); }
 
 rocksdb::ReadOptions ReadOnce() {
   rocksdb::ReadOptions options;

@@ -9,7 +9,6 @@
 namespace rocksdb {
 struct ColumnFamilyOptions;
 struct DBOptions;
-class EventListener;
 struct ReadOptions;
 }  // namespace rocksdb
 
@@ -25,10 +24,6 @@ rocksdb::ColumnFamilyOptions MetaOptions(std::size_t write_buffer_bytes);
 int MaxOpenTables(std::size_t descriptors);
 /// Returns the options of the database. If `fresh`, RocksDB makes it; otherwise it must exist.
 rocksdb::DBOptions DatabaseOptions(bool fresh, const LogRetention& log_retention);
-
-/// Returns a listener by which only DB::Resume ends the state after a full disk. RocksDB by itself would wait
-/// until the disk has as much space as a write buffer may take, and flush beside its caller.
-std::shared_ptr<rocksdb::EventListener> ResumesOnDemand();
 
 /// Returns options for a reader that reads each block once. Its blocks do not enter the cache, where they
 /// would push out blocks that Get needs again.

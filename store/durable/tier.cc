@@ -59,7 +59,8 @@ absl::Status DurableTier::Impl::Open(const DurableTierOptions& options) {
   rocksdb::DBOptions database = DatabaseOptions(dir_->fresh(), options.log_retention);
   database.env = files_.env();
   database.max_open_files = MaxOpenTables(options.descriptors);
-  if (log_bytes > 0) database.listeners.push_back(ResumesOnDemand());
+  const auto flusher = std::make_shared<Flusher>();
+  if (log_bytes > 0) database.listeners.push_back(flusher->listener());
   const RecoveryOptions recovery{.meta = kMetaFamilyIndex,
                                  .is_of_this_boot = dir_->is_of_this_boot(),
                                  .boot_file = dir_->boot_file(),
@@ -84,6 +85,7 @@ absl::Status DurableTier::Impl::Open(const DurableTierOptions& options) {
         log_, TierLog::OpenIn(*dir_, {.db = db_.get(),
                                       .entries = data(),
                                       .meta = meta(),
+                                      .flusher = flusher,
                                       .max_bytes = log_bytes,
                                       .write_buffer_bytes = options.write_buffer_bytes,
                                       .applying = options.applies_in_steps ? LogApplying::kByWriter

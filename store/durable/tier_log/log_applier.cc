@@ -166,9 +166,4 @@ absl::Status LogApplier::Ingest(const std::vector<const LogEntry*>& entries,
   return status;
 }
 
-absl::Status LogApplier::Persist() const {
-  if (options_.way == ApplyWay::kIngest) return absl::OkStatus();
-  return ToStatus(options_.db->Flush({}, {options_.entries, options_.meta}), kAppliedPlace);
-}
-
 }  // namespace remora

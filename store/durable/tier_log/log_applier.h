@@ -68,7 +68,7 @@ class LogApplier {
   void Add(const LogGroup& group);
 
   /// Writes entries that are in no group of the log, in one step, behind all applied groups. The caller
-  /// calls Persist before it reports the writes as done. Errors are those of Apply, but the applier
+  /// flushes the database before it reports the writes as done. Errors are those of Apply, but the applier
   /// does not keep the entries. REQUIRES: all added groups are applied.
   absl::Status ApplyUnlogged(std::span<const LogEntry> entries);
 
@@ -77,10 +77,6 @@ class LogApplier {
   ///
   /// - Unavailable, DataLoss, PermissionDenied: see ToStatus in store/durable/status.h.
   absl::Status Apply();
-  /// Waits until the disk has the applied groups. Then the log may recycle the files before
-  /// applied_to(). REQUIRES: the log is synced to applied_to(). Errors are those of Apply. Another
-  /// thread may call the other members meanwhile: of their groups the disk may have some, whole.
-  absl::Status Persist() const;
 
   Lsn applied_to() const { return applied_to_; }
   /// Returns the highest version of an applied entry, or 0 if there is none.

@@ -162,7 +162,7 @@ absl::Status TierLog::Replay(const LogGroup& group) {
   // C4: an earlier process may have appended the group without a sync.
   if (!files_are_synced_) REMORA_RETURN_IF_ERROR(SyncLogFiles(options_.dir));
   files_are_synced_ = true;
-  REMORA_RETURN_IF_ERROR(applier_.Persist());
+  REMORA_RETURN_IF_ERROR(Flush());
   persisted_to_.store(applier_.applied_to().value, std::memory_order_release);
   return absl::OkStatus();
 }
@@ -405,7 +405,7 @@ absl::Status TierLog::Persist() {
   }
   flush_failed_.store(true, std::memory_order_relaxed);
   REMORA_RETURN_IF_ERROR(Sync());  // C4; by T2 it also holds for all that is applied from here on
-  options_.db->Resume().PermitUncheckedError();  // if it fails after an earlier error, so does the flush
+  options_.flusher->ResumeIfStopped(options_.db);  // if that fails, so does the flush
   const Lsn target = applied_to();
   REMORA_RETURN_IF_ERROR(Flush());
   {

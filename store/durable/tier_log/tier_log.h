@@ -28,6 +28,8 @@
 //   T2   A flush takes what is in the memtables when RocksDB begins it. After a failed flush, RocksDB may
 //        try again by itself. So from before a flush until one succeeds, the log is synced before each
 //        step of the applier.
+//   T3   A full disk stops RocksDB, and a later Persist resumes it. All steps go on by themselves as soon as
+//        the disk has space again. Until then each returns an error: none waits for space.
 #pragma once
 
 #include <array>
@@ -59,6 +61,7 @@
 #include "store/durable/data_dir.h"
 #include "store/durable/format.h"
 #include "store/durable/tier_log/apply_pace.h"
+#include "store/durable/tier_log/flusher.h"
 #include "store/durable/tier_log/log_applier.h"
 #include "store/durable/tier_log/log_change_feed.h"
 #include "store/durable/tier_log/log_moment.h"
@@ -87,6 +90,8 @@ struct TierLogOptions {
   rocksdb::DB* db = nullptr;
   rocksdb::ColumnFamilyHandle* entries = nullptr;
   rocksdb::ColumnFamilyHandle* meta = nullptr;
+  /// The database has its listener. The default is one that hears of no error, so the first is final.
+  std::shared_ptr<Flusher> flusher = std::make_shared<Flusher>();
   /// See CommitLogOptions.
   bool is_of_this_boot = false;
   LogWriterKind writer = LogWriterKind::kChoose;
@@ -236,10 +241,9 @@ class TierLog {
   }
   /// Waits until tables have all that was applied before the call. The applier may go on meanwhile (T2).
   absl::Status Persist() ABSL_EXCLUSIVE_LOCKS_REQUIRED(persist_mutex_) ABSL_LOCKS_EXCLUDED(apply_mutex_);
-  /// Flushes RocksDB. Not under apply_mutex_: Persist uses nothing that other members of applier_ change.
-  absl::Status Flush() ABSL_NO_THREAD_SAFETY_ANALYSIS { return applier_.Persist(); }
+  absl::Status Flush() { return options_.flusher->Flush(options_.db, {options_.entries, options_.meta}); }
   /// Persists if enough bytes are applied, or if the last flush or the last step of the applier has failed.
-  /// RocksDB may refuse such a step because a compaction has failed.
+  /// RocksDB refuses both after an error, until Persist has resumed it (T3).
   absl::Status PersistStep() ABSL_LOCKS_EXCLUDED(persist_mutex_, apply_mutex_);
   /// Appends a group. If the log is full, it first makes space. Errors are those of CommitLog::Append, and
   /// of PersistAll.

@@ -73,6 +73,7 @@ class LogApplierTest : public testing::TestWithParam<ApplyWay> {
   void Add(std::uint64_t number, const std::vector<LogEntry>& entries) {
     applier_->Add(MadeGroup(number, entries).group());
   }
+  void Persist() { ASSERT_TRUE(db_->Flush({}, {entries_, meta_}).ok()); }
   /// Returns the entries of a column family, with values that have no header.
   AppliedModel Stored(rocksdb::ColumnFamilyHandle* family) const {
     AppliedModel all;
@@ -130,7 +131,7 @@ TEST_P(LogApplierTest, GroupsThatWereAppliedAreSkipped) {
   const std::vector<LogEntry> put = {{.version = 1, .key = "a", .value = "one"}};
   Add(1, put);
   ASSERT_TRUE(applier_->Apply().ok());
-  ASSERT_TRUE(applier_->Persist().ok());
+  Persist();
   const Lsn applied_to = applier_->applied_to();
   EXPECT_GT(applied_to, Lsn{4096});
   CloseDatabase();
@@ -195,7 +196,7 @@ TEST_P(LogApplierTest, HoldsTheLogUpToItsOwnLsn) {
       ASSERT_TRUE(applier_->Apply().ok());
     }
     if (random() % 3 == 0) {
-      ASSERT_TRUE(applier_->Persist().ok());
+      Persist();
     }
     if (random() % 3 != 0) continue;
     CloseDatabase();
@@ -206,7 +207,7 @@ TEST_P(LogApplierTest, HoldsTheLogUpToItsOwnLsn) {
   }
   while (next < log.size()) applier_->Add(log[next++].group());
   ASSERT_TRUE(applier_->Apply().ok());
-  ASSERT_TRUE(applier_->Persist().ok());
+  Persist();
   CloseDatabase();
   OpenDatabase();
   EXPECT_EQ(Stored(entries_), model);

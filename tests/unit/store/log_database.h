@@ -1,4 +1,4 @@
-// A RocksDB database as the applier of a commit log fills it. It has two column families, which only the
+// A database of RocksDB as the applier of a commit log fills it. It has two column families, which only the
 // applier flushes, and both together.
 #pragma once
 
@@ -11,18 +11,19 @@
 #include <string>
 #include <vector>
 
+#include "store/durable/files.h"
+#include "store/durable/rocksdb_options.h"
+
 namespace remora {
 
 class LogDatabase {
  public:
   /// `listener` may be null.
   void Open(const std::string& path, const std::shared_ptr<rocksdb::EventListener>& listener = nullptr) {
-    rocksdb::DBOptions options;
-    options.create_if_missing = true;
-    options.create_missing_column_families = true;
-    options.atomic_flush = true;
+    rocksdb::DBOptions options =
+        DatabaseOptions(/*fresh=*/true, {});  // so Close loses the same data as a kill
+    options.env = files_.env();
     if (listener != nullptr) options.listeners.push_back(listener);
-    options.avoid_flush_during_shutdown = true;  // so that Close loses the same data as a kill
     rocksdb::DB* db = nullptr;
     const rocksdb::Status status =
         rocksdb::DB::Open(options, path, {{"default", {}}, {"meta", {}}}, &families_, &db);
@@ -43,6 +44,7 @@ class LogDatabase {
   rocksdb::ColumnFamilyHandle* meta() const { return families_[1]; }
 
  private:
+  DurableFiles files_;
   std::unique_ptr<rocksdb::DB> db_;
   std::vector<rocksdb::ColumnFamilyHandle*> families_;
 };
