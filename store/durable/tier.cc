@@ -59,8 +59,8 @@ absl::Status DurableTier::Impl::Open(const DurableTierOptions& options) {
   rocksdb::DBOptions database = DatabaseOptions(dir_->fresh(), options.log_retention);
   database.env = files_.env();
   database.max_open_files = MaxOpenTables(options.descriptors);
-  const auto flusher = std::make_shared<Flusher>();
-  if (log_bytes > 0) database.listeners.push_back(flusher->listener());
+  flusher_ = std::make_shared<Flusher>(log_bytes > 0 ? ResumedBy::kFlusher : ResumedBy::kRocksdb);
+  database.listeners.push_back(flusher_->listener());
   const RecoveryOptions recovery{.meta = kMetaFamilyIndex,
                                  .is_of_this_boot = dir_->is_of_this_boot(),
                                  .boot_file = dir_->boot_file(),
@@ -85,7 +85,7 @@ absl::Status DurableTier::Impl::Open(const DurableTierOptions& options) {
         log_, TierLog::OpenIn(*dir_, {.db = db_.get(),
                                       .entries = data(),
                                       .meta = meta(),
-                                      .flusher = flusher,
+                                      .flusher = flusher_,
                                       .max_bytes = log_bytes,
                                       .write_buffer_bytes = options.write_buffer_bytes,
                                       .applying = options.applies_in_steps ? LogApplying::kByWriter
@@ -255,7 +255,9 @@ absl::Status DurableTier::VerifyTables() const {
 absl::StatusOr<BackupInfo> DurableTier::Backup(const std::string& dir, const BackupRequest& request) const {
   // C4: RocksDB must not flush by itself. Writes that are applied after PersistAll are in no table, so
   // the backup does not have them.
-  if (has_commit_log()) REMORA_RETURN_IF_ERROR(impl_->log_->PersistAll());
+  REMORA_RETURN_IF_ERROR(has_commit_log()
+                             ? impl_->log_->PersistAll()
+                             : impl_->flusher_->Flush(impl_->db_.get(), {impl_->data(), impl_->meta()}));
   return CreateBackup(*impl_->db_, impl_->place(), dir, request, /*flush=*/!has_commit_log());
 }
 

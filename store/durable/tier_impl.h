@@ -24,6 +24,7 @@
 #include "store/base/status_macros.h"
 #include "store/durable/data_dir.h"
 #include "store/durable/files.h"
+#include "store/durable/flusher.h"
 #include "store/durable/format.h"
 #include "store/durable/status.h"
 #include "store/durable/tier.h"
@@ -151,6 +152,7 @@ class DurableTier::Impl {
 
   const std::unique_ptr<DataDir> dir_;  // unlocked last
   DurableFiles files_;
+  std::shared_ptr<Flusher> flusher_;
   std::unique_ptr<rocksdb::DB> db_;
   std::vector<rocksdb::ColumnFamilyHandle*> families_;  // deleted before the database
   std::unique_ptr<TierLog> log_;                        // deleted before families_; null: no commit log

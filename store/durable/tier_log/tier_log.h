@@ -59,9 +59,9 @@
 #include "store/durable/commit_log/mutex.h"
 #include "store/durable/completion_records.h"
 #include "store/durable/data_dir.h"
+#include "store/durable/flusher.h"
 #include "store/durable/format.h"
 #include "store/durable/tier_log/apply_pace.h"
-#include "store/durable/tier_log/flusher.h"
 #include "store/durable/tier_log/log_applier.h"
 #include "store/durable/tier_log/log_change_feed.h"
 #include "store/durable/tier_log/log_moment.h"
@@ -90,8 +90,8 @@ struct TierLogOptions {
   rocksdb::DB* db = nullptr;
   rocksdb::ColumnFamilyHandle* entries = nullptr;
   rocksdb::ColumnFamilyHandle* meta = nullptr;
-  /// The database has its listener. The default is one that hears of no error, so the first is final.
-  std::shared_ptr<Flusher> flusher = std::make_shared<Flusher>();
+  /// ResumedBy::kFlusher. The database has its listener. The default hears of no error: the first is final.
+  std::shared_ptr<Flusher> flusher = std::make_shared<Flusher>(ResumedBy::kFlusher);
   /// See CommitLogOptions.
   bool is_of_this_boot = false;
   LogWriterKind writer = LogWriterKind::kChoose;

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "small_disk.h"
+#include "store/backup.h"
 #include "store/format/types/change.h"
 #include "store/server_store.h"
 #include "store/watch.h"
@@ -234,6 +235,47 @@ TEST_F(DiskFullTest, WritesToACommitLogGoOnAfterwards) {
     ASSERT_TRUE((*store)->Get("key" + std::to_string(i), &read).ok()) << i;
     ASSERT_TRUE(read == value_of(i)) << i;
   }
+}
+
+// RocksDB 7.8 answers the flush of a backup before tables have the records, once the disk was full.
+class DiskFullBackupTest : public DiskFullTest, public testing::WithParamInterface<std::uint64_t> {};
+INSTANTIATE_TEST_SUITE_P(All, DiskFullBackupTest, testing::Values(0, std::uint64_t{64} << 20),
+                         [](const auto& one) { return one.param == 0 ? "RocksdbLog" : "CommitLog"; });
+
+TEST_P(DiskFullBackupTest, ABackupAfterwardsHasAllThatWasWritten) {
+  StoreOptions options = LoggedIn(temp_ / "store", std::size_t{64} << 20);
+  options.commit_log_bytes = GetParam();
+  options.write_buffer_bytes = std::size_t{16} << 20;
+  absl::StatusOr<std::unique_ptr<ServerStore>> store = ServerStore::Open(options);
+  ASSERT_TRUE(store.ok()) << store.status();
+  int puts = 0;
+  const auto put = [&] {
+    const std::string value = RandomBytes(32'000, static_cast<std::uint64_t>(puts));
+    const absl::Status status = (*store)->Put("key" + std::to_string(puts), value);
+    if (status.ok()) ++puts;
+    return status;
+  };
+  ASSERT_TRUE(put().ok());
+  Fill(std::size_t{1} << 20);
+  absl::Status status;
+  while (status.ok() && puts < 5000) status = put();
+  ASSERT_THAT(std::string(status.message()), HasSubstr("no space left"));
+
+  std::filesystem::remove(temp_ / "ballast");
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (status = put(), !status.ok() && std::chrono::steady_clock::now() < give_up) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  for (int more = 0; more < 400; ++more) ASSERT_TRUE(put().ok());  // memtables of 12 MiB
+  const TempDir elsewhere;
+  const absl::Status backup = (*store)->Backup(elsewhere / "backup").status();
+  ASSERT_TRUE(backup.ok()) << backup;
+  store->reset();
+  ASSERT_TRUE(RestoreBackup(elsewhere / "backup", 0, elsewhere / "restored", 0).ok());
+  options.data_dir = elsewhere / "restored";
+  store = ServerStore::Open(options);
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ((*store)->Count(RangeOptions{}).value(), static_cast<std::uint64_t>(puts));
 }
 
 TEST_F(DiskFullTest, OpeningOnAFullDiskSaysSo) {

@@ -1,5 +1,5 @@
 // T3 of store/durable/tier_log/tier_log.h: a full disk stops RocksDB until it is resumed.
-#include "store/durable/tier_log/flusher.h"
+#include "store/durable/flusher.h"
 
 #include <gtest/gtest.h>
 #include <rocksdb/db.h>
@@ -72,7 +72,7 @@ class FlusherTest : public testing::Test {
 
   const TempDir temp_;
   SmallDisk disk_;
-  Flusher flusher_;
+  Flusher flusher_{ResumedBy::kFlusher};
   LogDatabase db_;
   std::uint64_t writes_ = 0;
 };

@@ -15,23 +15,27 @@ class EventListener;
 
 namespace remora {
 
-/// Flushes memtables of one database to tables. Errors of its flushes stop RocksDB; the most frequent of them
-/// is a full disk. RocksDB by itself would go on only once the disk has as much space as a write buffer may
-/// take, and would flush beside its caller. With a Flusher, it goes on when ResumeIfStopped is called.
+/// The actor that lets RocksDB go on after an error has stopped it.
+enum class ResumedBy : std::uint8_t {
+  kRocksdb = 1,  // once the disk has as much space as a write buffer may take
+  kFlusher = 2,  // Flusher::ResumeIfStopped
+};
+
+/// Flushes memtables of one database to tables, also after a full disk or another error has stopped RocksDB.
 ///
-/// A compaction that fails stops nothing: RocksDB tries it again each second.
-///
-/// Thread Safety: one thread at a time calls ResumeIfStopped and Flush.
+/// Thread Safety: any thread may call any member, but only one at a time ResumeIfStopped.
 class Flusher {
  public:
-  Flusher();
-  /// Returns what has to be in DBOptions::listeners before the database is opened.
+  /// With kFlusher, a compaction that fails stops nothing: RocksDB tries it again each second.
+  explicit Flusher(ResumedBy resumed_by);
+  /// Returns a part of this that has to be in DBOptions::listeners before the database is opened.
   std::shared_ptr<rocksdb::EventListener> listener() const;
   /// Lets RocksDB flush again if an error has stopped it. It resumes nothing that runs: the Resume of RocksDB
   /// 7.8 flushes then, too, and waits for compactions, even for one that the full disk keeps failing.
+  /// REQUIRES: kFlusher.
   void ResumeIfStopped(rocksdb::DB* db);
-  /// Has tables take what is in the memtables, and waits until they have it. REQUIRES: no other call flushes
-  /// memtables of these families, and none becomes full.
+  /// Flushes what is in the memtables, and waits until tables have it. DB::Flush of RocksDB 7.8 does not wait
+  /// any more once an error has stopped RocksDB.
   ///
   /// - Unavailable: the flush has failed, or RocksDB is stopped.
   absl::Status Flush(rocksdb::DB* db, std::initializer_list<rocksdb::ColumnFamilyHandle*> families) const;
