@@ -106,12 +106,13 @@ TEST_P(Watches, ShowWhatExpires) {
   const auto watch = Begin();
   ASSERT_CODE(kOk, kv_->Put("a", "1", {.ttl = milliseconds(1)}));
   ASSERT_CODE(kOk, kv_->Put("b", "2", {.ttl = milliseconds(300)}));
-  EXPECT_EQ(Take(*watch, 2), Lines({"a=1", "b=2"}));
+  Lines seen = Take(*watch, 2);  // where time is real, "a" may expire before "b" is written
   deployment_->Advance(std::chrono::seconds(2));
   for (int i = 0; i < 3 && !deployment_->concurrent(); ++i) {  // one thread: a caller that asks steps it
     ASSERT_CODE(kOk, kv_->client()->Ping());
   }
-  EXPECT_EQ(Take(*watch, 2), Lines({"-a", "-b"}));
+  for (const std::string& line : Take(*watch, 2)) seen.push_back(line);
+  EXPECT_THAT(seen, testing::AnyOf(Lines({"a=1", "b=2", "-a", "-b"}), Lines({"a=1", "-a", "b=2", "-b"})));
   EXPECT_EQ(store().Read(Counter::kExpired), 2u);
 }
 

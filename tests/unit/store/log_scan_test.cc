@@ -41,7 +41,7 @@ class LogScanTest : public testing::Test {
     const std::string value(std::size_t{200} << 10, 'v');
     for (int round = 0; round < 20; ++round) {
       for (int i = 0; i < 100; ++i) Put(KeyOf(i), value);
-      const absl::Status status = begin();
+      const absl::Status status = begin().status();
       if (absl::IsAborted(status)) return true;
       EXPECT_TRUE(status.ok()) << status;
       // Scans have the applier hurry for a minute. A store that is opened anew has had none.
@@ -57,16 +57,14 @@ class LogScanTest : public testing::Test {
 };
 
 TEST_F(LogScanTest, AServersScanLetsOthersWriteMeanwhile) {
-  absl::StatusOr<std::unique_ptr<StoreScan>> scan = nullptr;
-  const auto begin = [&] {
-    scan = store_->Scan(ScanRange{}, 0, /*keys_only=*/true);
-    return scan.status();
-  };
+  const auto begin = [this] { return store_->Scan(ScanRange{}, 0, /*keys_only=*/true); };
   ASSERT_TRUE(WriteUntilAborted(begin));
   int others = 0;
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (absl::IsAborted(begin()) && std::chrono::steady_clock::now() < give_up) {
+  absl::StatusOr<std::unique_ptr<StoreScan>> scan = begin();
+  while (absl::IsAborted(scan.status()) && std::chrono::steady_clock::now() < give_up) {
     ASSERT_NO_FATAL_FAILURE(Put("other " + std::to_string(others++), "value"));
+    scan = begin();
   }
   ASSERT_TRUE(scan.ok()) << scan.status();
   ASSERT_NO_FATAL_FAILURE(Put("other, later", "value"));
@@ -76,14 +74,14 @@ TEST_F(LogScanTest, AServersScanLetsOthersWriteMeanwhile) {
 }
 
 TEST_F(LogScanTest, AServersDeletionOfARangeDoesSo) {
-  absl::StatusOr<std::unique_ptr<RangeDeletion>> deletion = nullptr;
-  const auto begin = [&] {
-    deletion = store_->BeginDeleteRangeWithoutWaiting({.prefix = "key "});
-    return deletion.status();
-  };
+  const auto begin = [this] { return store_->BeginDeleteRangeWithoutWaiting({.prefix = "key "}); };
   ASSERT_TRUE(WriteUntilAborted(begin));
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (absl::IsAborted(begin()) && std::chrono::steady_clock::now() < give_up) std::this_thread::yield();
+  absl::StatusOr<std::unique_ptr<RangeDeletion>> deletion = begin();
+  while (absl::IsAborted(deletion.status()) && std::chrono::steady_clock::now() < give_up) {
+    std::this_thread::yield();
+    deletion = begin();
+  }
   ASSERT_TRUE(deletion.ok()) << deletion.status();
   while (*(*deletion)->Step()) {
   }
