@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/kvbench/help_text.h"
 #include "bench/kvbench/load/properties.h"
 #include "bench/kvbench/load/workload.h"
 #include "bench/peers/peers.h"
@@ -30,37 +31,6 @@ namespace {
 
 using command_line::CommandLine;
 
-constexpr const char* kDescription =
-    "kvbench loads records into a Remora server, into a store inside kvbench itself, or into another one to\n"
-    "compare with, runs one of YCSB's core workloads on them, and reports throughput and latencies.\n";
-
-constexpr const char* kFooter = R"(
-Examples:
-  kvbench all --target=local:///run/remora.sock --workload=b --records=1000000 --seconds=10
-  kvbench all --target=embedded --durability=logged --data_dir=/tmp/bench --workload=a --verify
-  kvbench run --target=verbs://10.0.0.1:7471 --workload=c --threads=2 --json=out.json
-  kvbench all --target=local:///run/remora.sock -P bench/workloads/workloadd -p recordcount=1000000 --processes=2
-  kvbench all --target=redis:///run/redis.sock --workload=c --depth=16
-  kvbench floor --target=local:///run/remora.sock --records=1000000 --data_dir=/tmp/floor
-  kvbench report before.json after.json --html=compared.html
-
-Workloads (YCSB core): a = 50 % read, 50 % update; b = 95 % read, 5 % update; c = reads only; d = 95 % read of
-the latest, 5 % insert; e = 95 % scan, 5 % insert; f = 50 % read, 50 % read-modify-write.
-Keys are 23 bytes. docs/reference/kvbench.md lists the properties; --records, --distribution, --operations,
---seconds, --threads, --rate and --verify are short for recordcount, requestdistribution, operationcount,
-maxexecutiontime, threadcount, target and dataintegrity, and win over what -p and files say.
-Latencies run from the end of a thread's last operation (of the last one in its place, with --depth) to the
-end of this one: they contain making the key
-and reading the clock (some 40 ns). With --rate they run from the moment at which the operation was due.
-
-Exit status: 0 all operations succeeded, 1 some failed (their kinds are named), 64 wrong command line,
-65 (report) a file is not what --json writes, 66 (report) a file cannot be read,
-69 the server cannot be reached, or the store not opened, 71 the system lacks something, as memory,
-73 an output file cannot be made, which is found before the run, 74 it, or standard output, cannot be written,
-77 no permission: a file of a token that others may read, no token or a wrong one, another user's server,
-129 ended by SIGHUP, 130 by SIGINT, 143 by SIGTERM, 152 by SIGXCPU, or likewise by another signal: what was
-measured till then is printed and written, as cut short; a second signal ends it at once.)";
-
 // The flags as text and numbers, before they become options.
 struct Flags {
   std::string command;
@@ -73,7 +43,8 @@ struct Flags {
   std::vector<std::string> files;
   std::vector<std::string> properties;
   std::vector<Property> shorthands;  // in the order of the command line
-  std::size_t value_size = 0;        // 0: as the properties say
+  std::string value_size;
+  Fields::Lengths value_sizes = Fields::Lengths::kUniform;
   bool verify = false;
 };
 
@@ -181,10 +152,14 @@ void AddWorkloadFlags(CommandLine& line, Flags& flags, BenchOptions& options) {
       .Placeholder("FILE");
   line.Add("-p,--property", flags.properties, "One property; wins over files").Placeholder("KEY=VALUE");
   AddShorthand(line, flags, "--records", "recordcount", "N", "Records; default 100000");
-  line.Add("--value_size", flags.value_size, "Of each value, 16 to 64M, in one field; default 64")
-      .Size()
-      .Range(kMinBenchValueSize, kMaxValueSize)
+  line.Add("--value_size", flags.value_size,
+           "Of each value, 16 to 64M, in one field; default 64. LEAST..MOST, as 4K..1M: each record has its "
+           "own")
       .Placeholder("SIZE");
+  line.AddChoice("--value_size_distribution", flags.value_sizes,
+                 {{"uniform", Fields::Lengths::kUniform}, {"zipfian", Fields::Lengths::kZipfian}},
+                 "Of a --value_size=LEAST..MOST: uniform (default), or zipfian: the smaller, the likelier")
+      .Placeholder("NAME");
   AddShorthand(line, flags, "--distribution", "requestdistribution", "NAME",
                "Which records are asked for: zipfian (default; scrambled, constant 0.99), latest, uniform,\n"
                "hotspot, exponential or sequential");
@@ -287,7 +262,21 @@ absl::StatusOr<std::vector<Property>> GatherProperties(const Flags& flags) {
   return all;
 }
 
-absl::Status ResolveWorkload(const Flags& flags, Workload& workload) {
+absl::Status ResolveValueSizes(const CommandLine& line, const Flags& flags, Fields& fields) {
+  if (line.Has("--value_size")) {
+    absl::StatusOr<Fields> parsed = ParseValueSizes(flags.value_size);
+    if (!parsed.ok()) return Wrong("--value_size", parsed.status());
+    fields = *parsed;
+  }
+  if (!line.Has("--value_size_distribution")) return absl::OkStatus();
+  if (flags.value_size.find("..") == std::string::npos) {
+    return Wrong("--value_size_distribution", "is for a range of sizes: needs --value_size=LEAST..MOST");
+  }
+  fields.lengths = flags.value_sizes;
+  return absl::OkStatus();
+}
+
+absl::Status ResolveWorkload(const CommandLine& line, const Flags& flags, bool runs, Workload& workload) {
   if (!flags.files.empty()) {
     const Workload defaults = YcsbDefaults();
     workload.fields = defaults.fields;
@@ -297,13 +286,13 @@ absl::Status ResolveWorkload(const Flags& flags, Workload& workload) {
       flags.files.empty() ? flags.workload : std::filesystem::path(flags.files.back()).filename().string();
   REMORA_ASSIGN_OR_RETURN(const std::vector<Property> properties, GatherProperties(flags));
   for (const Property& property : properties) REMORA_RETURN_IF_ERROR(Apply(property, &workload));
-  if (flags.value_size != 0) workload.fields = {.count = 1, .length = flags.value_size};
+  REMORA_RETURN_IF_ERROR(ResolveValueSizes(line, flags, workload.fields));
   workload.verify |= flags.verify;
   if (workload.max_seconds > 0 && !Says(properties, "operationcount")) workload.operations = 0;
   if (workload.operations == 0 && workload.max_seconds == 0) {
     return absl::InvalidArgumentError("operationcount=0 needs maxexecutiontime: the run would have no end");
   }
-  return Validate(workload);
+  return Validate(workload, runs);
 }
 
 // Records that the run inserts, as far as it is known; as many as there are, where time ends the run.
@@ -390,7 +379,7 @@ absl::Status ResolveStore(const CommandLine& line, const Flags& flags, BenchOpti
     if (in_memory && !options.load) {
       return Wrong("run", "an embedded store in memory starts empty: use all");
     }
-    if (in_memory && workload.mix.scan > 0) {
+    if (in_memory && options.run && workload.mix.scan > 0) {
       return Wrong("scanproportion", "scans need --durability=logged or synced, and --data_dir");
     }
   }
@@ -423,13 +412,17 @@ absl::Status RefuseWithoutEffect(const CommandLine& line, const BenchOptions& op
 }
 
 absl::Status RefuseForReport(const CommandLine& line) {
-  return Refuse(
-      line, {"--target",     "--memory",     "--location_cache", "--token_file", "--batch",   "--server_pid",
-             "--durability", "--eviction",   "--data_dir",       "--workload",   "-P",        "-p",
-             "--records",    "--value_size", "--distribution",   "--operations", "--seconds", "--threads",
-             "--rate",       "--depth",      "--processes",      "--seed",       "--verify",  "--warmup",
-             "--time_every", "--interval",   "--format",         "--json",       "--csv"},
-      "is for a run; report takes --html and --by: leave it out");
+  return Refuse(line, {"--target",       "--memory",     "--location_cache",
+                       "--token_file",   "--batch",      "--server_pid",
+                       "--durability",   "--eviction",   "--data_dir",
+                       "--workload",     "-P",           "-p",
+                       "--records",      "--value_size", "--value_size_distribution",
+                       "--distribution", "--operations", "--seconds",
+                       "--threads",      "--rate",       "--depth",
+                       "--processes",    "--seed",       "--verify",
+                       "--warmup",       "--time_every", "--interval",
+                       "--format",       "--json",       "--csv"},
+                "is for a run; report takes --html and --by: leave it out");
 }
 
 // An error where the flags contradict each other.
@@ -446,7 +439,7 @@ absl::Status Resolve(const CommandLine& line, const Flags& flags, BenchOptions& 
   options.load = flags.command != "run";
   options.run = flags.command == "run" || flags.command == "all";
   options.floor = flags.command == "floor";
-  if (const absl::Status status = ResolveWorkload(flags, options.workload); !status.ok()) {
+  if (const absl::Status status = ResolveWorkload(line, flags, options.run, options.workload); !status.ok()) {
     return Wrong("workload", status);
   }
   if (options.floor) REMORA_RETURN_IF_ERROR(ResolveFloor(options));

@@ -102,6 +102,7 @@ class Race {
 void Gather(const Worker& worker, PhaseResult& result) {
   for (std::size_t kind = 0; kind < kOperationKinds; ++kind) {
     result.operations[kind] += worker.operations()[kind];
+    result.bytes[kind] += worker.bytes()[kind];
     result.latency[kind].Merge(worker.latency()[kind]);
   }
   MergeSeries(worker.series(), &result.series);

@@ -143,6 +143,7 @@ const std::vector<KnownKey>& KnownKeys() {
       {"exponential.frac",
        Real(0, 1000, true, [](Workload& w) -> auto& { return w.distribution.exponential_fraction; })},
       {"fieldcount", Whole(1, kMaxValueSize, [](Workload& w) -> auto& { return w.fields.count; })},
+      {"minfieldlength", Whole(1, kMaxValueSize, [](Workload& w) -> auto& { return w.fields.least; })},
       {"fieldlength", Whole(1, kMaxValueSize, [](Workload& w) -> auto& { return w.fields.length; })},
       {"fieldlengthdistribution", SetFieldLengths},
       {"readallfields", WithoutEffect()},
@@ -270,6 +271,30 @@ absl::StatusOr<std::vector<Property>> CoreWorkload(std::string_view letter) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("no workload is called '", AbslView(letter), "'; there are a to f"));
+}
+
+absl::StatusOr<Fields> ParseValueSizes(std::string_view text) {
+  constexpr std::string_view kRange = "..";
+  static const NumberRule rule = {
+      .form = NumberRule::Form::kSize, .least = Number{kMinBenchValueSize}, .most = Number{kMaxValueSize}};
+  const std::size_t range = text.find(kRange);
+  const bool is_range = range != std::string_view::npos;
+  const std::optional<Number> least = rule.Read(text.substr(0, range));
+  const std::optional<Number> most = is_range ? rule.Read(text.substr(range + kRange.size())) : least;
+  if (!least || !most) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", AbslView(text), "': allowed is ", rule.Allowed(), "; or two of them, as 4K..1M"));
+  }
+  if (*least > *most) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", AbslView(text), "': the first size is more than the second; name the smaller first"));
+  }
+  Fields fields{.count = 1, .length = static_cast<std::size_t>(*most)};
+  if (is_range) {
+    fields.least = static_cast<std::size_t>(*least);
+    fields.lengths = Fields::Lengths::kUniform;
+  }
+  return fields;
 }
 
 Workload YcsbDefaults() {

@@ -41,6 +41,10 @@ bool IsForOthers(const Property& property);
 /// none.
 absl::StatusOr<std::vector<Property>> CoreWorkload(std::string_view letter);
 
+/// Parses sizes of values of one field: a size, or LEAST..MOST, each as likely. InvalidArgument: it says
+/// something else, or a size out of bounds, or the larger one first.
+absl::StatusOr<Fields> ParseValueSizes(std::string_view text);
+
 /// Returns the defaults of a property file: YCSB's own, where they differ from kvbench's.
 Workload YcsbDefaults();
 

@@ -104,15 +104,16 @@ KeyText::KeyText(std::uint64_t record) {
 std::size_t Fields::max_value_size() const { return std::max(count * length, kMinBenchValueSize); }
 
 FieldLayout::FieldLayout(const Fields& fields)
-    : fields_(fields), zipfian_(std::max<std::uint64_t>(fields.length, 3)) {}
+    : fields_(fields), zipfian_(std::max<std::uint64_t>(fields.length - fields.least + 1, 3)) {}
 
 std::size_t FieldLayout::Length(std::uint64_t record, std::uint64_t field) const {
   Random random(Mix64(record) + field);
   if (fields_.lengths == Fields::Lengths::kConstant) return fields_.length;
-  if (fields_.lengths == Fields::Lengths::kUniform) return 1 + random.NextBelow(fields_.length);
+  const std::size_t lengths = fields_.length - fields_.least + 1;
+  if (fields_.lengths == Fields::Lengths::kUniform) return fields_.least + random.NextBelow(lengths);
   for (;;) {
     // More ranks than lengths only when there are one or two.
-    if (const std::size_t rank = zipfian_.Next(random); rank < fields_.length) return 1 + rank;
+    if (const std::size_t rank = zipfian_.Next(random); rank < lengths) return fields_.least + rank;
   }
 }
 

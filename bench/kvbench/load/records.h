@@ -88,10 +88,11 @@ inline constexpr std::size_t kMinBenchValueSize = 16;
 
 /// A record's fields, which stand one after the other in its value, without anything in between.
 struct Fields {
-  /// How long fields are: all `length`, or 1 to `length`, each as likely, or the shorter the likelier.
+  /// How long fields are: all `length`, or `least` to `length`, each as likely, or the shorter the likelier.
   enum class Lengths : std::uint8_t { kConstant = 1, kUniform = 2, kZipfian = 3 };
 
   std::uint64_t count = 1;
+  std::size_t least = 1;
   std::size_t length = 64;
   Lengths lengths = Lengths::kConstant;
 

@@ -30,6 +30,12 @@ std::uint64_t PhaseResult::all_operations() const {
   return std::accumulate(operations.begin(), operations.end(), std::uint64_t{0});
 }
 
+ValueBytes PhaseResult::all_bytes() const {
+  ValueBytes all;
+  for (const ValueBytes& of_kind : bytes) all += of_kind;
+  return all;
+}
+
 double PhaseResult::per_second(std::uint64_t count) const {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0;
 }
@@ -39,6 +45,7 @@ void PhaseResult::Merge(const PhaseResult& other) {
   cpu_seconds += other.cpu_seconds;
   for (std::size_t kind = 0; kind < kOperationKinds; ++kind) {
     operations[kind] += other.operations[kind];
+    bytes[kind] += other.bytes[kind];
     latency[kind].Merge(other.latency[kind]);
   }
   interval_seconds = std::max(interval_seconds, other.interval_seconds);
@@ -55,6 +62,7 @@ void MergeSeries(const std::vector<Interval>& other, std::vector<Interval>* seri
     // Sparse histograms that were made from whole ones can be merged.
     REMORA_CHECK(both.Merge((*series)[i].latency) && both.Merge(other[i].latency));
     (*series)[i].operations += other[i].operations;
+    (*series)[i].bytes += other[i].bytes;
     (*series)[i].latency = both.ToSparse();
   }
 }

@@ -36,9 +36,23 @@ class ErrorTally {
   std::map<Key, Entry> entries_;
 };
 
+/// Bytes of the values that operations read and wrote, without keys, and without what a transport adds.
+struct ValueBytes {
+  std::uint64_t read = 0;
+  std::uint64_t written = 0;
+
+  ValueBytes& operator+=(const ValueBytes& other) {
+    read += other.read;
+    written += other.written;
+    return *this;
+  }
+  bool operator==(const ValueBytes&) const = default;
+};
+
 /// Work of one interval of a time series: of all kinds of operations.
 struct Interval {
   std::uint64_t operations = 0;
+  ValueBytes bytes;
   Histogram::Sparse latency;  // ns, of those that were timed
 };
 
@@ -49,6 +63,8 @@ struct PhaseResult {
   double cpu_seconds = 0;  // of the processes, all threads, user and system
   /// Operations that did what they should, and the latencies (ns) of those that were timed.
   std::array<std::uint64_t, kOperationKinds> operations{};
+  /// Values of those operations; none where a report of an earlier version does not say it.
+  std::array<ValueBytes, kOperationKinds> bytes{};
   std::array<Histogram, kOperationKinds> latency;
   /// The time series, and the length of its intervals; the last may be shorter. Operations count in the one
   /// in which they ended.
@@ -62,6 +78,8 @@ struct PhaseResult {
   std::map<std::string, std::uint64_t> server;
 
   std::uint64_t all_operations() const;
+  ValueBytes all_bytes() const;
+  /// Returns the rate of operations, or of bytes.
   double per_second(std::uint64_t count) const;
   /// Adds what another process did at the same time.
   void Merge(const PhaseResult& other);

@@ -63,7 +63,7 @@ void Worker::Run() {
   }
   end_ = clock_.Now();
   if (interval_ > Duration::zero() && interval_operations_ > 0) {
-    series_.push_back({interval_operations_, interval_latency_.ToSparse()});
+    series_.push_back({interval_operations_, interval_bytes_, interval_latency_.ToSparse()});
   }
 }
 
@@ -85,9 +85,10 @@ bool Worker::DoTimed(std::uint64_t number) {
   if (IsPaced() && IsStopped()) return false;  // perhaps before it is due
   Turn& turn = TurnOf(number);
   if (!turn.is_known) Know(turn);
+  moved_ = {};
   const Outcome outcome = Do(turn, number);
   last_ = clock_.Now();
-  if (outcome == Outcome::kRight) CountTimed(turn.kind, started);
+  if (outcome == Outcome::kRight) CountTimed(turn.kind, started, moved_);
   return outcome != Outcome::kPointless;
 }
 
@@ -97,9 +98,10 @@ bool Worker::DoUntimed(std::uint64_t first, std::uint64_t end) {
   for (std::uint64_t number = first; number < end && !IsStopped(); ++number) {
     Turn& turn = TurnOf(number);
     if (!turn.is_known) Know(turn);
+    moved_ = {};
     const Outcome outcome = Do(turn, number);
     if (outcome == Outcome::kRight) {
-      Count(turn.kind);
+      Count(turn.kind, moved_);
     } else if (outcome == Outcome::kPointless) {
       return false;
     }
@@ -107,7 +109,8 @@ bool Worker::DoUntimed(std::uint64_t first, std::uint64_t end) {
   return true;
 }
 
-void Worker::CountTimed(OperationKind kind, TimePoint started, std::uint64_t operations) {
+void Worker::CountTimed(OperationKind kind, TimePoint started, const ValueBytes& bytes,
+                        std::uint64_t operations) {
   const auto latency = static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::nanoseconds>(last_ - started).count());
   latency_[static_cast<std::size_t>(kind)].Add(latency, operations);
@@ -115,13 +118,14 @@ void Worker::CountTimed(OperationKind kind, TimePoint started, std::uint64_t ope
     if (last_ >= interval_end_) EndIntervals();
     interval_latency_.Add(latency, operations);
   }
-  Count(kind, operations);
+  Count(kind, bytes, operations);
 }
 
 void Worker::EndIntervals() {
   for (; last_ >= interval_end_; interval_end_ += interval_) {
-    series_.push_back({interval_operations_, interval_latency_.ToSparse()});
+    series_.push_back({interval_operations_, interval_bytes_, interval_latency_.ToSparse()});
     interval_operations_ = 0;
+    interval_bytes_ = {};
     interval_latency_ = Histogram();
   }
   // The time for this is no part of the next operation.
@@ -207,6 +211,7 @@ bool Worker::ReadsFirst(OperationKind kind) const {
 inline Worker::Outcome Worker::Read(OperationKind kind, std::string_view key, std::uint64_t record) {
   const absl::Status status = session_.Get(key, &value_);
   if (!status.ok()) return TakeError(kind, key, status);
+  moved_.read += value_.size();
   return CheckValue(kind, key, record, value_);
 }
 
@@ -234,6 +239,7 @@ Worker::Outcome Worker::Write(OperationKind kind, std::string_view key, std::uin
                               std::string_view value) {
   const absl::Status status = session_.Put(key, value);
   if (!status.ok()) return TakeError(kind, key, status);
+  moved_.written += value.size();
   if (kind == OperationKind::kInsert && share_.phase != PhaseKind::kLoad) {
     // Waits where another thread's insert takes as long as very many others; not for one that failed.
     while (!shared_.inserted().Acknowledge(record) && !IsStopped()) std::this_thread::yield();
@@ -253,6 +259,7 @@ Worker::Outcome Worker::Scan(std::string_view key) {
   const absl::Status status =
       session_.Scan(first, length, [&](std::string_view found, std::string_view value) {
         ++shown;
+        moved_.read += value.size();
         if (!workload_.verify || outcome != Outcome::kRight) return;
         const std::optional<std::uint64_t> record = keys_.RecordOf(found);
         if (shown == 1 ? found != first : found <= before) {

@@ -60,6 +60,8 @@ class Worker {
   TimePoint begin() const { return begin_; }
   TimePoint end() const { return end_; }
   const std::array<std::uint64_t, kOperationKinds>& operations() const { return operations_; }
+  /// Values of those operations.
+  const std::array<ValueBytes, kOperationKinds>& bytes() const { return bytes_; }
   const std::array<Histogram, kOperationKinds>& latency() const { return latency_; }
   /// One for each interval that ended before the last operation, and one for what is left; empty without
   /// intervals.
@@ -73,6 +75,7 @@ class Worker {
     OperationKind kind = OperationKind::kRead;
     TimePoint started;
     std::uint64_t operations = 0;
+    ValueBytes bytes;
   };
   /// An operation of those that come one after the other.
   struct Turn {
@@ -100,12 +103,15 @@ class Worker {
   bool ReadsFirst(OperationKind kind) const;
   bool ReplacesField(OperationKind kind) const;
   /// Counts operations that did what they should.
-  void Count(OperationKind kind, std::uint64_t operations = 1) {
+  void Count(OperationKind kind, const ValueBytes& bytes, std::uint64_t operations = 1) {
     operations_[static_cast<std::size_t>(kind)] += operations;
+    bytes_[static_cast<std::size_t>(kind)] += bytes;
     interval_operations_ += operations;
+    interval_bytes_ += bytes;
   }
   /// Counts operations that were timed, and ended at last_.
-  void CountTimed(OperationKind kind, TimePoint started, std::uint64_t operations = 1);
+  void CountTimed(OperationKind kind, TimePoint started, const ValueBytes& bytes,
+                  std::uint64_t operations = 1);
   /// Says how far this thread is.
   void Tell(std::uint64_t operations) {
     // Relaxed, and no addition in one step: this thread is its only writer, and readers want just a number.
@@ -124,6 +130,7 @@ class Worker {
   Turn& TurnOf(std::uint64_t number) { return turns_[number % kTurns]; }
   /// Turns the drawn number into the record of the turn, and makes its key.
   void Know(Turn& turn);
+  /// Adds to moved_ the values that the operation reads and writes, so does each of those below.
   [[gnu::always_inline]] Outcome Do(const Turn& turn, std::uint64_t number);
   Outcome DoOther(const Turn& turn, std::uint64_t number);  // than a read
   [[gnu::always_inline]] Outcome Read(OperationKind kind, std::string_view key, std::uint64_t record);
@@ -133,7 +140,7 @@ class Worker {
   void RunWindow(TimePoint deadline);
   void BeginOne(Place& place, std::uint64_t number, TimePoint started);
   bool IsOver(Place& place);
-  void CountAlike(OperationKind kind, TimePoint started);
+  void CountAlike(const Place& place);
   void EndAlike();
   Outcome TakeRead(Place& place);
 
@@ -168,13 +175,16 @@ class Worker {
   TimePoint end_;
   TimePoint last_;  // the last boundary between operations
   std::array<std::uint64_t, kOperationKinds> operations_{};
+  std::array<ValueBytes, kOperationKinds> bytes_{};
   std::array<Histogram, kOperationKinds> latency_;
   ErrorTally errors_;
-  Alike alike_;  // not counted yet
+  Alike alike_;       // not counted yet
+  ValueBytes moved_;  // by the operation of those that come one after the other
 
   const Duration interval_;  // zero: no series
   TimePoint interval_end_;
   std::uint64_t interval_operations_ = 0;
+  ValueBytes interval_bytes_;
   Histogram interval_latency_;
   std::vector<Interval> series_;
 };

@@ -15,6 +15,7 @@ struct Worker::Place : Request {
   // The request points to these.
   std::size_t key_place = 0;
   std::string value_text;
+  std::uint64_t bytes_read = 0;
 };
 
 // In a closed loop, an operation begins when one before has ended, so that the latencies of each place add up
@@ -81,6 +82,7 @@ void Worker::BeginOne(Place& place, std::uint64_t number, TimePoint started) {
   place.key = place_keys_.Make(place.record, place.key_place);
   place.is_put = !ReadsFirst(place.kind);
   place.found = &place.value_text;
+  place.bytes_read = 0;
   if (place.is_put) {
     values_.Make(place.record, first_write_number_ + number, &place.value_text);
     place.value = place.value_text;
@@ -105,28 +107,31 @@ bool Worker::IsOver(Place& place) {
              !shared_.inserted().Acknowledge(place.record) && !IsStopped()) {
     return false;
   }
-  if (outcome == Outcome::kRight) CountAlike(kind, place.started);
+  if (outcome == Outcome::kRight) CountAlike(place);
   return true;
 }
 
 // With a MultiGet, most are alike, and counted at once.
-void Worker::CountAlike(OperationKind kind, TimePoint started) {
-  if (kind != alike_.kind || started != alike_.started) {
+void Worker::CountAlike(const Place& place) {
+  if (place.kind != alike_.kind || place.started != alike_.started) {
     EndAlike();
-    alike_.kind = kind;
-    alike_.started = started;
+    alike_.kind = place.kind;
+    alike_.started = place.started;
   }
   ++alike_.operations;
+  alike_.bytes += {place.bytes_read, place.is_put ? place.value.size() : 0};
 }
 
 void Worker::EndAlike() {
-  if (alike_.operations > 0) CountTimed(alike_.kind, alike_.started, alike_.operations);
+  if (alike_.operations > 0) CountTimed(alike_.kind, alike_.started, alike_.bytes, alike_.operations);
   alike_.operations = 0;
+  alike_.bytes = {};
 }
 
 // Makes it the write that follows, if one does.
 Worker::Outcome Worker::TakeRead(Place& place) {
   const OperationKind kind = place.kind;
+  place.bytes_read = place.value_text.size();
   const Outcome outcome = CheckValue(kind, place.key, place.record, place.value_text);
   if (outcome != Outcome::kRight || kind == OperationKind::kRead) return outcome;
   const std::uint64_t write_number = first_write_number_ + place.number;

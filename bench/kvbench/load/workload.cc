@@ -35,7 +35,7 @@ absl::Status ValidateMix(const Mix& mix) {
   return absl::OkStatus();
 }
 
-absl::Status ValidateScans(const Workload& workload) {
+absl::Status ValidateScans(const Workload& workload, bool runs) {
   if (workload.mix.scan == 0) return absl::OkStatus();
   const ScanLengths& lengths = workload.scan_lengths;
   if (lengths.least > lengths.most) {
@@ -47,30 +47,45 @@ absl::Status ValidateScans(const Workload& workload) {
         absl::StrCat("scanlengthdistribution=zipfian takes three lengths or more, and not ", lengths.least,
                      " to ", lengths.most));
   }
-  if (workload.depth > 1) {
+  if (runs && workload.depth > 1) {
     return absl::InvalidArgumentError("a scan has its connection to itself: with scans, the depth is 1");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateFields(const Fields& fields) {
+  // Each of them is at most kMaxValueSize, so the product fits.
+  if (const std::uint64_t size = fields.count * fields.length;
+      size < kMinBenchValueSize || size > kMaxValueSize) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("fieldcount=", fields.count, " times fieldlength=", fields.length, " is ", size,
+                     "; a value has ", kMinBenchValueSize, " to ", kMaxValueSize, " bytes"));
+  }
+  if (fields.least > fields.length) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("minfieldlength=", fields.least, " is more than fieldlength=", fields.length));
+  }
+  if (fields.least > 1 && fields.lengths == Fields::Lengths::kConstant) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("minfieldlength=", fields.least,
+                     " needs fieldlengthdistribution=uniform or zipfian; with constant, all fields have "
+                     "fieldlength"));
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::Status Validate(const Workload& workload) {
+absl::Status Validate(const Workload& workload, bool runs) {
   REMORA_RETURN_IF_ERROR(ValidateMix(workload.mix));
-  REMORA_RETURN_IF_ERROR(ValidateScans(workload));
+  REMORA_RETURN_IF_ERROR(ValidateScans(workload, runs));
   if (workload.first_record >= workload.records ||
       workload.insert_count > workload.records - workload.first_record) {
     return absl::InvalidArgumentError(absl::StrCat("insertstart=", workload.first_record,
                                                    " and insertcount=", workload.insert_count,
                                                    " reach beyond recordcount=", workload.records));
   }
-  // Each of them is at most kMaxValueSize, so the product fits.
-  if (const std::uint64_t size = workload.fields.count * workload.fields.length;
-      size < kMinBenchValueSize || size > kMaxValueSize) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("fieldcount=", workload.fields.count, " times fieldlength=", workload.fields.length,
-                     " is ", size, "; a value has ", kMinBenchValueSize, " to ", kMaxValueSize, " bytes"));
-  }
+  REMORA_RETURN_IF_ERROR(ValidateFields(workload.fields));
   if (const std::size_t size = KeyMaker(workload.keys).max_size(); size > kMaxKeySize) {
     return absl::InvalidArgumentError(absl::StrCat("keyprefix and zeropadding make keys of ", size,
                                                    " bytes; they have ", kMaxKeySize, " at most"));

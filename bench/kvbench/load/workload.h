@@ -52,7 +52,7 @@ struct Workload {
   std::uint64_t first_record = 0;  // insertstart
   std::uint64_t insert_count = 0;  // insertcount
   KeyOptions keys;                 // keyprefix, insertorder, zeropadding
-  Fields fields;                   // fieldcount, fieldlength, fieldlengthdistribution
+  Fields fields;                   // fieldcount, minfieldlength, fieldlength, fieldlengthdistribution
   /// True if an update writes all fields, and not one. An update of one of several reads the value first.
   bool write_all_fields = false;
 
@@ -77,8 +77,9 @@ struct Workload {
   std::uint64_t inserted() const { return insert_count != 0 ? insert_count : records - first_record; }
 };
 
-/// InvalidArgument if settings contradict each other, or ask for what the store does not have.
-absl::Status Validate(const Workload& workload);
+/// InvalidArgument if settings contradict each other, or ask for what the store does not have. `runs`: false
+/// if the records are only loaded, and nothing is scanned.
+absl::Status Validate(const Workload& workload, bool runs = true);
 
 // --- Steps --------------------------------------------------------------------------------------------
 

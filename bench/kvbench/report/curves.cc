@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "bench/kvbench/report/charts.h"
 #include "bench/kvbench/report/report.h"
+#include "bench/kvbench/report/units.h"
 #include "store/base/absl_view.h"
 
 namespace remora::bench {
@@ -74,20 +75,39 @@ class Scale {
   Axis axis_;
 };
 
-std::string Throughput(const Lines& lines, const Scale& scale) {
+using RunRate = double (*)(const PhaseResult& run);
+
+std::string Rates(const Lines& lines, const Scale& scale, const char* title, const Unit& unit, RunRate rate) {
   std::vector<Series> series;
   double most = 0;
   for (const auto& [label, points] : lines) {
     Series line{label, series.size(), {}};
     for (const Point& point : points) {
-      const double rate = point.run->per_second(point.run->all_operations());
-      line.points.emplace_back(scale.Place(point.x), rate);
-      most = std::max(most, rate);
+      line.points.emplace_back(scale.Place(point.x), rate(*point.run) / unit.size);
+      most = std::max(most, line.points.back().second);
     }
     series.push_back(std::move(line));
   }
+  return LineChart(scale.axis(), LinearAxis(title, most), series);
+}
+
+std::string Throughput(const Lines& lines, const Scale& scale) {
   return "<h2>Operations per second</h2>\n" +
-         LineChart(scale.axis(), LinearAxis("operations per second", most), series);
+         Rates(lines, scale, "operations per second", {"", 1},
+               [](const PhaseResult& run) { return run.per_second(run.all_operations()); });
+}
+
+/// Empty: no run has such bytes.
+std::string Bandwidth(const Lines& lines, const Scale& scale, const char* name, RunRate rate) {
+  double most = 0;
+  for (const auto& [label, points] : lines) {
+    for (const Point& point : points) most = std::max(most, rate(*point.run));
+  }
+  if (most <= 0) return {};
+  ColumnUnit unit(kByteRateUnits);
+  unit.Add(most);
+  return std::string(absl::StrCat("<h2>Values ", name, ", ", unit.unit().name, "</h2>\n")) +
+         Rates(lines, scale, unit.unit().name, unit.unit(), rate);
 }
 
 std::string Latencies(const Lines& lines, const Scale& scale, std::size_t kind) {
@@ -135,6 +155,10 @@ absl::StatusOr<std::string> Curves(const std::vector<NamedReport>& reports, std:
   for (auto& [label, points] : lines) points = MedianRuns(std::move(points));
   const Scale scale(setting, lines);
   std::string html = Throughput(lines, scale);
+  html += Bandwidth(lines, scale, "read",
+                    [](const PhaseResult& run) { return run.per_second(run.all_bytes().read); });
+  html += Bandwidth(lines, scale, "written",
+                    [](const PhaseResult& run) { return run.per_second(run.all_bytes().written); });
   for (std::size_t kind = 0; kind < kOperationKinds; ++kind) html += Latencies(lines, scale, kind);
   return html;
 }

@@ -11,14 +11,17 @@ namespace remora::bench {
 namespace {
 
 void CsvRow(std::string* csv, const PhaseResult& phase, const char* operation, double begin, double end,
-            std::uint64_t operations, const Histogram& latency) {
+            std::uint64_t operations, const ValueBytes& bytes, const Histogram& latency) {
+  const auto rate = [begin, end](std::uint64_t count) {
+    return end > begin ? static_cast<double>(count) / (end - begin) : 0;
+  };
   absl::StrAppendFormat(csv, "%s,%s,%.6f,%.6f,%d,%.6g,%.6g,%d", phase.name, operation, begin, end, operations,
-                        end > begin ? static_cast<double>(operations) / (end - begin) : 0, latency.mean(),
-                        latency.min());
+                        rate(operations), latency.mean(), latency.min());
   for (const NamedQuantile& quantile : kQuantiles) {
     absl::StrAppendFormat(csv, ",%d", latency.Quantile(quantile.fraction));
   }
-  absl::StrAppendFormat(csv, ",%d\n", latency.max());
+  absl::StrAppendFormat(csv, ",%d,%d,%d,%.6g,%.6g\n", latency.max(), bytes.read, bytes.written,
+                        rate(bytes.read), rate(bytes.written));
 }
 
 const char* YcsbName(OperationKind kind) {
@@ -43,11 +46,13 @@ std::string ToCsv(const RunReport& report) {
   std::string csv =
       "phase,operation,begin_seconds,end_seconds,operations,operations_per_second,mean_ns,min_ns";
   for (const NamedQuantile& quantile : kQuantiles) absl::StrAppend(&csv, ",", quantile.json_name, "_ns");
-  csv += ",max_ns\n";
+  csv +=
+      ",max_ns,value_bytes_read,value_bytes_written,value_bytes_read_per_second,"
+      "value_bytes_written_per_second\n";
   for (const PhaseResult& phase : report.phases) {
     for (std::size_t kind = 0; kind < kOperationKinds; ++kind) {
       if (phase.operations[kind] == 0) continue;
-      CsvRow(&csv, phase, kOperationNames[kind], 0, phase.seconds, phase.operations[kind],
+      CsvRow(&csv, phase, kOperationNames[kind], 0, phase.seconds, phase.operations[kind], phase.bytes[kind],
              phase.latency[kind]);
     }
     double begin = 0;
@@ -55,7 +60,7 @@ std::string ToCsv(const RunReport& report) {
       Histogram latency;
       latency.Merge(interval.latency);
       const double end = std::max(begin, std::min(begin + phase.interval_seconds, phase.seconds));
-      CsvRow(&csv, phase, "all", begin, end, interval.operations, latency);
+      CsvRow(&csv, phase, "all", begin, end, interval.operations, interval.bytes, latency);
       begin = end;
     }
   }

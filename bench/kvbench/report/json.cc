@@ -41,12 +41,22 @@ json_t* NewQuantiles(const Histogram& latency) {
   return quantiles;
 }
 
+/// Adds the bytes of values; with a phase, their rates, too.
+void AddBytes(json_t* object, const ValueBytes& bytes, const PhaseResult* phase = nullptr) {
+  json_object_set_new(object, "value_bytes_read", NewCount(bytes.read));
+  json_object_set_new(object, "value_bytes_written", NewCount(bytes.written));
+  if (phase == nullptr) return;
+  json_object_set_new(object, "value_bytes_read_per_second", json_real(phase->per_second(bytes.read)));
+  json_object_set_new(object, "value_bytes_written_per_second", json_real(phase->per_second(bytes.written)));
+}
+
 json_t* NewKinds(const PhaseResult& phase) {
   json_t* const kinds = json_object();
   for (std::size_t kind = 0; kind < kOperationKinds; ++kind) {
     if (phase.operations[kind] == 0) continue;
     json_t* const entry = NewQuantiles(phase.latency[kind]);
     json_object_set_new(entry, "operations", NewCount(phase.operations[kind]));
+    AddBytes(entry, phase.bytes[kind], &phase);
     json_object_set_new(entry, "latency", NewLatency(phase.latency[kind].ToSparse()));
     json_object_set_new(kinds, kOperationNames[kind], entry);
   }
@@ -56,8 +66,10 @@ json_t* NewKinds(const PhaseResult& phase) {
 json_t* NewSeries(const PhaseResult& phase) {
   json_t* const series = json_array();
   for (const Interval& interval : phase.series) {
-    json_array_append_new(series, json_pack("{s:o, s:o}", "operations", NewCount(interval.operations),
-                                            "latency", NewLatency(interval.latency)));
+    json_t* const entry = json_pack("{s:o, s:o}", "operations", NewCount(interval.operations), "latency",
+                                    NewLatency(interval.latency));
+    AddBytes(entry, interval.bytes);
+    json_array_append_new(series, entry);
   }
   return series;
 }
@@ -113,6 +125,7 @@ json_t* NewPhase(const PhaseResult& phase) {
                                 "client", client,                                                   //
                                 "server", server,                                                   //
                                 "errors", NewErrors(phase));
+  AddBytes(all, phase.all_bytes(), &phase);
   if (phase.cut_short) json_object_set_new(all, "cut_short", json_true());
   return all;
 }
@@ -191,6 +204,15 @@ OperationKind ReadKind(const std::string& name) {
   throw Mistake{"an operation has an unknown name"};
 }
 
+/// Reads what AddBytes adds; reports of earlier versions have none of it.
+ValueBytes ReadBytes(json_t* object) {
+  const auto count = [object](const char* name) {
+    const json_t* const value = json_object_get(object, name);
+    return value == nullptr ? 0 : ReadCount(value);
+  };
+  return {count("value_bytes_read"), count("value_bytes_written")};
+}
+
 PhaseResult ReadPhase(json_t* value) {
   PhaseResult phase;
   json_t *name, *kinds, *series, *client, *server, *errors;
@@ -203,10 +225,11 @@ PhaseResult ReadPhase(json_t* value) {
   ForEachMember(kinds, [&](const std::string& kind_name, json_t* entry) {
     const auto kind = static_cast<std::size_t>(ReadKind(kind_name));
     phase.operations[kind] = ReadCount(json_object_get(entry, "operations"));
+    phase.bytes[kind] = ReadBytes(entry);
     phase.latency[kind].Merge(ReadLatency(json_object_get(entry, "latency")));
   });
   ForEachElement(series, [&](json_t* interval) {
-    phase.series.push_back({ReadCount(json_object_get(interval, "operations")),
+    phase.series.push_back({ReadCount(json_object_get(interval, "operations")), ReadBytes(interval),
                             ReadLatency(json_object_get(interval, "latency"))});
   });
   if (!(phase.seconds >= 0) || (!phase.series.empty() && !(phase.interval_seconds > 0))) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "bench/kvbench/report/units.h"
 #include "store/format/types/write_options.h"
 #include "tools/command_line/say.h"
 
@@ -45,10 +46,28 @@ std::string DescribeMix(const Mix& mix) {
   return text;
 }
 
+const char* LengthsName(Fields::Lengths lengths) {
+  switch (lengths) {
+    case Fields::Lengths::kConstant:
+      return "constant";
+    case Fields::Lengths::kUniform:
+      return "uniform";
+    case Fields::Lengths::kZipfian:
+      break;
+  }
+  return "zipfian";
+}
+
+// "64 bytes", "10 x up to 100 bytes (uniform)" or "4096 to 65536 bytes (zipfian)".
 std::string DescribeFields(const Fields& fields) {
-  if (fields.count == 1 && fields.lengths == Fields::Lengths::kConstant) return absl::StrCat(fields.length);
-  return absl::StrCat(fields.count, " x ", fields.lengths == Fields::Lengths::kConstant ? "" : "up to ",
-                      fields.length);
+  const bool is_constant = fields.lengths == Fields::Lengths::kConstant;
+  std::string text;
+  if (fields.count > 1 || (!is_constant && fields.least == 1)) absl::StrAppend(&text, fields.count, " x ");
+  if (!is_constant && fields.least == 1) text += "up to ";
+  if (!is_constant && fields.least > 1) absl::StrAppend(&text, fields.least, " to ");
+  absl::StrAppend(&text, fields.length, " bytes");
+  if (!is_constant) absl::StrAppend(&text, " (", LengthsName(fields.lengths), ")");
+  return text;
 }
 
 // Describes the work of the server, and the use of the READs. Nothing for an embedded store.
@@ -86,6 +105,14 @@ std::string DescribeWork(const PhaseResult& result) {
         Grouped(counter("wakeups")), Grouped(counter("bytes_written")), Grouped(counter("bytes_moved")));
   }
   return text;
+}
+
+// Two columns in MB/s: the heading stands before anything was measured.
+std::string BandwidthCells(const PhaseResult& result, const ValueBytes& bytes) {
+  const auto text = [&result](std::uint64_t count) {
+    return count == 0 ? "-" : NumberIn(kByteRateUnits[0], result.per_second(count));
+  };
+  return absl::StrFormat("%10s %12s", text(bytes.read), text(bytes.written));
 }
 
 }  // namespace
@@ -137,6 +164,8 @@ RunReport MakeReport(const BenchOptions& options, Texts environment, std::vector
   add("depth", workload.depth);
   add("fieldcount", workload.fields.count);
   add("fieldlength", workload.fields.length);
+  add("fieldlengthdistribution", LengthsName(workload.fields.lengths));
+  if (workload.fields.lengths != Fields::Lengths::kConstant) add("minfieldlength", workload.fields.least);
   add("seed", workload.seed);
   add("dataintegrity", workload.verify ? "true" : "false");
   return report;
@@ -149,7 +178,7 @@ std::string DescribeRun(const BenchOptions& options) {
     absl::StrAppendFormat(&text, ", %s, %s bytes of memory", DurabilityName(options.target.store.durability),
                           Grouped(options.target.store.memory_size));
   }
-  absl::StrAppendFormat(&text, "\n         %s records of %d + %s bytes, ", Grouped(workload.records),
+  absl::StrAppendFormat(&text, "\n         %s records of %d + %s, ", Grouped(workload.records),
                         KeyMaker(workload.keys).Make(workload.first_record).size(),
                         DescribeFields(workload.fields));
   if (options.processes > 1) absl::StrAppendFormat(&text, "%d processes of ", options.processes);
@@ -168,7 +197,8 @@ std::string DescribeRun(const BenchOptions& options) {
 }
 
 std::string TableHeading() {
-  std::string text = absl::StrFormat("%-5s %-7s %14s %14s %10s", "", "", "operations", "per second", "mean");
+  std::string text = absl::StrFormat("%-5s %-7s %14s %14s %10s %12s %10s", "", "", "operations", "per second",
+                                     "read MB/s", "written MB/s", "mean");
   for (const NamedQuantile& quantile : kQuantiles) absl::StrAppendFormat(&text, " %10s", quantile.name);
   return text + absl::StrFormat(" %10s\n", "max");
 }
@@ -179,9 +209,10 @@ std::string TableRows(const BenchOptions& options, const PhaseResult& result) {
     const std::uint64_t operations = result.operations[kind];
     if (operations == 0) continue;
     const Histogram& latency = result.latency[kind];
-    absl::StrAppendFormat(
-        &text, "%-5s %-7s %14s %14s %10s", result.name, kOperationNames[kind], Grouped(operations),
-        Grouped(static_cast<std::uint64_t>(result.per_second(operations))), TimeText(latency.mean()));
+    absl::StrAppendFormat(&text, "%-5s %-7s %14s %14s %s %10s", result.name, kOperationNames[kind],
+                          Grouped(operations),
+                          Grouped(static_cast<std::uint64_t>(result.per_second(operations))),
+                          BandwidthCells(result, result.bytes[kind]), TimeText(latency.mean()));
     for (const NamedQuantile& quantile : kQuantiles) {
       absl::StrAppendFormat(&text, " %10s",
                             TimeText(static_cast<double>(latency.Quantile(quantile.fraction))));
@@ -189,9 +220,10 @@ std::string TableRows(const BenchOptions& options, const PhaseResult& result) {
     absl::StrAppendFormat(&text, " %10s\n", TimeText(static_cast<double>(latency.max())));
   }
   const std::uint64_t all = result.all_operations();
-  absl::StrAppendFormat(&text, "%-5s %-7s %14s %14s in %.3f s%s; client CPU %.3f s", result.name, "all",
+  absl::StrAppendFormat(&text, "%-5s %-7s %14s %14s %s in %.3f s%s; client CPU %.3f s", result.name, "all",
                         Grouped(all), Grouped(static_cast<std::uint64_t>(result.per_second(all))),
-                        result.seconds, result.cut_short ? ", cut short" : "", result.cpu_seconds);
+                        BandwidthCells(result, result.all_bytes()), result.seconds,
+                        result.cut_short ? ", cut short" : "", result.cpu_seconds);
   if (all > 0) {
     absl::StrAppendFormat(&text, " (%.2f cores, %s per operation)", result.cpu_seconds / result.seconds,
                           TimeText(result.cpu_seconds * 1e9 / static_cast<double>(all)));

@@ -95,6 +95,7 @@ TEST(Properties, SetWhatTheyAreCalledAfter) {
   EXPECT_EQ(Applied("exponential.percentile", "80").distribution.exponential_percentile, 80);
   EXPECT_EQ(Applied("exponential.frac", "0.3").distribution.exponential_fraction, 0.3);
   EXPECT_EQ(Applied("fieldcount", "17").fields.count, 17u);
+  EXPECT_EQ(Applied("minfieldlength", "17").fields.least, 17u);
   EXPECT_EQ(Applied("fieldlength", "17").fields.length, 17u);
   EXPECT_EQ(Applied("fieldlengthdistribution", "zipfian").fields.lengths, Fields::Lengths::kZipfian);
   EXPECT_TRUE(Applied("writeallfields", "true").write_all_fields);
@@ -180,6 +181,37 @@ TEST(CoreWorkload, SixAreWhatYcsbSaysOfThem) {
   EXPECT_EQ(core("a").fields.count * core("a").fields.length, 1000u);
   for (const char* wrong : {"g", "", "ab"})
     EXPECT_TRUE(absl::IsInvalidArgument(CoreWorkload(wrong).status()));
+}
+
+TEST(ValueSizes, AreOneSizeOrARange) {
+  const auto one = ParseValueSizes("4K");
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ(one->count, 1u);
+  EXPECT_EQ(one->length, 4096u);
+  EXPECT_EQ(one->lengths, Fields::Lengths::kConstant);
+  const auto range = ParseValueSizes("16..64MiB");
+  ASSERT_TRUE(range.ok()) << range.status();
+  EXPECT_EQ(range->count, 1u);
+  EXPECT_EQ(range->least, 16u);
+  EXPECT_EQ(range->length, kMaxValueSize);
+  EXPECT_EQ(range->lengths, Fields::Lengths::kUniform);
+  const auto same = ParseValueSizes("4K..4096");
+  ASSERT_TRUE(same.ok()) << same.status();
+  EXPECT_EQ(same->least, same->length);
+}
+
+TEST(ValueSizes, ErrorsSayWhatIsAllowed) {
+  for (const char* wrong : {"", "..", "4K..", "..4K", "15", "15..4K", "4K..65M", "67108865", "4K...8K",
+                            "4K-8K", "4K..8K..16K", "x", "-4K..4K", "4 K"}) {
+    const auto sizes = ParseValueSizes(wrong);
+    EXPECT_TRUE(absl::IsInvalidArgument(sizes.status())) << wrong;
+    EXPECT_THAT(std::string(sizes.status().message()),
+                AllOf(HasSubstr("a size from 16 to 64M"), HasSubstr("or two of them, as 4K..1M")))
+        << wrong;
+  }
+  const auto reversed = ParseValueSizes("8K..4K");
+  EXPECT_EQ(reversed.status().message(),
+            "'8K..4K': the first size is more than the second; name the smaller first");
 }
 
 }  // namespace

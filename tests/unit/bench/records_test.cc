@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bench/kvbench/load/random.h"
+#include "store/format/memory/layout.h"
 
 namespace remora::bench {
 namespace {
@@ -166,6 +168,41 @@ TEST(FieldLayout, LengthsAreDrawnAsTheirDistributionSays) {
   const Zipfian ranks(100);
   EXPECT_NEAR(zipfian[1], 100'000 * ranks.Probability(0), 800);
   EXPECT_NEAR(zipfian[2], 100'000 * ranks.Probability(1), 600);
+}
+
+TEST(FieldLayout, LengthsBeginWithTheLeast) {
+  for (const auto lengths : {Fields::Lengths::kUniform, Fields::Lengths::kZipfian}) {
+    const FieldLayout layout({.count = 1, .least = 91, .length = 100, .lengths = lengths});
+    std::vector<double> of_length(101);
+    for (std::uint64_t record = 0; record < 100'000; ++record) ++of_length.at(layout.ValueSize(record));
+    for (std::size_t length = 0; length < 91; ++length) EXPECT_EQ(of_length[length], 0) << length;
+    // Six standard deviations; Gray's algorithm is exact for the first two ranks.
+    const Zipfian ranks(10);
+    for (std::size_t rank = 0; rank < (lengths == Fields::Lengths::kUniform ? 10u : 2u); ++rank) {
+      const double share = lengths == Fields::Lengths::kUniform ? 0.1 : ranks.Probability(rank);
+      EXPECT_NEAR(of_length[91 + rank], 100'000 * share, 6 * std::sqrt(100'000 * share * (1 - share)));
+    }
+    EXPECT_GT(of_length[100], 0);
+  }
+}
+
+TEST(FieldLayout, OneLengthAndTwoAreDistributionsToo) {
+  for (const auto lengths : {Fields::Lengths::kUniform, Fields::Lengths::kZipfian}) {
+    const FieldLayout one({.count = 1, .least = 40, .length = 40, .lengths = lengths});
+    const FieldLayout two({.count = 1, .least = 40, .length = 41, .lengths = lengths});
+    std::set<std::size_t> seen;
+    for (std::uint64_t record = 0; record < 1000; ++record) {
+      EXPECT_EQ(one.ValueSize(record), 40u);
+      seen.insert(two.ValueSize(record));
+    }
+    EXPECT_EQ(seen, (std::set<std::size_t>{40, 41}));
+  }
+}
+
+TEST(FieldLayout, TheLargestValueThatTheStoreTakesCanBeDrawn) {
+  const FieldLayout layout(
+      {.count = 1, .least = kMaxValueSize, .length = kMaxValueSize, .lengths = Fields::Lengths::kZipfian});
+  EXPECT_EQ(layout.ValueSize(7), kMaxValueSize);
 }
 
 TEST(Value, OneFieldIsReplacedAndTheOthersStay) {

@@ -29,8 +29,8 @@ RunReport Known() {
   phase.latency[kUpdate].Add(5000);
   phase.operations[kRead] = 1000;
   phase.operations[kUpdate] = 1;
-  phase.series[0] = {900, phase.latency[kRead].ToSparse()};
-  phase.series[1] = {101, phase.latency[kUpdate].ToSparse()};
+  phase.series[0] = {900, {}, phase.latency[kRead].ToSparse()};
+  phase.series[1] = {101, {}, phase.latency[kUpdate].ToSparse()};
   phase.errors.Add(OperationKind::kRead, "not found", "user1 is \"missing\" \xff", 2);
   phase.errors.Add(OperationKind::kUpdate, "wrong value", "bytes <&>", 1);
   phase.client.reads = 2002;

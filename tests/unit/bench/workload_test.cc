@@ -132,7 +132,26 @@ TEST(Validate, SaysWhatIsWrong) {
               HasSubstr("16 to 67108864"));
   EXPECT_THAT(message([](Workload& w) { w.fields = {.count = 1 << 20, .length = 65}; }),
               HasSubstr("fieldcount"));
+  EXPECT_THAT(message([](Workload& w) {
+                w.fields = {.least = 65, .length = 64, .lengths = Fields::Lengths::kUniform};
+              }),
+              HasSubstr("minfieldlength=65 is more than fieldlength=64"));
+  EXPECT_THAT(message([](Workload& w) { w.fields = {.least = 2, .length = 64}; }),
+              HasSubstr("minfieldlength=2 needs fieldlengthdistribution=uniform or zipfian"));
+  EXPECT_EQ(message([](Workload& w) {
+              w.fields = {.least = 64, .length = kMaxValueSize, .lengths = Fields::Lengths::kZipfian};
+            }),
+            "");
   EXPECT_THAT(message([](Workload& w) { w.keys.prefix = std::string(4090, 'k'); }), HasSubstr("keyprefix"));
+}
+
+TEST(Validate, ALoadScansNothing) {
+  Workload workload = Core("e", Kind::kUniform);
+  workload.depth = 16;
+  EXPECT_TRUE(Validate(workload, /*runs=*/false).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(Validate(workload, /*runs=*/true)));
+  workload.scan_lengths = {.least = 5, .most = 4};
+  EXPECT_TRUE(absl::IsInvalidArgument(Validate(workload, /*runs=*/false)));
 }
 
 }  // namespace
