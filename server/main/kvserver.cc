@@ -288,6 +288,14 @@ absl::StatusOr<std::vector<std::string>> Listen(const Flags& flags, const Clock&
   return addresses;
 }
 
+/// Prepares the folder of --backup_dir, if there is one, so that a start fails and not the first backup.
+absl::Status PrepareBackups(const Flags& flags) {
+  if (flags.server.backup_dir.empty()) return absl::OkStatus();
+  absl::Status prepared = PrepareBackupDir(flags.server.backup_dir);
+  // Another one may be made, or read, right now.
+  return absl::IsAlreadyExists(prepared) ? absl::OkStatus() : prepared;
+}
+
 int Main(int argc, char** argv) {
   Flags flags;
   if (const std::optional<int> exit_status = ParseFlags(argc, argv, &flags)) return *exit_status;
@@ -318,11 +326,8 @@ int Main(int argc, char** argv) {
   const SteadyClock clock;  // outlives the server, whose listeners have threads that look at it
   auto monitoring = StartMonitoring(flags, *plan, clock);
   if (!monitoring.ok()) return Fail(ListenExitStatus(monitoring.status()), monitoring.status());
-  // Said now, and not when somebody asks for the first one.
-  if (!flags.server.backup_dir.empty()) {
-    const absl::Status prepared = PrepareBackupDir(flags.server.backup_dir);
-    // Another one may be made, or read, right now.
-    if (!prepared.ok() && !absl::IsAlreadyExists(prepared)) return Fail(StoreExitStatus(prepared), prepared);
+  if (const absl::Status prepared = PrepareBackups(flags); !prepared.ok()) {
+    return Fail(StoreExitStatus(prepared), prepared);
   }
   notifier.Status("opening the store");
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Create(flags.server);

@@ -46,16 +46,7 @@ bool ReadService::AnswerSome() {
       continue;
     }
     if (pending.request.operation == Operation::kFinishLargePut) {
-      // The reservation has been given back, if there was one.
-      const bool gives_back = pending.request.key_size == 0 && pending.request.value_size == 0;
-      if (gives_back) {
-        replies_.Answer(pending, absl::OkStatus());
-        continue;
-      }
-      replies_.Answer(pending,
-                      absl::InvalidArgumentError(
-                          "a commit where nothing of these sizes is reserved, or not any more: it took too "
-                          "long, or a new reserve replaced it"));
+      AnswerUnreservedCommit(pending);
       continue;
     }
     if (pending.request.operation == Operation::kQueryCompletion) {
@@ -108,6 +99,18 @@ bool ReadService::AnswerSomeRead() {
   const TimePoint next_try = store_.clock().Now() + kRoomPause;
   for (std::size_t i = before; i < waiting_.size(); ++i) waiting_[i].not_before = next_try;
   return true;
+}
+
+void ReadService::AnswerUnreservedCommit(const PendingRequest& pending) {
+  // The reservation has been given back, if there was one.
+  const bool gives_back = pending.request.key_size == 0 && pending.request.value_size == 0;
+  if (gives_back) {
+    replies_.Answer(pending, absl::OkStatus());
+    return;
+  }
+  replies_.Answer(pending, absl::InvalidArgumentError(
+                               "a commit where nothing of these sizes is reserved, or not any more: it took "
+                               "too long, or a new reserve replaced it"));
 }
 
 void ReadService::AnswerCompletionQuery(const PendingRequest& pending) {

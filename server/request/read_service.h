@@ -60,6 +60,8 @@ class ReadService final : public SessionObserver {
   /// Does the work of AnswerWaiting. REQUIRES: a request waits.
   bool AnswerSome();
   bool AnswerSomeRead();
+  /// Answers a commit of a large put for which nothing is reserved.
+  void AnswerUnreservedCommit(const PendingRequest& pending);
   void AnswerCompletionQuery(const PendingRequest& pending);
   void AnswerBackup(const PendingRequest& pending);
   void AnswerSettings(const PendingRequest& pending);

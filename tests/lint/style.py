@@ -10,8 +10,12 @@ import re
 import sys
 
 MAX_LINES = 500
+MAX_BODY = 71  # lines between the braces of a function
 MAX_PICTURE = 60_000  # bytes
 UNFINISHED = re.compile(r"\b(TODO|FIXME)\b")
+RAW_STRING = re.compile(r'R"(\w*)\(.*?\)\1"', re.S)
+# The head of a function does not begin with one of these.
+NO_FUNCTION = re.compile(r"\s*(?:namespace|class|struct|union|enum|extern|template|if|for|while|do|switch|case)\b|\s*\}")
 # Whole texts of others, and this file, which names what it looks for.
 EXEMPT = {"LICENSE", "tests/lint/style.py", "tests/lint/style_test.py"}
 # Bytes that are anything.
@@ -32,6 +36,30 @@ def files(root):
                 yield path
 
 
+def long_functions(text):
+    """The last line and the lines of the body of each function that is too long.
+
+    It relies on the format: the closing brace of a function is as far from the margin as the first line of its head.
+    """
+    lines = RAW_STRING.sub(lambda match: ("\n" + " " * 80) * match.group(0).count("\n"), text).split("\n")
+    heads = []  # (distance from the margin, index of the last line that began there), outermost first
+    for number, line in enumerate(lines):
+        begin = line.lstrip()
+        if not begin or begin.startswith(("#", "//")):
+            continue
+        margin = len(line) - len(begin)
+        while heads and heads[-1][0] > margin:
+            heads.pop()
+        head = heads.pop()[1] if heads and heads[-1][0] == margin else number
+        heads.append((margin, number))
+        if begin[0] != "}" or number - head <= MAX_BODY or NO_FUNCTION.match(lines[head]):
+            continue
+        opened = next((at for at in range(head, number) if lines[at].endswith("{")), number)
+        is_function = any("(" in line for line in lines[head : opened + 1])
+        if is_function and number - opened - 1 > MAX_BODY:
+            yield number + 1, number - opened - 1
+
+
 def faults_of(path):
     if path.suffix == ".png":
         size = path.stat().st_size
@@ -44,6 +72,9 @@ def faults_of(path):
     faults = []
     if len(lines) - 1 > MAX_LINES and path.suffix != ".md":
         faults.append((len(lines) - 1, f"has more than {MAX_LINES} lines"))
+    if path.suffix in (".h", ".cc"):
+        for number, length in long_functions(text):
+            faults.append((number, f"ends a function of {length} lines; {MAX_BODY} at most"))
     if text and not text.endswith("\n"):
         faults.append((len(lines), "has no newline at its end"))
     for number, line in enumerate(lines, 1):

@@ -55,6 +55,44 @@ absl::Status TakeAccess(bool insecure_open, Flags* flags) {
   return absl::OkStatus();
 }
 
+/// Adds the flags that decide which clients the gate serves.
+void AddClientAccessFlags(GateOptions* gate, bool* insecure_open, command_line::CommandLine* line) {
+  line->AddFlag(
+      "--insecure_open", *insecure_open,
+      "Let --listen name an address that other machines reach: all of them may read and change everything");
+  line->Add("--tokens", gate->tokens_file,
+            "Serve only clients that show one of these tokens by AUTH or HELLO: a file of lines NAME ROLE "
+            "SECRET, as "
+            "`kvctl create_token` makes them")
+      .TypeName("FILE");
+  line->Add("--listen_tls_cert", gate->tls.cert,
+            "For rediss://, the gate's certificate, and behind it those between it and the authority (PEM)")
+      .TypeName("FILE");
+  line->Add("--listen_tls_key", gate->tls.key,
+            "The key of --listen_tls_cert (PEM), in a file that others cannot read")
+      .TypeName("FILE");
+  line->Add("--listen_tls_ca", gate->tls.ca,
+            "For rediss://, serve only clients with a certificate of one of these authorities (PEM)")
+      .TypeName("FILE");
+}
+
+/// Adds the flags by which the gate and the server prove to each other what they are.
+void AddServerAccessFlags(std::string* token_file, rdma::TlsFiles* tls, command_line::CommandLine* line) {
+  line->Add("--token_file", *token_file,
+            "Auth token, as `kvctl create_token` printed it, for a server that requires one")
+      .Environment("REMORA_TOKEN_FILE")
+      .TypeName("FILE");
+  line->Add(
+          "--tls_ca", tls->ca,
+          "Over tls://, certificates of the authorities that sign the server's; without, the token has to do")
+      .Environment("REMORA_TLS_CA")
+      .TypeName("FILE");
+  line->Add("--tls_cert", tls->cert, "The gate's certificate, for a server that asks for one")
+      .Environment("REMORA_TLS_CERT")
+      .TypeName("FILE");
+  line->Add("--tls_key", tls->key, "The key of --tls_cert").Environment("REMORA_TLS_KEY").TypeName("FILE");
+}
+
 }  // namespace
 
 std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
@@ -94,37 +132,8 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   line.Add("--timeout", timeout_ms, "For connecting to the server, and for each operation, in milliseconds")
       .Range(1, 3'600'000)
       .ShowDefault();
-  line.AddFlag(
-      "--insecure_open", insecure_open,
-      "Let --listen name an address that other machines reach: all of them may read and change everything");
-  line.Add("--tokens", flags->gate.tokens_file,
-           "Serve only clients that show one of these tokens by AUTH or HELLO: a file of lines NAME ROLE "
-           "SECRET, as "
-           "`kvctl create_token` makes them")
-      .TypeName("FILE");
-  rdma::TlsFiles& own = flags->gate.tls;
-  line.Add("--listen_tls_cert", own.cert,
-           "For rediss://, the gate's certificate, and behind it those between it and the authority (PEM)")
-      .TypeName("FILE");
-  line.Add("--listen_tls_key", own.key,
-           "The key of --listen_tls_cert (PEM), in a file that others cannot read")
-      .TypeName("FILE");
-  line.Add("--listen_tls_ca", own.ca,
-           "For rediss://, serve only clients with a certificate of one of these authorities (PEM)")
-      .TypeName("FILE");
-  line.Add("--token_file", token_file,
-           "Auth token, as `kvctl create_token` printed it, for a server that requires one")
-      .Environment("REMORA_TOKEN_FILE")
-      .TypeName("FILE");
-  line.Add(
-          "--tls_ca", tls.ca,
-          "Over tls://, certificates of the authorities that sign the server's; without, the token has to do")
-      .Environment("REMORA_TLS_CA")
-      .TypeName("FILE");
-  line.Add("--tls_cert", tls.cert, "The gate's certificate, for a server that asks for one")
-      .Environment("REMORA_TLS_CERT")
-      .TypeName("FILE");
-  line.Add("--tls_key", tls.key, "The key of --tls_cert").Environment("REMORA_TLS_KEY").TypeName("FILE");
+  AddClientAccessFlags(&flags->gate, &insecure_open, &line);
+  AddServerAccessFlags(&token_file, &tls, &line);
 
   if (const std::optional<int> exit_status = line.Parse(argc, argv)) return exit_status;
   const bool has_tls_flag = line.Has("--tls_ca") || line.Has("--tls_cert") || line.Has("--tls_key");
