@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "cold_fixture.h"
 #include "patient_writes.h"
 #include "store/format/memory/index_view.h"
 #include "store/format/memory/record.h"
@@ -25,50 +26,8 @@ namespace {
 using std::chrono::hours;
 using std::chrono::milliseconds;
 
-class ColdReadTest : public testing::Test {
+class ColdReadTest : public ColdFixture {
  protected:
-  static constexpr int kOthers = 2000;  // twice what the memory holds
-
-  ColdReadTest() {
-    options_ = LoggedIn(temp_ / "store", kMinMemorySize);
-    options_.grace = milliseconds(kMinGraceMs);
-    options_.clock = &clock_;
-    options_.syncing = Syncing::kInSteps;
-    Open();
-  }
-  void Open(Loading loading = Loading::kInOpen) {
-    store_.reset();
-    options_.loading = loading;
-    absl::StatusOr<std::unique_ptr<ServerStore>> store = ServerStore::Open(options_);
-    ASSERT_TRUE(store.ok()) << store.status();
-    store_ = *std::move(store);
-  }
-
-  static Write PutOf(std::string_view key, std::string_view value) {
-    Write write;
-    write.key = key;
-    write.value = value;
-    return write;
-  }
-  void Put(const std::string& key, const std::string& value) {
-    ASSERT_TRUE(CommitPatiently(*store_, clock_, PutOf(key, value)).ok());
-  }
-  void Delete(const std::string& key) {
-    Write write;
-    write.kind = Write::Kind::kDelete;
-    write.key = key;
-    ASSERT_TRUE(CommitPatiently(*store_, clock_, write).ok());
-  }
-  /// Writes or reads so many other keys that all of these keys' records leave memory.
-  void EvictAll() {
-    for (int i = 0; i < kOthers; ++i) Put("other " + std::to_string(i), std::string(16'000, 'o'));
-  }
-  void PutCold(const std::string& key, const std::string& value) {
-    ASSERT_NO_FATAL_FAILURE(Put(key, value));
-    ASSERT_NO_FATAL_FAILURE(EvictAll());
-  }
-  std::string Get(const std::string& key) { return GetPatiently(*store_, clock_, key); }
-
   /// Begins to locate a key that memory does not have.
   ColdRead Begin(const std::string& key) {
     ColdRead read;
@@ -91,11 +50,6 @@ class ColdReadTest : public testing::Test {
     store_->ReadCold(read);
     return Finish(read);
   }
-
-  TempDir temp_;
-  ManualClock clock_;
-  StoreOptions options_;
-  std::unique_ptr<ServerStore> store_;
 };
 
 TEST_F(ColdReadTest, BringsTheRecordBack) {
@@ -138,7 +92,7 @@ TEST_F(ColdReadTest, AnUnsyncedWriteMeanwhileIsAwaited) {
   ASSERT_NO_FATAL_FAILURE(PutCold("key", "old"));
   ColdRead read = Begin("key");
   store_->ReadCold(&read);
-  Write write = PutOf("key", "new");
+  Write write = WriteOf(Write::Kind::kPut, "key", "new");
   write.durability = Durability::kSynced;
   store_->Submit(std::span(&write, 1));
   ASSERT_NE(write.ticket, 0u);
@@ -153,7 +107,7 @@ TEST_F(ColdReadTest, AnUnsyncedWriteMeanwhileIsAwaited) {
 TEST_F(ColdReadTest, AnUnsyncedWriteIsNotShownBeforeItsTime) {
   ASSERT_NO_FATAL_FAILURE(PutCold("key", "old"));
   ColdRead read = Begin("key");
-  Write write = PutOf("key", "new");
+  Write write = WriteOf(Write::Kind::kPut, "key", "new");
   write.durability = Durability::kSynced;
   store_->Submit(std::span(&write, 1));
   ASSERT_NE(write.ticket, 0u);
@@ -262,7 +216,7 @@ TEST_F(ColdReadTest, AKeyThatWasThereForAMomentDoesNotComeBackBesideItsTwin) {
 }
 
 TEST_F(ColdReadTest, ARecordThatExpiresMeanwhileIsNotFound) {
-  Write write = PutOf("key", "value");
+  Write write = WriteOf(Write::Kind::kPut, "key", "value");
   write.ttl = hours(1);
   ASSERT_TRUE(CommitPatiently(*store_, clock_, write).ok());
   ASSERT_NO_FATAL_FAILURE(EvictAll());

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cold_fixture.h"
 #include "patient_writes.h"
 #include "store/format/memory/record.h"
 #include "store/server_store.h"
@@ -26,33 +27,10 @@ namespace {
 
 using std::chrono::hours;
 
-class ColdWritesTest : public testing::Test {
+class ColdWritesTest : public ColdFixture {
  protected:
   using Kind = Write::Kind;
-  static constexpr int kOthers = 2000;  // twice what the memory holds
 
-  ColdWritesTest() {
-    options_ = LoggedIn(temp_ / "store", kMinMemorySize);
-    options_.grace = std::chrono::milliseconds(kMinGraceMs);
-    options_.clock = &clock_;
-    options_.syncing = Syncing::kInSteps;
-    Open();
-  }
-  void Open(Loading loading = Loading::kInOpen) {
-    store_.reset();
-    options_.loading = loading;
-    absl::StatusOr<std::unique_ptr<ServerStore>> store = ServerStore::Open(options_);
-    ASSERT_TRUE(store.ok()) << store.status();
-    store_ = *std::move(store);
-  }
-
-  static Write WriteOf(Kind kind, std::string_view key, std::string_view value = {}) {
-    Write write;
-    write.kind = kind;
-    write.key = key;
-    write.value = value;
-    return write;
-  }
   /// Returns a write that does not wait for the disk.
   static Write ColdWrite(Kind kind, std::string_view key, std::string_view value = {},
                          const void* sender = nullptr) {
@@ -61,20 +39,6 @@ class ColdWritesTest : public testing::Test {
     write.sender = sender;
     return write;
   }
-  void Put(const std::string& key, const std::string& value) {
-    ASSERT_TRUE(CommitPatiently(*store_, clock_, WriteOf(Kind::kPut, key, value)).ok());
-  }
-  void Delete(const std::string& key) {
-    ASSERT_TRUE(CommitPatiently(*store_, clock_, WriteOf(Kind::kDelete, key)).ok());
-  }
-  void EvictAll() {
-    for (int i = 0; i < kOthers; ++i) Put("other " + std::to_string(i), std::string(16'000, 'o'));
-  }
-  void PutCold(const std::string& key, const std::string& value) {
-    ASSERT_NO_FATAL_FAILURE(Put(key, value));
-    ASSERT_NO_FATAL_FAILURE(EvictAll());
-  }
-  std::string Get(const std::string& key) { return GetPatiently(*store_, clock_, key); }
 
   /// Submits writes, and does so again while there is no room for the first of them.
   void SubmitWithRoom(std::span<Write> writes) {
@@ -107,11 +71,6 @@ class ColdWritesTest : public testing::Test {
     store_->ReadCold(read.get());
     return Finish(write, read);
   }
-
-  TempDir temp_;
-  ManualClock clock_;
-  StoreOptions options_;
-  std::unique_ptr<ServerStore> store_;
 };
 
 TEST_F(ColdWritesTest, AreDoneWithTheRecordThatWasRead) {
