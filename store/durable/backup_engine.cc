@@ -1,7 +1,7 @@
 // A backup consists of the tables alone, without the log files. All families are flushed together
 // (atomic_flush), so the tables have exactly the writes up to one moment, including those that skipped the
-// log. The flush precedes the listing of files, so that moment is after the start of the call. With the log
-// files, a backup would have some of the later writes, and lack those of them that skipped the log.
+// log. The caller flushes first, so that moment is after the start of its call. With the log files, a backup
+// would have some of the later writes, and lack those of them that skipped the log.
 //
 // RocksDB's BackupEngine manages the directory. Backups share tables, which never change, and whose names
 // are used once. Each backup has a file that lists its tables with their checksums. The engine renames this
@@ -294,7 +294,7 @@ absl::Status PrepareBackupDir(const std::string& dir) {
 }
 
 absl::StatusOr<BackupInfo> CreateBackup(rocksdb::DB& db, std::string_view place, const std::string& dir,
-                                        const BackupRequest& request, bool flush) {
+                                        const BackupRequest& request) {
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<DataDir> lock, DataDir::Open(dir, kBackupDir));
   if (lock->fresh()) REMORA_RETURN_IF_ERROR(lock->MarkComplete());
   const auto translate = [&](const rocksdb::Status& status) {
@@ -311,7 +311,6 @@ absl::StatusOr<BackupInfo> CreateBackup(rocksdb::DB& db, std::string_view place,
   const std::unique_ptr<rocksdb::BackupEngine> engine(opened);
   const std::stop_callback stop(request.stop, [&] { engine->StopBackup(); });
   rocksdb::CreateBackupOptions options;
-  options.flush_before_backup = flush;
   options.decrease_background_thread_cpu_priority = true;  // clients' requests come first
   options.background_thread_cpu_priority = rocksdb::CpuPriority::kLow;
   rocksdb::BackupID id = 0;

@@ -13,9 +13,9 @@ class DB;
 
 namespace remora {
 
-/// Does the work of Store::Backup. `place` names the database in errors. If `flush` is false, the backup
-/// has only the data that is in tables at that time. Errors are those of Store::Backup.
+/// Makes a backup of the data that is in tables at this moment. `place` names the database in errors. Errors
+/// are those of Store::Backup.
 absl::StatusOr<BackupInfo> CreateBackup(rocksdb::DB& db, std::string_view place, const std::string& dir,
-                                        const BackupRequest& request, bool flush);
+                                        const BackupRequest& request);
 
 }  // namespace remora

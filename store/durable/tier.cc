@@ -258,7 +258,7 @@ absl::StatusOr<BackupInfo> DurableTier::Backup(const std::string& dir, const Bac
   REMORA_RETURN_IF_ERROR(has_commit_log()
                              ? impl_->log_->PersistAll()
                              : impl_->flusher_->Flush(impl_->db_.get(), {impl_->data(), impl_->meta()}));
-  return CreateBackup(*impl_->db_, impl_->place(), dir, request, /*flush=*/!has_commit_log());
+  return CreateBackup(*impl_->db_, impl_->place(), dir, request);
 }
 
 void DurableTier::PutClient(std::uint64_t client, std::int64_t since_ms) {

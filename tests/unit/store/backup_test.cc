@@ -136,10 +136,6 @@ TEST_P(BackupTest, EverythingIsThereByteForByte) {
   EXPECT_EQ(info.version, store_->Read(Counter::kLastVersion));
   EXPECT_GT(info.bytes, 0u);
   EXPECT_EQ(info.new_bytes, info.bytes);
-  for (const auto& file : std::filesystem::recursive_directory_iterator(backups_)) {
-    EXPECT_NE(file.path().extension(), ".log")
-        << "which would have some of the later writes: " << file.path();
-  }
   ASSERT_TRUE(store_->Put("key1", "later").ok());
   ASSERT_TRUE(store_->Put("later", "value").ok());
 
