@@ -94,7 +94,7 @@ class ClientsTest(redis_pair.TestCase):
 
     def test_help_lists_what_there_is(self):
         theirs, ours = self.wire(self.redis()), self.wire()
-        for command in ("CLIENT", "COMMAND", "CONFIG", "MEMORY", "OBJECT"):
+        for command in ("CLIENT", "COMMAND", "CONFIG", "MEMORY", "OBJECT", "PUBSUB"):
             expected, lines = (wire.call(command, "HELP").split(b"\r\n")[1:-1] for wire in (theirs, ours))
             self.assertEqual((lines[0], lines[-2:]), (expected[0], expected[-2:]), command)
             names = [line[1:].split()[0] for line in lines[1:-2] if not line.startswith((b"+ ", b"+("))]

@@ -14,6 +14,7 @@
 #include "tools/kvgate/keys/key_store.h"
 #include "tools/kvgate/keys/transaction.h"
 #include "tools/kvgate/network/client_registry.h"
+#include "tools/kvgate/pubsub/subscriptions.h"
 #include "tools/kvgate/resp/reply.h"
 #include "tools/kvgate/resp/request.h"
 #include "tools/kvgate/users.h"
@@ -24,12 +25,17 @@ struct Command;
 
 /// State of a connection that commands change.
 struct Session {
+  /// Returns whether the connection only takes commands for subscribers: RESP2 cannot tell a message from a
+  /// reply.
+  bool is_for_messages() const { return protocol == 2 && !subscriptions->empty(); }
+
   std::shared_ptr<ClientRecord> record;
   int protocol = 2;
   bool replies = true;            // CLIENT REPLY
   bool skips_next_reply = false;  // CLIENT REPLY SKIP
   bool closes = false;            // behind the reply to this command
   Transaction transaction{};
+  std::unique_ptr<Subscriptions> subscriptions{};
   std::optional<User> user{};  // nothing: the client has to show a token first
 };
 

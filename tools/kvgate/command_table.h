@@ -32,6 +32,9 @@ enum CommandFlag : unsigned {
   kFlagNoMulti = 64,   // not in a transaction
   kFlagNoAuth = 256,   // also before the client has shown a token
   kRunsInMulti = 128,  // at once, instead of being queued; COMMAND INFO does not show it
+  kFlagPubsub = 512,
+  kFlagNoScript = 1024,
+  kRunsSubscribed = 2048,  // in RESP2, also while the client is a subscriber; COMMAND INFO does not show it
 };
 
 inline constexpr unsigned kReadFlags = kFlagReadonly | kFlagFast;

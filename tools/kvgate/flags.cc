@@ -16,6 +16,7 @@
 #include "tools/command_line/command_line.h"
 #include "tools/command_line/say.h"
 #include "tools/kvgate/network/listen.h"
+#include "tools/kvgate/pubsub/event_flags.h"
 
 namespace remora::kvgate {
 namespace {
@@ -132,6 +133,14 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   line.Add("--timeout", timeout_ms, "For connecting to the server, and for each operation, in milliseconds")
       .Range(1, 3'600'000)
       .ShowDefault();
+  std::string notify;
+  line.Add("--notify_keyspace_events", notify,
+           "Keyspace notifications from the start on: letters, as CONFIG SET notify-keyspace-events takes "
+           "them")
+      .Check([](const std::string& text) {
+        return EventFlags::Parse(text) ? std::string() : std::string(kUnknownEventClass);
+      })
+      .TypeName("LETTERS");
   AddClientAccessFlags(&flags->gate, &insecure_open, &line);
   AddServerAccessFlags(&token_file, &tls, &line);
 
@@ -142,6 +151,7 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   for (const std::string& text : flags->gate.listen) flags->listen.push_back(*ParseListenAddress(text));
   if (const absl::Status access = TakeAccess(insecure_open, flags); !access.ok())
     return RefuseToStart(access);
+  flags->gate.notify = *EventFlags::Parse(notify);
   flags->gate.max_clients = static_cast<std::size_t>(max_clients);
   flags->gate.client.timeout = std::chrono::milliseconds(timeout_ms);
   flags->gate.client.connect_timeout = flags->gate.client.timeout;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/client.h"
 #include "store/base/status_macros.h"
 
 namespace remora::kvgate {
@@ -43,11 +44,29 @@ absl::StatusOr<std::unique_ptr<Gate>> Gate::Start(GateOptions options,
     gate->listeners_.push_back(std::move(listener));
   }
   gate->state_.started_ms = clock.UnixMillis();
+  REMORA_RETURN_IF_ERROR(gate->StartWatcher());
   for (int i = 0; i < gate->state_.options.threads; ++i) {
     REMORA_ASSIGN_OR_RETURN(std::unique_ptr<GatewayThread> thread, GatewayThread::Start(gate->state_, clock));
     gate->threads_.push_back(std::move(thread));
   }
   return gate;
+}
+
+absl::Status Gate::StartWatcher() {
+  const GateOptions& options = state_.options;
+  const auto connect = [&options](const Clock& clock) {
+    return Client::Connect(options.server, options.client, clock);
+  };
+  REMORA_ASSIGN_OR_RETURN(state_.watcher, ChangeWatcher::Start(connect, state_.hub));
+  if (options.notify.empty()) return absl::OkStatus();
+  REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, connect(clock_));
+  const absl::Status status = ChangeWatcher::CanWatch(*client);
+  if (!status.ok()) {
+    return {status.code(), absl::StrCat("--notify_keyspace_events: the server does not show its changes: ",
+                                        status.message(), "; or start the gate without this flag")};
+  }
+  state_.watcher->SetFlags(options.notify);
+  return absl::OkStatus();
 }
 
 absl::Status Gate::Run(int stop_fd) {
@@ -61,7 +80,10 @@ absl::Status Gate::Run(int stop_fd) {
     if (::poll(watched.data(), watched.size(), -1) < 0 && errno != EINTR) {
       return absl::InternalError(absl::StrCat("poll: ", std::strerror(errno)));
     }
-    if (watched[0].revents != 0) return absl::OkStatus();
+    if (watched[0].revents != 0) {
+      state_.watcher->Stop();  // commands may wait for it
+      return absl::OkStatus();
+    }
     int pause_ms = 0;
     for (std::size_t i = 1; i < watched.size(); ++i) {
       if (watched[i].revents != 0) pause_ms = std::max(pause_ms, Accept(watched[i].fd, has_tls[i]));

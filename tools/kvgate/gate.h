@@ -18,17 +18,20 @@ namespace remora::kvgate {
 class Gate {
  public:
   /// Listens, and connects each thread to the server. `clock` lives longer. Outcomes as for Listener::Listen,
-  /// AsyncClient::Connect and rdma::ServerTls::Create.
+  /// AsyncClient::Connect and rdma::ServerTls::Create. With flags for notifications, also those of
+  /// Client::Watch.
   static absl::StatusOr<std::unique_ptr<Gate>> Start(GateOptions options,
                                                      const std::vector<ListenAddress>& listen, Reach reach,
                                                      const Clock& clock);
 
-  /// Accepts clients until `stop_fd` is readable.
+  /// Accepts clients until `stop_fd` is readable. Afterwards no notification comes.
   absl::Status Run(int stop_fd);
 
  private:
-  Gate(GateOptions options, const Clock& clock) : state_(std::move(options)), clock_(clock) {}
+  Gate(GateOptions options, const Clock& clock) : state_(std::move(options), clock), clock_(clock) {}
 
+  /// Starts the watcher of the server's changes, with the flags of the options.
+  absl::Status StartWatcher();
   /// Accepts one client. Returns how long to wait before the next one, in milliseconds; 0: not at all.
   int Accept(int listening_fd, bool has_tls);
 

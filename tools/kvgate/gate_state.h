@@ -4,14 +4,19 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "client/options.h"
 #include "rdma/tls.h"
+#include "store/base/clock.h"
 #include "tools/kvgate/keys/scan_cursors.h"
 #include "tools/kvgate/network/client_registry.h"
+#include "tools/kvgate/pubsub/change_watcher.h"
+#include "tools/kvgate/pubsub/event_flags.h"
+#include "tools/kvgate/pubsub/message_hub.h"
 #include "tools/kvgate/users.h"
 
 namespace remora::kvgate {
@@ -27,12 +32,14 @@ struct GateOptions {
   std::string tokens_file{};
   Users users{};         // of that file
   rdma::TlsFiles tls{};  // for addresses with TLS
+  EventFlags notify{};   // of keyspace notifications, at the begin
 };
 
 /// Thread safety: all members may be used from any thread.
 struct GateState {
-  explicit GateState(GateOptions gate_options)
-      : options(std::move(gate_options)), max_clients(options.max_clients) {}
+  /// `clock` lives longer.
+  GateState(GateOptions gate_options, const Clock& clock)
+      : options(std::move(gate_options)), max_clients(options.max_clients), hub(clock) {}
 
   const GateOptions options;
   std::atomic<std::size_t> max_clients;
@@ -43,6 +50,8 @@ struct GateState {
   const std::uint64_t run = std::random_device()() | std::uint64_t{std::random_device()()} << 32;
   ClientRegistry clients;
   ScanCursors cursors;
+  MessageHub hub;
+  std::unique_ptr<ChangeWatcher> watcher;    // set before the first client
   std::atomic<std::size_t> queued_bytes{0};  // of all transactions that are not executed yet
 };
 

@@ -19,11 +19,12 @@ struct KillFilter {
   std::optional<std::string_view> address{};
   std::optional<std::string_view> local_address{};
   std::optional<std::string_view> user{};
-  bool has_normal = true;  // TYPE
+  std::optional<std::string_view> type{};
   bool skips_me = true;
 
   bool Fits(const ClientRecord& client) const {
-    return has_normal && (!id || *id == client.id) && (!address || *address == client.address) &&
+    return (!type || IsWord(*type, client.type())) && (!id || *id == client.id) &&
+           (!address || *address == client.address) &&
            (!local_address || *local_address == client.local_address) && (!user || *user == client.user);
   }
 };
@@ -37,11 +38,8 @@ bool TakeFilter(Call& call, std::string_view name, std::string_view value, KillF
     return false;
   }
   if (IsWord(name, "TYPE")) {
-    filter->has_normal = IsWord(value, "normal");
-    if (filter->has_normal || IsWord(value, "master") || IsWord(value, "replica") || IsWord(value, "slave") ||
-        IsWord(value, "pubsub")) {
-      return true;
-    }
+    filter->type = value;
+    if (IsClientType(value)) return true;
     call.reply.Error(absl::StrCat("ERR Unknown client type '", AbslView(value), "'"));
     return false;
   }
@@ -75,6 +73,11 @@ std::int64_t Kill(Call& call, const KillFilter& filter) {
 }
 
 }  // namespace
+
+bool IsClientType(std::string_view text) {
+  return IsWord(text, "normal") || IsWord(text, "master") || IsWord(text, "replica") ||
+         IsWord(text, "slave") || IsWord(text, "pubsub");
+}
 
 void ClientKill(Call& call) {
   KillFilter filter;

@@ -22,6 +22,11 @@ namespace {
 
 void Ping(Call& call) {
   if (call.request.size() > 2) return call.reply.Error(WrongArity("ping"));
+  if (call.session.is_for_messages()) {
+    call.reply.Array(2);
+    call.reply.Bulk("pong");
+    return call.reply.Bulk(call.request.size() == 1 ? "" : call.argument(1));
+  }
   call.request.size() == 1 ? call.reply.Simple("PONG") : call.reply.Bulk(call.argument(1));
 }
 
@@ -77,6 +82,11 @@ void Reset(Call& call) {
   call.session.user = call.services.gate.options.users.OfNewClient();
   NameClient(call, &ClientRecord::name, "");
   call.session.transaction.Reset();
+  if (!call.session.subscriptions->empty()) {
+    call.session.subscriptions->Reset();
+    call.session.record->channels = call.session.record->patterns = 0;
+    call.services.gate.watcher->Update();
+  }
   call.session.replies = true;
   call.session.skips_next_reply = false;
   call.is_silent = false;
@@ -149,11 +159,12 @@ void Hello(Call& call) {
 
 std::string Describe(const ClientRecord& client, std::int64_t now_ms) {
   return absl::StrFormat(
-      "id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 "
+      "id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=0 sub=%d psub=%d ssub=0 multi=-1 "
       "cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
       client.id, client.address, client.local_address, client.fd, client.name,
-      (now_ms - client.connected_ms) / 1000, (now_ms - client.active_ms) / 1000, client.command.load(),
-      client.user, client.protocol.load(), client.library, client.library_version);
+      (now_ms - client.connected_ms) / 1000, (now_ms - client.active_ms) / 1000,
+      client.channels + client.patterns > 0 ? "P" : "N", client.channels.load(), client.patterns.load(),
+      client.command.load(), client.user, client.protocol.load(), client.library, client.library_version);
 }
 
 void ClientInfo(Call& call) {
@@ -167,13 +178,11 @@ void ClientInfo(Call& call) {
 
 void ClientList(Call& call) {
   std::optional<std::set<std::int64_t>> wanted;
-  bool is_normal = true;
+  std::optional<std::string_view> type;
   if (call.request.size() == 4 && IsWord(call.argument(2), "TYPE")) {
-    const std::string_view type = call.argument(3);
-    is_normal = IsWord(type, "normal");
-    if (!is_normal && !IsWord(type, "master") && !IsWord(type, "replica") && !IsWord(type, "slave") &&
-        !IsWord(type, "pubsub")) {
-      return call.reply.Error(absl::StrCat("ERR Unknown client type '", AbslView(type), "'"));
+    type = call.argument(3);
+    if (!IsClientType(*type)) {
+      return call.reply.Error(absl::StrCat("ERR Unknown client type '", AbslView(*type), "'"));
     }
   } else if (call.request.size() > 3 && IsWord(call.argument(2), "ID")) {
     wanted.emplace();
@@ -188,7 +197,8 @@ void ClientList(Call& call) {
   const std::int64_t now_ms = call.services.clock.UnixMillis();
   std::string text;
   call.services.gate.clients.ForEach([&](const ClientRecord& client) {
-    if (is_normal && (!wanted || wanted->contains(client.id))) text += Describe(client, now_ms);
+    if (type && !IsWord(*type, client.type())) return;
+    if (!wanted || wanted->contains(client.id)) text += Describe(client, now_ms);
   });
   call.reply.Verbatim(text);
 }
@@ -282,12 +292,12 @@ constexpr Command kConnectionCommands[] = {
      nullptr},
     {"hello", -1, Order::kLocal, kAlwaysFlags | kFlagFast | kFlagNoAuth, 0, 0, 0, "connection",
      "Sets the version of the protocol", Hello, nullptr},
-    {"ping", -1, Order::kLocal, kAlwaysFlags | kFlagFast, 0, 0, 0, "connection",
+    {"ping", -1, Order::kLocal, kAlwaysFlags | kFlagFast | kRunsSubscribed, 0, 0, 0, "connection",
      "Returns PONG, or its argument", Ping, nullptr},
-    {"quit", -1, Order::kLocal, kAlwaysFlags | kFlagFast | kFlagNoAuth | kRunsInMulti, 0, 0, 0, "connection",
-     "Ends the connection", Quit, nullptr},
-    {"reset", 1, Order::kLocal, kAlwaysFlags | kFlagFast | kFlagNoAuth | kRunsInMulti, 0, 0, 0, "connection",
-     "Makes the connection as new", Reset, nullptr},
+    {"quit", -1, Order::kLocal, kAlwaysFlags | kFlagFast | kFlagNoAuth | kRunsInMulti | kRunsSubscribed, 0, 0,
+     0, "connection", "Ends the connection", Quit, nullptr},
+    {"reset", 1, Order::kLocal, kAlwaysFlags | kFlagFast | kFlagNoAuth | kRunsInMulti | kRunsSubscribed, 0, 0,
+     0, "connection", "Makes the connection as new", Reset, nullptr},
     {"select", 2, Order::kLocal, kAlwaysFlags | kFlagFast, 0, 0, 0, "connection",
      "Selects the only database, 0", Select, nullptr},
 };

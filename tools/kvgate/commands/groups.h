@@ -8,6 +8,7 @@
 namespace remora::kvgate {
 
 std::span<const Command> ConnectionCommands();
+std::span<const Command> ConfigCommands();
 std::span<const Command> ServerCommands();
 std::span<const Command> StringCommands();
 std::span<const Command> ManyKeyCommands();
@@ -15,6 +16,7 @@ std::span<const Command> NumberCommands();
 std::span<const Command> ExpiryCommands();
 std::span<const Command> KeyCommands();
 std::span<const Command> ObjectCommands();
+std::span<const Command> PubsubCommands();
 std::span<const Command> ScanCommands();
 std::span<const Command> TransactionCommands();
 

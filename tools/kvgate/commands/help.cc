@@ -37,7 +37,8 @@ constexpr SubcommandHelp kOfCommand[] = {
 };
 constexpr SubcommandHelp kOfConfig[] = {
     {"GET <pattern> [<pattern> ...]", "Returns the settings whose names fit a pattern."},
-    {"SET maxclients <number>", "Sets the most connections; other settings are fixed."},
+    {"SET <name> <value> [<name> <value> ...]",
+     "Sets maxclients and notify-keyspace-events; others are fixed."},
 };
 constexpr SubcommandHelp kOfMemory[] = {
     {"USAGE <key> [SAMPLES <count>]", "Returns the bytes of the record of a key."},
@@ -48,15 +49,18 @@ constexpr SubcommandHelp kOfObject[] = {
     {"REFCOUNT <key>", "Returns 1."},
 };
 
+constexpr SubcommandHelp kOfPubsub[] = {
+    {"CHANNELS [<pattern>]", "Returns the subscribed channels that fit a pattern."},
+    {"NUMPAT", "Returns the number of subscribed patterns."},
+    {"NUMSUB [<channel> ...]", "Returns the number of subscribers of channels, without those by patterns."},
+};
+
 struct CommandHelp {
   std::string_view name;
   std::span<const SubcommandHelp> subcommands;
 };
-constexpr CommandHelp kHelps[] = {{"client", kOfClient},
-                                  {"command", kOfCommand},
-                                  {"config", kOfConfig},
-                                  {"memory", kOfMemory},
-                                  {"object", kOfObject}};
+constexpr CommandHelp kHelps[] = {{"client", kOfClient}, {"command", kOfCommand}, {"config", kOfConfig},
+                                  {"memory", kOfMemory}, {"object", kOfObject},   {"pubsub", kOfPubsub}};
 
 std::span<const SubcommandHelp> SubcommandsOf(std::string_view command) {
   for (const CommandHelp& help : kHelps) {
@@ -66,6 +70,8 @@ std::span<const SubcommandHelp> SubcommandsOf(std::string_view command) {
 }
 
 }  // namespace
+
+bool HasSubcommands(const Command& command) { return !SubcommandsOf(command.name).empty(); }
 
 bool RepliedHelp(Call& call) {
   if (call.request.size() < 2 || !IsWord(call.argument(1), "HELP")) return false;

@@ -140,11 +140,14 @@ Task<absl::Status> PutPairs(Call& call, Condition condition) {
   if (pairs == 1) {
     co_return co_await call.kv().Put(call.argument(1), call.argument(2), {.condition = condition});
   }
-  WriteBatch batch;
+  std::vector<std::size_t> last;  // pairs whose keys do not come again
   std::set<std::string_view> seen;
   for (std::size_t pair = pairs; pair > 0; --pair) {
-    const std::string_view key = call.argument(2 * pair - 1);
-    if (seen.insert(key).second) batch.Put(key, call.argument(2 * pair), {.condition = condition});
+    if (seen.insert(call.argument(2 * pair - 1)).second) last.push_back(pair);
+  }
+  WriteBatch batch;  // in the order of the request, in which watchers see it
+  for (auto pair = last.rbegin(); pair != last.rend(); ++pair) {
+    batch.Put(call.argument(2 * *pair - 1), call.argument(2 * *pair), {.condition = condition});
     if (std::string fault = batch.fault(); !fault.empty()) {
       co_return absl::InvalidArgumentError(
           absl::StrCat(call.command->name, ": not all of it fits into an atomic batch: ", fault));

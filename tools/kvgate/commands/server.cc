@@ -1,11 +1,8 @@
 // Commands about the gate and its server.
-#include <fnmatch.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -21,13 +18,9 @@
 #include "tools/kvgate/commands/help.h"
 #include "tools/kvgate/commands/redis_version.h"
 #include "tools/kvgate/commands/store_calls.h"
-#include "tools/kvgate/resp/number_text.h"
-#include "tools/kvgate/resp/request_parser.h"
 
 namespace remora::kvgate {
 namespace {
-
-constexpr std::int64_t kMostClients = 1'000'000;
 
 void Time(Call& call) {
   const std::int64_t now_ms = call.services.clock.UnixMillis();
@@ -41,9 +34,10 @@ void Time(Call& call) {
 std::vector<std::string_view> FlagsOf(const Command& command) {
   std::vector<std::string_view> names;
   constexpr std::pair<unsigned, std::string_view> kNames[] = {
-      {kFlagWrite, "write"},      {kFlagReadonly, "readonly"}, {kFlagDenyOom, "denyoom"},
-      {kFlagLoading, "loading"},  {kFlagStale, "stale"},       {kFlagFast, "fast"},
-      {kFlagNoMulti, "no_multi"}, {kFlagNoAuth, "no_auth"}};
+      {kFlagWrite, "write"},     {kFlagReadonly, "readonly"}, {kFlagDenyOom, "denyoom"},
+      {kFlagLoading, "loading"}, {kFlagStale, "stale"},       {kFlagFast, "fast"},
+      {kFlagPubsub, "pubsub"},   {kFlagNoScript, "noscript"}, {kFlagNoMulti, "no_multi"},
+      {kFlagNoAuth, "no_auth"}};
   for (const auto& [flag, name] : kNames) {
     if ((command.flags & flag) != 0) names.push_back(name);
   }
@@ -115,78 +109,6 @@ void ShowCommands(Call& call) {
   call.reply.Integer(static_cast<std::int64_t>(Commands().size()));
 }
 
-// --- CONFIG ---------------------------------------------------------------------------------------------
-
-/// The settings that the gate has, and those that programs ask Redis for before anything else.
-std::vector<std::pair<std::string, std::string>> Settings(const GateState& gate) {
-  return {{"appendonly", "no"},
-          {"databases", "1"},
-          {"io-threads", absl::StrCat(gate.options.threads)},
-          {"maxclients", absl::StrCat(gate.max_clients.load())},
-          {"maxmemory", "0"},
-          {"proto-max-bulk-len", absl::StrCat(RequestParser::kMaxStatedLength)},
-          {"save", ""}};
-}
-
-void ConfigGet(Call& call) {
-  // A name that is no pattern comes back as it was written.
-  std::map<std::string, std::string> found;
-  for (const auto& [name, value] : Settings(call.services.gate)) {
-    for (std::size_t i = 2; i < call.request.size(); ++i) {
-      const std::string pattern(call.argument(i));
-      if (::fnmatch(pattern.c_str(), name.c_str(), FNM_CASEFOLD) != 0) continue;
-      found.emplace(pattern.find_first_of("*?[") == std::string::npos ? pattern : name, value);
-    }
-  }
-  call.reply.Map(found.size());
-  for (const auto& [name, value] : found) {
-    call.reply.Bulk(name);
-    call.reply.Bulk(value);
-  }
-}
-
-std::string ConfigSetFailed(std::string_view name, std::string_view why) {
-  return absl::StrCat("ERR CONFIG SET failed (possibly related to argument '", AbslView(name), "') - ",
-                      AbslView(why));
-}
-
-void ConfigSet(Call& call) {
-  if (call.request.size() % 2 != 0) return call.reply.Error(WrongArity("config|set"));
-  std::optional<std::int64_t> max_clients;
-  for (std::size_t i = 2; i < call.request.size(); i += 2) {
-    const std::string_view name = call.argument(i);
-    bool exists = false;
-    for (const auto& setting : Settings(call.services.gate)) exists |= IsWord(name, setting.first);
-    if (!exists) {
-      return call.reply.Error(
-          absl::StrCat("ERR Unknown option or number of arguments for CONFIG SET - '", AbslView(name), "'"));
-    }
-    if (!IsWord(name, "maxclients")) {
-      return call.reply.Error(ConfigSetFailed(name, "can't set immutable config"));
-    }
-    if (max_clients) return call.reply.Error(ConfigSetFailed(name, "duplicate parameter"));
-    max_clients = ParseInteger(call.argument(i + 1));
-    if (!max_clients || *max_clients < 1 || *max_clients > kMostClients) {
-      return call.reply.Error(
-          ConfigSetFailed(name, absl::StrCat("argument must be between 1 and ", kMostClients, " inclusive")));
-    }
-  }
-  if (max_clients) call.services.gate.max_clients = static_cast<std::size_t>(*max_clients);
-  call.reply.Ok();
-}
-
-void Config(Call& call) {
-  if (RepliedHelp(call)) return;
-  const bool is_get = IsWord(call.argument(1), "GET");
-  if (!is_get && !IsWord(call.argument(1), "SET")) {
-    return call.reply.Error(UnknownSubcommand(call.argument(1), "config"));
-  }
-  if (call.request.size() < (is_get ? 3u : 4u)) {
-    return call.reply.Error(WrongArity(is_get ? "config|get" : "config|set"));
-  }
-  is_get ? ConfigGet(call) : ConfigSet(call);
-}
-
 // --- INFO -----------------------------------------------------------------------------------------------
 
 /// Facts that INFO asks the server for.
@@ -238,7 +160,9 @@ void AddClientsSection(const GateState& gate, std::string* text) {
 void AddStatsSection(const GateState& gate, std::string* text) {
   absl::StrAppend(text, "# Stats\r\ntotal_connections_received:", gate.connections.load(),
                   "\r\ntotal_commands_processed:", gate.commands.load(),
-                  "\r\nrejected_connections:", gate.rejected.load(), "\r\n");
+                  "\r\nrejected_connections:", gate.rejected.load(),
+                  "\r\npubsub_channels:", gate.hub.CountNames(NameKind::kChannel),
+                  "\r\npubsub_patterns:", gate.hub.CountNames(NameKind::kPattern), "\r\n");
 }
 
 void AddKeyspaceSection(std::uint64_t keys, std::string* text) {
@@ -283,8 +207,6 @@ Task<void> Info(Call& call) {
 
 constexpr Command kServerCommands[] = {
     {"command", -1, Order::kLocal, kAlwaysFlags, 0, 0, 0, "server", "Describes commands", ShowCommands,
-     nullptr},
-    {"config", -2, Order::kLocal, kAlwaysFlags, 0, 0, 0, "server", "Shows and changes settings", Config,
      nullptr},
     {"info", -1, Order::kExclusive, kAlwaysFlags, 0, 0, 0, "server", "Describes the gate and its server",
      nullptr, Info},

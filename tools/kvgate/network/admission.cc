@@ -1,11 +1,14 @@
 #include "tools/kvgate/network/admission.h"
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
+#include "tools/kvgate/commands/help.h"
 
 namespace remora::kvgate {
 namespace {
@@ -14,8 +17,16 @@ namespace {
 bool ChangesSomething(const Call& call) {
   if ((call.command->flags & kFlagWrite) != 0) return true;
   const std::string_view name = call.command->name;
+  if (name == "publish") return true;
   return call.request.size() > 1 && ((name == "config" && IsWord(call.argument(1), "SET")) ||
                                      (name == "client" && IsWord(call.argument(1), "KILL")));
+}
+
+/// Returns the name of the command, with that of the subcommand if it has some.
+std::string FullName(const Call& call) {
+  std::string name = call.command->name;
+  if (!HasSubcommands(*call.command) || call.request.size() < 2) return name;
+  return absl::StrCat(name, "|", absl::AsciiStrToLower(AbslView(call.argument(1))));
 }
 
 }  // namespace
@@ -31,6 +42,11 @@ std::string Refusal(const Call& call) {
   const std::optional<User>& user = call.session.user;
   if (!user && (flags & kFlagNoAuth) == 0) return "NOAUTH Authentication required.";
   if (user && user->is_read_only && ChangesSomething(call)) return NoPermission(call.command->name);
+  if (call.session.is_for_messages() && (flags & kRunsSubscribed) == 0) {
+    return absl::StrCat("ERR Can't execute '", FullName(call),
+                        "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this "
+                        "context");
+  }
   const bool is_barred = IsQueued(call) && (flags & kFlagNoMulti) != 0;
   return is_barred ? "ERR Command not allowed inside a transaction" : "";
 }

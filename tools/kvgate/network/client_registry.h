@@ -24,7 +24,11 @@ struct ClientRecord {
   std::atomic<std::int64_t> active_ms{0};
   std::atomic<const char*> command{"NULL"};  // name of the last one, which stays
   std::atomic<int> protocol{2};
+  std::atomic<int> channels{0};  // that it has subscribed to
+  std::atomic<int> patterns{0};
   std::string user{"default"};
+  /// Returns its type in CLIENT LIST and CLIENT KILL.
+  const char* type() const { return channels + patterns > 0 ? "pubsub" : "normal"; }
   bool is_shut_down = false;  // its thread has not noticed yet
   std::string name{};
   std::string library{};

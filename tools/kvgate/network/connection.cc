@@ -1,10 +1,13 @@
 #include "tools/kvgate/network/connection.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "store/base/check.h"
 #include "store/format/memory/layout.h"
+#include "tools/command_line/say.h"
 #include "tools/kvgate/network/admission.h"
 
 namespace remora::kvgate {
@@ -14,19 +17,44 @@ namespace {
 constexpr std::size_t kMaxRequestBytes = kMaxValueSize + kMaxKeySize + 4096;
 constexpr std::size_t kLeastExpectedReply = 64;
 
+/// Moves messages to the output until it has `most` bytes. Returns false if the client has not taken its
+/// messages in time.
+bool MoveMessages(Session& session, std::size_t most, ReplyStream* output) {
+  if (session.subscriptions->empty()) return true;
+  Mailbox& mailbox = session.subscriptions->mailbox();
+  Reply messages(session.protocol);
+  while (output->size() + messages.size() < most) {
+    const std::optional<Delivery> delivery = mailbox.Take();
+    if (!delivery) break;
+    AppendDelivery(*delivery, &messages);
+  }
+  if (messages.size() > 0) output->Add(messages.TakeBytes());
+  if (!mailbox.is_overrun()) return true;
+  command_line::SayError(absl::StrCat("kvgate: client ", session.record->id, " at ", session.record->address,
+                                      " is disconnected: it did not take its messages in time"));
+  return false;
+}
+
 }  // namespace
 
 Connection::Connection(std::unique_ptr<Channel> channel, std::shared_ptr<ClientRecord> record,
-                       Services services, std::function<void(Connection&)> on_reply)
+                       Services services, std::function<void(Connection&)> on_reply,
+                       std::function<void()> wake)
     : channel_(std::move(channel)),
       services_(services),
       on_reply_(std::move(on_reply)),
       requests_(kMaxRequestBytes) {
   session_.record = std::move(record);
   session_.user = services.gate.options.users.OfNewClient();
+  session_.subscriptions = std::make_unique<Subscriptions>(services.gate.hub, std::move(wake));
 }
 
-Connection::~Connection() { REMORA_CHECK(is_idle()); }
+Connection::~Connection() {
+  REMORA_CHECK(is_idle());
+  if (session_.subscriptions->empty()) return;
+  session_.subscriptions->Reset();
+  services_.gate.watcher->Update();
+}
 
 // --- Input ----------------------------------------------------------------------------------------------
 
@@ -73,13 +101,17 @@ void Connection::Abandon() {
 // --- Commands -------------------------------------------------------------------------------------------
 
 void Connection::Work() {
-  bool is_full = false;
+  bool has_more = false;
   do {
-    is_full = BeginAll();
+    const bool is_full = BeginAll();
     Collect();
+    // A command that runs alone may be the SUBSCRIBE to their channel, whose reply comes first.
+    const bool runs_alone = in_flight_ > 0 && order_ == Order::kExclusive;
+    if (!is_broken_ && !runs_alone && !MoveMessages(session_, kMaxOutput, &replies_)) Abandon();
+    has_more = is_full || replies_.size() >= kMaxOutput;
     Send();
     // The client may have taken the output just now: nothing else would begin the next command.
-  } while (is_full && !is_broken_ && replies_.size() < kMaxOutput);
+  } while (has_more && !is_broken_ && replies_.size() < kMaxOutput);
 }
 
 bool Connection::BeginAll() {

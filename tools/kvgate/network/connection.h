@@ -23,7 +23,7 @@ namespace remora::kvgate {
 /// come one by one. If a large reply to a read is complete all the same while others wait before it, the
 /// connection drops it, and reads again when its turn comes. So its memory is at most one request
 /// (RequestParser), one read of input, one large reply, kMaxOutput bytes of output, and as much again
-/// in replies that wait.
+/// in replies that wait. A subscriber has its Mailbox beside them.
 ///
 /// Invariants:
 ///   C1: replies leave in the order of their requests.
@@ -37,9 +37,10 @@ class Connection {
   static constexpr std::size_t kMaxInFlight = 64;
 
   /// Takes a connected socket. `on_reply` is called in the end of a command that did
-  /// not end at once; the owner then calls Work.
+  /// not end at once; the owner then calls Work. `wake` is called in any thread when the client has messages;
+  /// then the owner calls Work, too.
   Connection(std::unique_ptr<Channel> channel, std::shared_ptr<ClientRecord> record, Services services,
-             std::function<void(Connection&)> on_reply);
+             std::function<void(Connection&)> on_reply, std::function<void()> wake);
   /// REQUIRES: is_idle().
   ~Connection();
   Connection(const Connection&) = delete;

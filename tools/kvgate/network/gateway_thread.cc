@@ -170,7 +170,8 @@ void GatewayThread::WatchNew(std::unique_ptr<Channel> channel, std::shared_ptr<C
   const auto id = static_cast<std::uint64_t>(record->id);
   auto connection = std::make_unique<Connection>(
       std::move(channel), std::move(record), Services{*kv_, *keys_, *blocking_, state_, clock_},
-      [this](Connection& replied) { replied_.push_back(static_cast<std::uint64_t>(replied.id())); });
+      [this](Connection& replied) { replied_.push_back(static_cast<std::uint64_t>(replied.id())); },
+      [this, id] { inbox_->Post([this, id] { replied_.push_back(id); }); });
   if (!WatchDescriptor(epoll_fd_, EPOLL_CTL_ADD, fd, EPOLLIN, id).ok()) {
     return state_.clients.Remove(static_cast<std::int64_t>(id));
   }

@@ -57,5 +57,6 @@ void Reply::Map(std::size_t size) {
 }
 
 void Reply::Set(std::size_t size) { Head(protocol_ == 2 ? '*' : '~', static_cast<std::int64_t>(size)); }
+void Reply::Push(std::size_t size) { Head(protocol_ == 2 ? '*' : '>', static_cast<std::int64_t>(size)); }
 
 }  // namespace remora::kvgate

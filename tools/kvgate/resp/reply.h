@@ -36,6 +36,8 @@ class Reply {
   /// Adds the head of `size` pairs.
   void Map(std::size_t size);
   void Set(std::size_t size);
+  /// Adds the head of a message of its own, which is no reply: of `size` values.
+  void Push(std::size_t size);
   /// Adds replies that are complete.
   void Append(const Reply& replies) { bytes_ += replies.bytes_; }
 

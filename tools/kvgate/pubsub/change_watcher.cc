@@ -1,0 +1,175 @@
+#include "tools/kvgate/pubsub/change_watcher.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
+#include "store/base/start_thread.h"
+#include "store/base/status_macros.h"
+#include "tools/command_line/say.h"
+
+namespace remora::kvgate {
+namespace {
+
+// The thread looks so often whether its watch is still wanted.
+constexpr std::chrono::milliseconds kLook{50};
+constexpr std::chrono::milliseconds kPauseOfDialling{200};
+
+/// Returns whether the place of the watch is lost: then it begins anew.
+bool IsPlaceLost(const absl::Status& status) {
+  return absl::IsOutOfRange(status) || absl::IsInvalidArgument(status) || absl::IsInternal(status);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ChangeWatcher>> ChangeWatcher::Start(Connect connect, MessageHub& hub) {
+  std::unique_ptr<ChangeWatcher> watcher(new ChangeWatcher(std::move(connect), hub));
+  REMORA_ASSIGN_OR_RETURN(
+      watcher->thread_, StartThread([&watcher] { return std::thread(&ChangeWatcher::Run, watcher.get()); }));
+  return watcher;
+}
+
+ChangeWatcher::~ChangeWatcher() {
+  Stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+void ChangeWatcher::Stop() {
+  clock_.Stop();
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+}
+
+absl::Status ChangeWatcher::CanWatch(Client& client) { return client.Watch().status(); }
+
+// --- What is wanted -------------------------------------------------------------------------------------
+
+EventFlags ChangeWatcher::flags() const {
+  const std::lock_guard lock(mutex_);
+  return flags_;
+}
+
+void ChangeWatcher::SetFlags(EventFlags flags) {
+  {
+    const std::lock_guard lock(mutex_);
+    flags_ = flags;
+    EndIfUnwanted();
+  }
+  changed_.notify_all();
+}
+
+void ChangeWatcher::Update() {
+  {
+    const std::lock_guard lock(mutex_);
+    EndIfUnwanted();
+  }
+  changed_.notify_all();
+}
+
+bool ChangeWatcher::IsWanted() const {
+  const bool has_events = flags_.has_sets() || flags_.has_deletions();
+  return has_events && ((flags_.has_keyspace() && hub_.wants_keyspace()) ||
+                        (flags_.has_keyevent() && hub_.wants_keyevent()));
+}
+
+void ChangeWatcher::AwaitBegin(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, timeout, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return has_begun_ || stopping_ || !IsWanted();
+  });
+}
+
+void ChangeWatcher::EndIfUnwanted() {
+  if (IsWanted()) return;
+  ++period_;
+  has_begun_ = false;
+}
+
+std::optional<EventFlags> ChangeWatcher::FlagsIn(Period period) const {
+  const std::lock_guard lock(mutex_);
+  return stopping_ || period_ != period ? std::nullopt : std::optional(flags_);
+}
+
+// --- The thread -----------------------------------------------------------------------------------------
+
+void ChangeWatcher::Run() {
+  for (;;) {
+    Period period = 0;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_ || IsWanted(); });
+      if (stopping_) return;
+      period = period_;
+    }
+    WatchAll(period);
+  }
+}
+
+void ChangeWatcher::WatchAll(Period period) {
+  std::string token;
+  while (FlagsIn(period)) {
+    const absl::Status status = WatchOverOneConnection(period, &token);
+    if (status.ok() || absl::IsCancelled(status)) continue;
+    if (!token.empty() && IsPlaceLost(status)) {
+      token.clear();
+      command_line::SayError(absl::StrCat(
+          "kvgate: keyspace notifications: changes were lost, and the watch continues with those from now "
+          "on: ",
+          status.message()));
+      continue;
+    }
+    Complain(status);
+    Pause();
+  }
+}
+
+absl::Status ChangeWatcher::WatchOverOneConnection(Period period, std::string* token) {
+  REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, connect_(clock_));
+  REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<ClientWatch> watch, client->Watch({.resume_token = *token}));
+  complaint_.clear();
+  {
+    const std::lock_guard lock(mutex_);
+    has_begun_ = period_ == period;
+  }
+  changed_.notify_all();
+  for (;;) {
+    const absl::StatusOr<bool> came = watch->Next(kLook);
+    const std::optional<EventFlags> flags = FlagsIn(period);
+    if (!flags) return absl::OkStatus();
+    if (!came.ok()) {
+      *token = watch->resume_token();
+      return came.status();
+    }
+    if (*came) Show(*flags, watch->kind(), watch->key());
+  }
+}
+
+void ChangeWatcher::Show(EventFlags wanted, ChangeKind kind, std::string_view key) const {
+  const bool is_put = kind == ChangeKind::kPut;
+  if (!(is_put ? wanted.has_sets() : wanted.has_deletions())) return;
+  const std::string_view event = is_put ? "set" : "del";
+  if (wanted.has_keyspace() && hub_.wants_keyspace()) {
+    hub_.Publish(absl::StrCat(AbslView(kKeyspacePrefix), AbslView(key)), event);
+  }
+  if (wanted.has_keyevent() && hub_.wants_keyevent()) {
+    hub_.Publish(absl::StrCat(AbslView(kKeyeventPrefix), AbslView(event)), key);
+  }
+}
+
+void ChangeWatcher::Complain(const absl::Status& status) {
+  if (complaint_ == status.message()) return;
+  complaint_ = std::string(status.message());
+  command_line::SayError(
+      absl::StrCat("kvgate: keyspace notifications: none until the server serves again: ", complaint_));
+}
+
+void ChangeWatcher::Pause() {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kPauseOfDialling,
+                    [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_ || !IsWanted(); });
+}
+
+}  // namespace remora::kvgate
