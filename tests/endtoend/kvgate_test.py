@@ -103,7 +103,7 @@ class ClientsTest(redis_pair.TestCase):
                 if name != b"SETINFO":  # It came after Redis 7.0.
                     self.assertIn(b"+" + name, [line.split()[0] for line in expected], command)
                 # More arguments than any has; the reply is another error than for a name that is not there.
-                self.assertNotIn(b"unknown subcommand", ours.call(command, name, *["x"] * 9), (command, name))
+                self.assertNotIn(b"unknown subcommand '", ours.call(command, name, *["x"] * 9), (command, name))
             self.assertEqual(ours.call(command, "HELP", "x"), theirs.call(command, "HELP", "x"))
         self.assertIn(b"unknown subcommand", ours.call("CONFIG", "REWRITE"))
         ours.send(b"MULTI\r\nOBJECT HELP\r\nEXEC\r\n")
