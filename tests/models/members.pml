@@ -14,7 +14,7 @@
  *   seen                 The greatest epoch that a member has read in etcd since its start. Older ones are refused.
  *   torn                 The member has lost the end of its log. The swap that adds it again ends this.
  *   size, groups         The log of each member. Groups of writes have numbers.
- *   acknowledged         The number of groups that a primary knows another member to have. It never falls.
+ *   acknowledged         The number of groups that a primary knows another member to have. It never falls in an epoch.
  *   published            The number of groups that a primary has answered, and shown to readers. They are its first.
  *   history, committed   All groups that were ever published, in their order.
  *
