@@ -250,14 +250,13 @@ TEST_F(ColdWrites, KeepNoMoreValuesThanTheirLimit) {
   ASSERT_GE(keys.size(), kValues);
   keys.resize(kValues);
   const std::uint64_t reads_before = store().Read(Counter::kColdReads);
-  // The first write of the connection is not done before the others' values were read.
-  std::promise<void> others;
-  std::atomic<std::size_t> read = 0;
-  on_read_ = [&, done = others.get_future().share()](ColdRead* cold) {
-    if (cold->key == NumberKey(0)) {
-      done.wait_for(kPatience);
-    } else if (++read == kValues) {
-      others.set_value();
+  // The first write of the connection is not done before the server has taken the others' values. Values that
+  // were read and not taken could come when it has used some.
+  on_read_ = [this, reads_before](ColdRead* cold) {
+    const TimePoint deadline = Deadline();
+    while (cold->key == NumberKey(0) && store().Read(Counter::kColdReads) < reads_before + kValues &&
+           clock_.Now() < deadline) {
+      std::this_thread::sleep_for(milliseconds(1));
     }
   };
   const std::unique_ptr<AsyncClient> client = ConnectAsync();
