@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# subdirectory_test.sh BUILD SOURCE client|store
-# Builds examples of the client or of the store in a project that has Remora's sources in it (FetchContent,
-# add_subdirectory), and runs them.
+# subdirectory_test.sh BUILD SOURCE programs|client|store
+#
+# In a project that has Remora's sources in it (FetchContent, add_subdirectory), compiles programs that use Remora. With
+# `client` or `store`, it also builds the library and runs the programs.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
 build=$1 source=$2
 case $3 in
+  programs) programs=(first embedded first_c) ;;
   client) programs=(first first_c) ;;
   store) programs=(embedded) ;;
-  *) echo "subdirectory_test: $3 is neither client nor store"; exit 64 ;;
+  *) echo "subdirectory_test: $3 is neither programs, nor client, nor store"; exit 64 ;;
 esac
 scratch=$(mktemp -d /tmp/remora-above.XXXXXX)
 server=
@@ -24,6 +26,15 @@ quietly cmake -S "$here/above" -B "$scratch/above" -G Ninja -DREMORA="$source" -
 grep '"command".*/first.dir/' "$scratch/above/compile_commands.json" >"$scratch/first"
 ! grep -q -- '-W' "$scratch/first" || fail "its programs get Remora's warnings"
 [[ $(ctest --test-dir "$scratch/above" -N) = *"Total Tests: 0"* ]] || fail "it has Remora's tests"
+if [ "$3" = programs ]; then
+  for program in "${programs[@]}"; do
+    objects=$(ninja -C "$scratch/above" -t targets all | sed -nE "s|^(CMakeFiles/$program\.dir/[^:]*\.o):.*|\1|p")
+    [ -n "$objects" ] || fail "$program has no object"
+    # shellcheck disable=SC2086  # names of files
+    quietly ninja -C "$scratch/above" $objects
+  done
+  exit
+fi
 quietly cmake --build "$scratch/above" --target "${programs[@]}"
 
 if [ "$3" = store ]; then
