@@ -29,6 +29,8 @@ void ReadBatch(std::string_view bytes) {
     FUZZ_CHECK(write.continues_batch == (i < count));
     if (write.kind == Write::Kind::kDelete) {
       again.Delete(write.key, {.condition = write.condition});
+    } else if (write.kind == Write::Kind::kCheck) {
+      again.Check(write.key, write.condition);
     } else {
       again.Put(write.key, write.value, {.ttl = write.ttl, .condition = write.condition});
     }
