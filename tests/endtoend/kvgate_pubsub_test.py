@@ -130,7 +130,7 @@ class NotificationTest(Base):
         self.assertIn(b"\r\nbefore\r\n", wire.reply())
         self.server_process.kill()
         self.logged_server()
-        # Whether the gate is connected again or not: none is lost.
+        # No message is lost, whether the gate is connected again or not.
         harness.kvctl(self.address, "put", "after", "v")
         self.assertIn(b"\r\nafter\r\n", wire.reply())
 

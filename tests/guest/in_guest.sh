@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs in the guest of tools/rdma-guest all that needs verbs: the suites, mutants, attacks, real programs, and
-# what they cost. REMORA_WHOLE=no leaves out what other transports show as well, and the report, which takes minutes.
+# what they cost. REMORA_WHOLE=no leaves out the tests in above_the_transport, and the report, which takes minutes.
 #   in_guest.sh BIN PAGES MUTATED
 set -euo pipefail
 

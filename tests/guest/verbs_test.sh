@@ -8,8 +8,8 @@ bin=$1 cpu=$2 mutated=$3
 pages=$(mktemp -d "${TMPDIR:-/tmp}/remora-pages.XXXXXX")
 trap 'rm -rf "$pages"' EXIT
 "$here/../../tools/manual-pages" "$pages"
-# The default check runs this CPU model alone. It leaves out what the server and the client do above the transport: the
-# other transports show that, too.
+# The default check runs this CPU model alone. It leaves out tests of code above the transport, which also run over the
+# other transports.
 whole=yes
 if [ "$cpu" = max ]; then
   whole=no
