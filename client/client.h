@@ -1,7 +1,6 @@
 // A client of one server: a key-value map in the server's memory, which the client reads in place.
 //
-//   remora::SteadyClock clock;
-//   auto client = remora::Client::Connect("local:///run/remora.sock", {}, clock);
+//   auto client = remora::Client::Connect("local:///run/remora.sock");
 //   (*client)->Put("key", "value");
 //   absl::StatusOr<std::string> value = (*client)->Get("key");
 //

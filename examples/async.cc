@@ -1,4 +1,7 @@
 // Many operations at once from one thread: with callbacks, and with coroutines. example_async ADDRESS
+#include <remora/async_client.h>
+#include <remora/coroutine_client.h>
+
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -6,9 +9,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-
-#include "client/async_client.h"
-#include "client/coroutine_client.h"
 
 namespace {
 

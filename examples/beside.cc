@@ -4,6 +4,8 @@
 // they come, until one is "last"; it needs a logged server (kvserver --durability=logged).
 //   example_beside ADDRESS
 #include <poll.h>
+#include <remora/async_client.h>
+#include <remora/client.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -20,9 +22,6 @@
 #include <thread>
 #include <utility>
 #include <vector>
-
-#include "client/async_client.h"
-#include "client/client.h"
 
 namespace {
 

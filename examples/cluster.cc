@@ -1,11 +1,11 @@
 // Several servers as one store. It needs a topology file and its servers (docs/operating/scale.md):
 //   example_cluster TOPOLOGY USER NAME
 // stores a user's name and the number of its changes together, then shows all users of all servers.
+#include <remora/cluster_client.h>
+
 #include <cstdint>
 #include <iostream>
 #include <string>
-
-#include "client/cluster/cluster_client.h"
 
 int main(int argc, char** argv) {
   if (argc != 4) {

@@ -1,13 +1,13 @@
 // Counters that many programs share: page views, counted in one round trip each, and a high score that is
 // only ever replaced by a higher one. It needs a server, as the first program does.
 //   example_counters ADDRESS PAGE SCORE
+#include <remora/client.h>
+
 #include <charconv>
 #include <cstdint>
 #include <iostream>
 #include <string>
 #include <string_view>
-
-#include "client/client.h"
 
 namespace {
 

@@ -1,10 +1,10 @@
 // The store inside one program, with no server: counts how often this program was run.
 //   example_embedded DIRECTORY
+#include <remora/store.h>
+
 #include <cstddef>
 #include <iostream>
 #include <string>
-
-#include "store/store.h"
 
 int main(int argc, char** argv) {
   if (argc != 2) {

@@ -1,7 +1,7 @@
 // The first program. It needs a server:  kvserver --listen=local:///tmp/remora.sock --durability=memory
-#include <iostream>
+#include <remora/client.h>
 
-#include "client/client.h"
+#include <iostream>
 
 int main(int argc, char** argv) {
   const char* address = argc > 1 ? argv[1] : "local:///tmp/remora.sock";

@@ -1,15 +1,15 @@
 // A program that exports metrics of its clients, in the text format of Prometheus: here to standard output; a
 // server program would answer a request for /metrics with it. It needs a server, as the first program does.
 //   example_metrics ADDRESS
+#include <remora/client.h>
+#include <remora/client_metrics.h>
+#include <remora/client_pool.h>
+
 #include <array>
 #include <iostream>
 #include <string>
 #include <thread>
 #include <vector>
-
-#include "client/client.h"
-#include "client/client_metrics.h"
-#include "client/client_pool.h"
 
 int main(int argc, char** argv) {
   if (argc != 2) {

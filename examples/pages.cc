@@ -1,6 +1,8 @@
 // Manual pages in a store: loads them, or reads each back and compares it with its file, byte for byte.
 //   example_pages --server=ADDRESS load|compare FILE...
 // The page of a file `/some/where/rdma_post_readv.3` has the key `3/rdma_post_readv`.
+#include <remora/client.h>
+
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
@@ -9,8 +11,6 @@
 #include <iterator>
 #include <string>
 #include <string_view>
-
-#include "client/client.h"
 
 namespace {
 

@@ -1,6 +1,8 @@
 // A program with many threads and few connections, as a web server may be: each request takes a client from a
 // pool, counts itself, and returns the client. It needs a server, as the first program does.
 //   example_pool ADDRESS THREADS CLIENTS REQUESTS
+#include <remora/client_pool.h>
+
 #include <atomic>
 #include <charconv>
 #include <chrono>
@@ -10,8 +12,6 @@
 #include <string_view>
 #include <thread>
 #include <vector>
-
-#include "client/client_pool.h"
 
 namespace {
 

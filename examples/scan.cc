@@ -2,11 +2,11 @@
 // how to turn the page. It needs a logged server (kvserver --durability=logged).
 //   example_scan ADDRESS add NAME NUMBER
 //   example_scan ADDRESS list LETTERS [TOKEN]
+#include <remora/client.h>
+
 #include <iostream>
 #include <string>
 #include <string_view>
-
-#include "client/client.h"
 
 namespace {
 

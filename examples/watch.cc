@@ -1,14 +1,14 @@
 // A copy that follows: shows what is there, then each change as it comes, until one of key "stop" does. It
 // needs a logged server (kvserver --durability=logged).
 //   example_watch ADDRESS PREFIX
+#include <remora/client.h>
+
 #include <chrono>
 #include <cstdint>
 #include <iostream>
 #include <map>
 #include <string>
 #include <string_view>
-
-#include "client/client.h"
 
 namespace {
 

@@ -114,6 +114,9 @@ BRINGS = {
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+# As cmake/public_headers.cmake makes them: <remora/PATH>, and <remora/NAME> of some.
+PUBLIC = re.compile(r"remora/(?:(client|async_client|client_metrics|client_pool|cluster_client|coroutine_client|store)\.h$)?")
+PLACES = {"cluster_client": "client/cluster/cluster_client.h", "store": "store/store.h"}
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', re.DOTALL)
 QUALIFIED = re.compile(r"\b(std|absl)::(\w+)")
 DEFINED = re.compile(r"^(?:class|struct|enum class|enum|union)\s+(?:\w+\([^)]*\)\s+|\[\[\w+\]\]\s+)*(\w+)[^;{]*\{", re.MULTILINE)
@@ -125,9 +128,14 @@ DECLARED = re.compile(r"^\s*(?:class|struct|enum class)\s+(\w+)[^{;(]*;", re.MUL
 HEADERS = {(space, name): header for space, of in STANDARD.items() for header, names in of.items() for name in names.split()}
 
 
+def source_of(include):
+    """The header of ours that a public one is a copy of; another one stays as it is."""
+    return PUBLIC.sub(lambda public: PLACES.get(public[1], f"client/{public[1]}.h") if public[1] else "", include, count=1)
+
+
 class File:
     def __init__(self, text):
-        self.includes = INCLUDE.findall(text)
+        self.includes = [source_of(include) for include in INCLUDE.findall(text)]
         self.code = NOISE.sub(" ", text)
         self.qualified = set(QUALIFIED.findall(self.code))
         self.words = set(USED.findall(self.code))

@@ -39,6 +39,12 @@ class ReachedTest(unittest.TestCase):
         self.write("store/user.cc", "void Find(Index& index);\n")
         self.assertEqual(self.faults(), ["store/user.cc: uses Index, and does not reach store/index.h"])
 
+    def test_accepts_what_a_public_header_brings(self):
+        for include, place in (("remora/store/index.h", "store/index.h"), ("remora/store.h", "store/store.h")):
+            self.write("store/store.h", '#include "store/index.h"\n')
+            self.write("examples/first.cc", f"#include <{include}>\nvoid Find(Index& index);\n")
+            self.assertEqual(self.faults(), [], place)
+
     def test_accepts_a_class_that_is_declared(self):
         self.write("store/user.cc", "class Index;\nvoid Find(Index& index);\n")
         self.assertEqual(self.faults(), [])

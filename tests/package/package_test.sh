@@ -164,10 +164,18 @@ grep -q 'there is no component cleint' "$scratch/log" || { cat "$scratch/log"; f
 # Whether each is whole by itself is seen in the tree (tests/lint/reached.py, and tools/check --long).
 say "each header that an installed header includes is installed"
 flags=$(PKG_CONFIG_PATH=$pc pkg-config --cflags remora-client remora-store)
-headers=$(cd "$prefix/include/remora" && find . -name '*.h' -printf '#include "%P"\n' | sort)
-[ "$(wc -l <<<"$headers")" -ge 30 ] || fail "headers are missing"
+headers=$(cd "$prefix/include" && find remora -name '*.h' -printf '#include <remora/%P>\n' | sort)
+[ "$(wc -l <<<"$headers")" -ge 40 ] || fail "headers are missing"
 # shellcheck disable=SC2086
 quietly c++ -std=c++20 -fsyntax-only -x c++ - $flags <<<"$headers"
+
+say "a program's own files take the place of none"
+sed -E 's/^#include <remora\/(.*)>$/\1/' <<<"$headers" | while read -r header; do
+  mkdir -p "$scratch/own/$(dirname "$header")"
+  echo '#error "the file of the program"' >"$scratch/own/$header"
+done
+# shellcheck disable=SC2086
+quietly c++ -std=c++20 -fsyntax-only -I"$scratch/own" -x c++ - $flags <<<"$headers"
 
 kill -TERM "$server"
 wait "$server"
