@@ -20,8 +20,8 @@ absl::StatusOr<std::unique_ptr<ClientConnection>> DialLocal(const Address& addre
 
 /// Listen for an address of kind kLocal. Makes the socket PATH, for those whom `access` admits, and
 /// PATH.lock, which is held as long as the listener lives and stays behind after it, unlocked. A socket left
-/// by a server that died is replaced; anything else found at PATH is left alone (AlreadyExists). So is what
-/// has taken the socket's place when the listener is destroyed.
+/// by a server that died is replaced; anything else found at PATH is left alone (AlreadyExists). When
+/// the listener is destroyed, it removes its own socket, and nothing that has taken its place.
 ///
 /// A client's mapping cannot be taken back: memory given to RegisterWrite is that client's to change until
 /// the memory is destroyed, even after the Registration and the connection are. Never give it to another

@@ -23,8 +23,9 @@ class MappedRegion {
   MappedRegion(std::span<const std::byte> bytes, const LocalListenerPage& page, const LocalSide& peer)
       : bytes_(bytes.data()), size_(bytes.size()), page_(&page), peer_(&peer) {}
 
-  /// True: `to` holds the bytes from `offset` on, as if a READ that was posted now had completed. False: post
-  /// one (Connection::PostReadv), and poll; that says what is wrong, if anything is.
+  /// Copies to.size() bytes from `offset` on, and checks that the server is alive. If it returns true, `to`
+  /// is what a READ posted now would have read. If false, the caller uses Connection::PostReadv instead,
+  /// whose completion has the error, if there is one.
   bool Read(std::span<std::byte> to, std::uint64_t offset) {
     const std::byte* const from = At(offset, to.size());
     if (from == nullptr) return false;
@@ -37,7 +38,8 @@ class MappedRegion {
   const std::byte* At(std::uint64_t offset, std::size_t size) const {
     return offset < size_ && size <= size_ - offset ? bytes_ + offset : nullptr;
   }
-  /// True: all that was looked at so far was as if READs that were posted now had completed. False: as Read.
+  /// Returns whether the server was alive after all earlier accesses. If false, none of them counts, and the
+  /// caller uses Connection::PostReadv instead.
   [[gnu::always_inline]] bool ServerIsAlive() {
     if (reads_left_ == 0) return false;
     --reads_left_;

@@ -32,7 +32,7 @@ class PolledConnections {
   /// Polls the connection again.
   void Unpark(LocalServer* connection);
 
-  /// Takes completions, each time from another connection on. So none that always has something keeps the
+  /// Takes completions. Each call starts at another connection, so that a busy connection does not keep the
   /// others waiting.
   std::size_t Take(std::span<Completion> out);
   /// Returns whether the last Take that took something found one of these clients on the caller's CPU.

@@ -47,7 +47,7 @@ class LocalServer final : public LocalConnection<ServerConnection> {
   bool Park();
   void Unpark();
   bool is_parked() const { return is_parked_; }
-  /// The call of Take that last had a completion of it.
+  /// Returns the number of the last call of Take that returned a completion of this connection.
   std::uint32_t busy_at() const { return busy_at_; }
   void set_busy_at(std::uint32_t takes) { busy_at_ = takes; }
 
@@ -55,7 +55,8 @@ class LocalServer final : public LocalConnection<ServerConnection> {
   /// Makes the memory of the rings.
   absl::Status MakeSides(std::uint32_t slots);
   absl::Status SendAcceptance(std::span<const std::byte> data, std::uint32_t slots);
-  /// The client has them now, and the socket is the only one that a connection keeps.
+  /// Closes the descriptors of the rings, which the client has received. The connection keeps its socket
+  /// only.
   void CloseDescriptors();
 
   LocalListener& listener_;

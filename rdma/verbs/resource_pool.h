@@ -54,7 +54,8 @@ class ResourcePool {
   absl::StatusOr<QueuePair> TakeQueuePair();
   absl::StatusOr<OwnedMemory> TakeMemory(VerbsRegistration::Use use, std::size_t size);
 
-  /// Something is missing that was asked for before; the MakeOne with which that ends says so.
+  /// Returns whether something is missing that was requested before. The call of MakeOne after which nothing
+  /// is missing any more returns kLast.
   bool IsLow();
   /// Makes one of what there is least of. kNothing: there is enough of all, or no more is to be had.
   enum class Made { kNothing, kOne, kLast };

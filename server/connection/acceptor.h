@@ -32,16 +32,16 @@ struct Port {
   std::unique_ptr<rdma::Listener> listener;
   RemoteRegion memory;
   std::size_t client_bytes = 0;  // each client's share of the counted memory, at most
-  Counter staging_counter = Counter::kStagingBuffersBound;  // where those of its clients are counted
-  Counter transport_counter = Counter::kConnectionsLocal;   // likewise, where its clients are
-  std::uint64_t dropped_handshakes = 0;                     // of the listener's, those that are counted
-  std::uint64_t without_descriptor = 0;                     // and those that were logged
+  Counter staging_counter = Counter::kStagingBuffersBound;  // counts the staging buffers of its clients
+  Counter transport_counter = Counter::kConnectionsLocal;   // counts its clients
+  std::uint64_t dropped_handshakes = 0;  // the listener's count that the metric already has
+  std::uint64_t without_descriptor = 0;  // the listener's count that the log already has
 };
 
 /// Thread Safety: none; the server's one thread.
 class Acceptor {
  public:
-  /// Those of ServerOptions, which says what they mean.
+  /// Options of ServerOptions, which has their meaning.
   struct Options {
     std::uint32_t max_clients = 0;
     std::string max_clients_by;
@@ -52,7 +52,7 @@ class Acceptor {
     ShardIdentity shard{};  // StoreOptions::shard
   };
 
-  /// `tokens`: those of the file; none: it serves all clients. All others outlive this.
+  /// `tokens`: the tokens of tokens_file. If there is none, all clients are served. References outlive this.
   Acceptor(Options options, std::vector<Token> tokens, ServerStore& store, const OperatorLog& log,
            RateLimitedLog& rate_limited_log);
   Acceptor(const Acceptor&) = delete;

@@ -64,13 +64,13 @@ class Authenticator {
   Authenticator(const Authenticator&) = delete;
   Authenticator& operator=(const Authenticator&) = delete;
 
-  /// The tokens are these from now on. A use stays where it is if its token is as before; of others,
-  /// `removed` is called before they go.
+  /// Replaces the tokens. The TokenUse of a token that stays keeps its address. For each other TokenUse,
+  /// calls `removed` before it is destroyed.
   void Replace(std::vector<Token> tokens, const std::function<void(TokenUse&)>& removed);
 
   /// Returns the nonce with which this hello is to be proven.
   HelloNonce NonceFor(const HelloRequest& hello);
-  /// Returns the use of the token that the hello proves, once. Null: it proves none.
+  /// Returns the use of the token that the hello proves. Null: it proves none. Each nonce proves once.
   TokenUse* Prove(const HelloRequest& hello);
 
   std::size_t size() const { return uses_.size(); }

@@ -65,13 +65,13 @@ class ClientSession {
   /// Returns a part of a large value in the staging buffer. Empty: out of bounds, or no part.
   std::span<const std::byte> DecodePart(const Request& request) const;
 
-  /// The hashes of the reads that came with a request, behind its key and value, copied; no more than fit
-  /// into the staging buffer.
+  /// Copies the hashes of the reads that a client reports with a request, behind its key and value, and
+  /// returns their number. Copies no more than the staging buffer has.
   using Reads = std::array<std::uint64_t, kMaxReads>;
   std::size_t TakeReads(const Request& request, Reads* reads) const;
 
-  /// Answers a request that was taken; `behind` are the bytes behind the Reply, cut to kMaxReplyBehind, which
-  /// it is told. An error means that the client must go: it is gone already, or does not keep to its credits.
+  /// Sends the reply to a request. `behind` follows the Reply, cut to kMaxReplyBehind bytes, and the Reply
+  /// gets its size. After an error, the caller ends the session: the client is gone, or exceeds its credits.
   absl::Status SendReply(Reply& reply, std::string_view behind);
   void TakeSendCompletion() { --replies_in_flight_; }
   std::uint64_t replies_sent() const { return replies_sent_; }

@@ -54,12 +54,12 @@ struct ClientEntry {
   std::string token{};  // the name of the one that was proven with it; empty: none, since the server's start
   rdma::Connection* connection = nullptr;  // null: it is gone
   std::size_t unsynced = 0;                // its writes that wait for the disk (Write::ticket)
-  // That came: the greatest (after a restart, of those that are noted), and the first over this connection.
-  std::uint64_t last_request_id = 0;
-  std::uint64_t first_request_id = 0;  // 0: none came yet
+  std::uint64_t last_request_id = 0;   // greatest request ID received; after a restart, the greatest recorded
+  std::uint64_t first_request_id = 0;  // first request ID received over this connection; 0: none
   std::array<Completion, kCompletionsPerClient> completions{};
 
-  /// Takes `count` IDs, up to `last`. Returns false if they are none, for IDs increase (O3).
+  /// Takes `count` request IDs, the last of which is `last`. Returns false if they are not greater than all
+  /// earlier ones (O3).
   bool TakeRequestIds(std::uint64_t last, unsigned count) {
     if (last < count || last - count < last_request_id) return false;
     last_request_id = last;
@@ -72,8 +72,8 @@ struct ClientEntry {
     if (status != ReplyStatus::kOk && status != ReplyStatus::kDurableTier) return;
     completions[record.number % kCompletionsPerClient] = {record, status};
   }
-  /// Returns the record of a write that was sent over an earlier connection. It is the answer to
-  /// kQueryCompletion, but for the request ID of that. kInvalid: it was sent over no earlier one.
+  /// Returns the reply to kQueryCompletion for a write that was sent over an earlier connection. The caller
+  /// sets the reply's request ID. Status kInvalid: the write was not sent over an earlier connection.
   Reply Find(std::uint64_t request_id) const;
 };
 

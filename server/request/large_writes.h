@@ -37,9 +37,12 @@ class LargeWrites final : public SessionObserver {
   /// Gives back all reservations.
   ~LargeWrites();
 
-  /// OK: as the Grant says, whose size is 0 when the client is to send parts. Aborted: nothing was done, ask
-  /// again later. Others are the answer. It lasts kReservationSeconds from `asked` on, when the client last
-  /// asked for it. REQUIRES: Release was OK since.
+  /// Reserves space for a large value, for kReservationSeconds from `asked` on. REQUIRES: Release was OK
+  /// since the session's last Reserve.
+  ///
+  /// - OK: the grant. If its size is 0, the client must send the value in parts.
+  /// - Aborted: nothing was done, because there is no space yet; call it again later.
+  /// - Other errors are the answer to the client.
   absl::StatusOr<Grant> Reserve(ClientSession& session, const Request& request, TimePoint asked);
 
   /// Copies a part out of the staging buffer. Not OK: there is nothing reserved any more.
@@ -47,10 +50,10 @@ class LargeWrites final : public SessionObserver {
 
   /// Revokes the grant. False: nothing is reserved with these sizes, or any more.
   bool BeginCommit(rdma::Connection& connection, const Request& request);
-  /// Returns the reservation, good until EndCommit or Forget of any, or Reserve. REQUIRES:
-  /// BeginCommit.
+  /// Returns the reservation that is being committed. It is valid until the next EndCommit, Forget or Reserve
+  /// of any client. REQUIRES: BeginCommit returned true.
   const Reservation* Committing(rdma::Connection& connection) const;
-  /// The store has used it up.
+  /// Ends a commit whose reservation the store has used up.
   void EndCommit(rdma::Connection& connection);
 
   /// Gives back what the connection had reserved, if anything. InvalidArgument: it is being committed.

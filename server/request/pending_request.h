@@ -19,13 +19,13 @@ namespace remora {
 
 /// State of a multi-put.
 struct MultiPutState {
-  MultiPutOutcomes outcomes;                                 // of those that were begun
-  std::array<std::uint64_t, kMaxPutsPerMessage> versions{};  // of those of them that were done
-  std::size_t waiting = 0;                                   // of them, for the disk
-  bool is_postponed = false;                                 // there are others
-  std::size_t text_of = kMaxPutsPerMessage;                  // the first that was not done
-  std::string text{};                                        // why that was not
-  std::uint16_t cause = 0;                                   // CauseFlags of that
+  MultiPutOutcomes outcomes;                                 // outcome of each put that was started
+  std::array<std::uint64_t, kMaxPutsPerMessage> versions{};  // version of each put that succeeded
+  std::size_t waiting = 0;                                   // number of puts that wait for an fsync
+  bool is_postponed = false;                                 // some puts are not started yet
+  std::size_t text_of = kMaxPutsPerMessage;                  // number of the first put that failed
+  std::string text{};                                        // error text of that put
+  std::uint16_t cause = 0;                                   // CauseFlags of that put
 
   bool is_over() const { return waiting == 0 && !is_postponed; }
 };
@@ -45,9 +45,9 @@ struct PendingRequest {
   ClientEntry* client = nullptr;  // null: no client ID. Of a write that is being committed, it is there
   // Number of its writes in the group: one, those of a batch or multi-put, or none (it is rejected).
   std::size_t writes = 1;
-  std::shared_ptr<MultiPutState> multi_put{};  // of one that was begun, and is not over
-  std::shared_ptr<WriteReads> reads{};         // of one that is, or was, parked
-  TimePoint not_before{};                      // of a postponed request: the next try
+  std::shared_ptr<MultiPutState> multi_put{};  // set if a multi-put was started and is not over
+  std::shared_ptr<WriteReads> reads{};         // set if the request is parked, or was
+  TimePoint not_before{};                      // time of the next try of a postponed request
 
   void Forget(const ClientSession& gone) {
     if (session == &gone) session = nullptr;

@@ -23,23 +23,24 @@ class ReplySender {
   ReplySender(const ReplySender&) = delete;
   ReplySender& operator=(const ReplySender&) = delete;
 
-  /// Completes the reply and sends it, with `behind` behind it. Null session: to nobody. A session
-  /// that takes no replies is dropped.
+  /// Completes the reply and sends it, followed by `behind`. Does nothing if `session` is null. Ends a
+  /// session that takes no replies.
   void Send(ClientSession* session, Reply& reply, std::string_view behind);
   /// Answers a request with the status of its work.
   void Answer(const PendingRequest& pending, const absl::Status& status, Reply reply = {});
 
-  /// Requests were taken: replies from now on tell a later time than their arrival.
+  /// Tells that requests were received. The next reply reads the clock, since its time must not be before
+  /// them.
   void ForgetTime() { reply_ms_.reset(); }
-  /// Replies tell this time (Clock::UnixMillis) until ForgetTime.
+  /// Sets the time (Clock::UnixMillis) in all replies until ForgetTime.
   void SetTime(std::int64_t unix_ms) { reply_ms_ = unix_ms; }
 
-  /// Number of requests that may come soon: replies without a request behind them.
+  /// Returns how many clients got a reply and have not sent another request since.
   std::size_t expected_requests() const { return expected_; }
   void CountRequest() {
     if (expected_ > 0) --expected_;
   }
-  /// Requests have not come for a while.
+  /// Tells that no request has come for a while: resets expected_requests().
   void ExpectNone() { expected_ = 0; }
 
  private:

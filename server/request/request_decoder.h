@@ -12,17 +12,16 @@
 
 namespace remora {
 
-/// Returns whether the fields of a write, except those about its payload, are in bounds, and such
-/// as its operation has.
+/// Returns whether all fields of a write, except those of its payload, are in bounds and allowed for its
+/// operation.
 bool Validate(const Request& request);
 
-/// Returns the number of requests that it counts as against a rate: the puts of a multi-put are
-/// requests of their own.
+/// Returns the number of requests that a rate limit counts for this request: each put of a multi-put is one.
 inline unsigned CountOf(const Request& request) {
   return request.operation == Operation::kMultiPut && request.put_count > 0 ? request.put_count : 1u;
 }
 
-/// The request ids that are its own: so many, up to request_id.
+/// Returns how many consecutive request IDs, of which request_id is the last, the request uses.
 inline unsigned IdsOf(const Request& request) {
   return request.operation == Operation::kMultiPut && request.put_ids > 0 ? request.put_ids : 1u;
 }
@@ -30,12 +29,12 @@ inline unsigned IdsOf(const Request& request) {
 /// REQUIRES: a write, and no batch.
 Write::Kind ToWriteKind(Operation operation);
 
-/// Adds the writes of a batch, which point into `bytes`; returns how many. 0, and nothing is added: the bytes
-/// are no batch.
+/// Appends the writes of a batch, which point into `bytes`, and returns their number. Appends nothing and
+/// returns 0 if the bytes are no batch.
 std::size_t AddBatch(std::string_view bytes, std::vector<Write>* writes);
 
-/// Adds the writes of a multi-put of `count` puts, but for the first `done` of them; returns how
-/// many. 0, and nothing is added: the bytes are no such multi-put.
+/// Appends the writes of a multi-put of `count` puts, except the first `done` of them, and returns their
+/// number. Appends nothing and returns 0 if the bytes are no such multi-put.
 std::size_t AddMultiPut(std::string_view bytes, std::size_t count, std::size_t done,
                         std::vector<Write>* writes);
 

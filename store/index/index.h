@@ -93,8 +93,8 @@ class Index {
     std::size_t slot = 0;
   };
   std::optional<ColdEntry> FindCold(std::uint64_t key_hash) const;
-  /// Returns how often a key whose cold slot looks like this one's has become cold, or some other keys. While
-  /// the number stays the same, the key of this hash has not become cold.
+  /// Returns a counter that grows whenever a key with this content of a cold slot becomes cold. Other keys
+  /// may share the counter. While it stays the same, the key of this hash has not become cold.
   std::uint64_t ColdMarks(std::uint64_t key_hash) const { return cold_marks_[ColdMarkOf(key_hash)]; }
 
   /// Returns the number of the main bucket of keys with this hash. It changes as the index grows.
@@ -278,7 +278,7 @@ class Index {
   static constexpr int kMaxTick = 1024;
   std::deque<Retired> retired_;   // in the order of their times
   std::size_t just_retired_ = 0;  // number of the last ones, whose grace period has not started
-  // Keys with the same content of a cold slot have the same mark: FindCold takes them for each other.
+  // Keys whose cold slots have the same content share a counter, because FindCold cannot distinguish them.
   static constexpr std::size_t kColdMarks = 8192;
   static std::size_t ColdMarkOf(std::uint64_t key_hash) { return EncodeColdSlot(key_hash) % kColdMarks; }
   std::array<std::uint64_t, kColdMarks> cold_marks_{};

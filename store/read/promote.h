@@ -2,7 +2,8 @@
 // not loaded yet.
 //
 // Under the lock, the tier is current. A writer writes to the tier before it releases the lock. So does a
-// thread that removes an expired record; if such a removal is missing, the record in the tier has expired.
+// thread that removes an expired record. If the tier still has a record that was removed from memory, that
+// record has expired.
 #pragma once
 
 #include <cstddef>

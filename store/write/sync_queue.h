@@ -109,8 +109,8 @@ class SyncQueue {
   void Enqueue(StagedWrite& staged, std::uint64_t logged_before) REMORA_WRITER;
   /// Adds a write that was rejected because of a pending one (S6). Does nothing if none is pending any more.
   void EnqueueRefusal(Write& write, std::uint64_t logged_before) REMORA_WRITER;
-  /// Removes the first write. Reports its outcome if `tells`, or if a waiting caller wants it: of a batch,
-  /// the first write tells for all.
+  /// Removes the first write. Reports its outcome if `tells`, or if a waiting caller wants it. Only the first
+  /// write of a batch reports the outcome of the batch.
   void PopFront(bool tells) REMORA_WRITER;
   /// Removes the first write, which was rejected, and reports its outcome.
   void PopRefusal() REMORA_WRITER;

@@ -65,7 +65,21 @@ def resolve(path, target):
     return (path.parent / name).resolve() if name else path, anchor
 
 
+def empty_sections(path):
+    """(number, heading) of each heading behind which no text comes before the next one of its level or above."""
+    heading = None
+    for number, line, is_code in lines_of(path):
+        level = 0 if is_code else len(line) - len(line.lstrip("#"))
+        if heading and level and level <= heading[0]:
+            yield heading[1:]
+        if line.strip():
+            heading = (level, number, line.strip("# ")) if level > 1 else None
+    if heading:
+        yield heading[1:]
+
+
 def faults_of(root, path):
+    yield from ((number, f"has nothing below the heading {heading}") for number, heading in empty_sections(path))
     name = path.relative_to(root).as_posix()
     for number, target in links(path):
         file, anchor = resolve(path, target)

@@ -30,6 +30,8 @@ class DocumentsTest(unittest.TestCase):
             "[x](nowhere.md)\n": "docs/page.md:6: links to nowhere.md, which does not exist",
             "- one\n    [x](nowhere.md)\n": "docs/page.md:7: links to nowhere.md, which does not exist",
             "[x](man/x.1)\n": "docs/page.md:6: links to man/x.1, which tools/docs does not put into the site",
+            "## One\n\n### Two\n\n## Three\n\nText.\n": "docs/page.md:8: has nothing below the heading Two",
+            "## Last\n": "docs/page.md:6: has nothing below the heading Last",
             "[x](#nothing)\n": "docs/page.md:6: links to #nothing, which has no such heading",
             "[x](../README.md#nothing)\n": "docs/page.md:6: links to ../README.md#nothing, which has no such heading",
         }.items():

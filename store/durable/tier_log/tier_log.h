@@ -20,8 +20,9 @@
 //   C10  Writers are slowed down as the log fills, or while a cursor waits, and apply the log themselves when
 //        it is full. So a write is rejected only if the disk fails.
 //   C11  A directory of an earlier store loses nothing: OpenIn flushes RocksDB's log to tables first.
-//   C12  The thread of the applier is late while nobody needs what RocksDB has, so that it merges more
-//        versions of a key (apply_pace.h). Evictions, scans and many deleted keys make it hurry.
+//   C12  The thread of the applier delays its steps while no reader needs RocksDB to be current. Then one
+//        step merges more versions of a key (apply_pace.h). Evictions, scans and many deleted keys end the
+//        delay.
 //   T1   A group that is larger than a file of the log goes directly to RocksDB, after all logged groups
 //        are applied. It is on the disk when Write returns. Before it is written, the log gets a mark in
 //        its place (C8c). It is refused if the disk has no room for the tables that the flush writes.
