@@ -91,7 +91,7 @@ ClientPool::~ClientPool() {
     for (Slot& slot : slots_) static_cast<void>(slot.client.release());
     return;
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (counters_.in_use == 0 && counters_.waiting == 0) return;
   EndOnMisuse(absl::StrCat("a ClientPool is destroyed while ", counters_.in_use,
                            " of its clients are lent and ", counters_.waiting,
@@ -106,7 +106,7 @@ absl::StatusOr<ClientPool::Lease> ClientPool::TryAcquire(std::chrono::millisecon
   if (is_forked()) return absl::FailedPreconditionError(kPoolForked);
   std::uint32_t index = kNoSlot;
   {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     ++counters_.acquires;
     index = TakeSlot();
     if (index == kNoSlot) {
@@ -140,8 +140,7 @@ std::uint32_t ClientPool::TakeSlot() {
   return slot;
 }
 
-absl::StatusOr<std::uint32_t> ClientPool::AwaitSlot(std::unique_lock<std::mutex>& lock,
-                                                    std::chrono::milliseconds timeout) {
+absl::StatusOr<std::uint32_t> ClientPool::AwaitSlot(MutexLock& lock, std::chrono::milliseconds timeout) {
   const TimePoint deadline = clock_.Now() + std::min<Duration>(timeout, kLongestAcquire);
   Waiter waiter;
   if (timeout.count() > 0) {
@@ -151,7 +150,7 @@ absl::StatusOr<std::uint32_t> ClientPool::AwaitSlot(std::unique_lock<std::mutex>
     bool is_interrupted = false;
     for (TimePoint now = clock_.Now(); waiter.slot == kNoSlot && now < deadline && !is_interrupted;
          now = clock_.Now()) {
-      waiter.granted.wait_for(lock, std::min<Duration>(deadline - now, clock_.LongestSleep()));
+      lock.WaitFor(waiter.granted, std::min<Duration>(deadline - now, clock_.LongestSleep()));
       is_interrupted = clock_.IsInterrupted();
     }
     --counters_.waiting;
@@ -168,7 +167,7 @@ absl::StatusOr<std::uint32_t> ClientPool::AwaitSlot(std::unique_lock<std::mutex>
 
 absl::Status ClientPool::Connect(Slot& slot) {
   absl::StatusOr<std::unique_ptr<Client>> client = connect_();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!client.ok()) {
     ++counters_.connect_failures;
     return client.status();
@@ -180,7 +179,7 @@ absl::Status ClientPool::Connect(Slot& slot) {
 
 void ClientPool::Drop(Slot& slot) {
   std::unique_ptr<Client> dropped;  // destroyed after the mutex is free
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   dropped = std::move(slot.client);
   ++counters_.replaced;
   dropped_ += dropped->counters();
@@ -190,7 +189,7 @@ void ClientPool::Drop(Slot& slot) {
 
 void ClientPool::Release(std::uint32_t index) {
   if (is_forked()) return;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Slot& slot = slots_[index];
   if (slot.client != nullptr) slot.counters = slot.client->counters();
   if (!waiters_.empty()) {
@@ -228,12 +227,12 @@ void ClientPool::UnlinkIdle(std::uint32_t index) {
 }
 
 ClientPoolCounters ClientPool::counters() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return counters_;
 }
 
 ClientCounters ClientPool::client_counters() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ClientCounters sum = dropped_;
   for (const Slot& slot : slots_) sum += slot.counters;
   return sum;
@@ -242,7 +241,7 @@ ClientCounters ClientPool::client_counters() const {
 ClientMetrics ClientPool::metrics() const {
   ClientMetrics sum;
   if (has_metrics_) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     sum = dropped_metrics_;
     for (const Slot& slot : slots_) {
       if (slot.client != nullptr) sum += slot.client->metrics();

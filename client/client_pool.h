@@ -16,11 +16,11 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/client.h"
@@ -30,6 +30,7 @@
 #include "client/misuse.h"
 #include "client/options.h"
 #include "store/base/clock.h"
+#include "store/base/mutex.h"
 
 namespace remora {
 
@@ -169,8 +170,7 @@ class ClientPool {
   /// under the mutex.
   struct Slot {
     std::unique_ptr<Client> client;  // null: none is connected
-    // Guarded by mutex_:
-    bool is_idle = false;  // it has a client, and is in the list of those without a lease:
+    bool is_idle = false;            // it has a client, and is in the list of those without a lease:
     std::uint32_t newer = kNoSlot;
     std::uint32_t older = kNoSlot;
     ClientCounters counters;  // of its client, at the last return
@@ -188,18 +188,18 @@ class ClientPool {
 
   bool is_forked() const;
   /// Takes a slot that nobody has, the caller's last one if possible; kNoSlot: there is none.
-  std::uint32_t TakeSlot();
+  std::uint32_t TakeSlot() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Waits for a slot until `timeout` has passed.
-  absl::StatusOr<std::uint32_t> AwaitSlot(std::unique_lock<std::mutex>& lock,
-                                          std::chrono::milliseconds timeout);
+  absl::StatusOr<std::uint32_t> AwaitSlot(MutexLock& lock, std::chrono::milliseconds timeout)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Puts a client into a slot that the caller has and that has none.
   absl::Status Connect(Slot& slot);
   /// Destroys the client of a slot that the caller has.
   void Drop(Slot& slot);
   /// Passes a slot on to the thread that waits longest, or makes it free.
   void Release(std::uint32_t slot);
-  void LinkIdle(std::uint32_t slot);
-  void UnlinkIdle(std::uint32_t slot);
+  void LinkIdle(std::uint32_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void UnlinkIdle(std::uint32_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Connector connect_;
   const bool has_metrics_;  // of the clients: ClientOptions::metrics
@@ -208,15 +208,14 @@ class ClientPool {
   const std::uint64_t forks_;
   const std::uint64_t id_;  // of this pool in this process; never used again
 
-  mutable std::mutex mutex_;
-  // Guarded by mutex_:
-  std::vector<Slot> slots_;              // of constant size
-  std::uint32_t newest_idle_ = kNoSlot;  // head of the list of idle clients
-  std::vector<std::uint32_t> empty_;     // slots that nobody has, without a client
-  std::deque<Waiter*> waiters_;          // the one that waits longest first
-  ClientPoolCounters counters_;
-  ClientCounters dropped_;  // counters of clients that were destroyed
-  ClientMetrics dropped_metrics_;
+  mutable Mutex mutex_;
+  std::vector<Slot> slots_;                                      // of constant size; Slot says who uses what
+  std::uint32_t newest_idle_ ABSL_GUARDED_BY(mutex_) = kNoSlot;  // head of the list of idle clients
+  std::vector<std::uint32_t> empty_ ABSL_GUARDED_BY(mutex_);     // slots that nobody has, without a client
+  std::deque<Waiter*> waiters_ ABSL_GUARDED_BY(mutex_);          // the one that waits longest first
+  ClientPoolCounters counters_ ABSL_GUARDED_BY(mutex_);
+  ClientCounters dropped_ ABSL_GUARDED_BY(mutex_);  // counters of clients that were destroyed
+  ClientMetrics dropped_metrics_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace remora

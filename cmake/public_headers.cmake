@@ -9,7 +9,7 @@ set(public_headers
     client/cluster/cluster_client.h client/cluster/cluster_scan.h client/cluster/topology.h client/coroutine_client.h
     client/counters.h client/misuse.h client/options.h client/registered_buffer.h client/scan.h client/watch.h
     rdma/address.h rdma/local_access.h rdma/shared_memory.h rdma/tls.h rdma/transport.h
-    store/backup.h store/base/check.h store/base/clock.h store/base/results.h store/delete_range.h
+    store/backup.h store/base/check.h store/base/clock.h store/base/mutex.h store/base/results.h store/delete_range.h
     store/format/cluster/shard_identity.h store/format/memory/histogram.h store/format/memory/layout.h
     store/format/memory/metric_registry.h store/format/types/bounds.h store/format/types/change.h
     store/format/types/expiry.h store/format/types/scan_options.h store/format/types/write_options.h

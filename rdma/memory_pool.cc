@@ -1,7 +1,6 @@
 #include "rdma/memory_pool.h"
 
 #include <algorithm>
-#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -17,7 +16,7 @@ absl::Status SharedMemoryPool::Start() {
 SharedMemoryPool::~SharedMemoryPool() {
   if (!thread_.joinable()) return;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
   }
   changed_.notify_one();
@@ -29,7 +28,7 @@ absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemoryPool::Create(std::stri
                                                                        SharedMemory::Writers writers) {
   std::unique_ptr<SharedMemory> memory;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     PoolSlot& slot = SlotFor(name, size, writers);
     slot.wants_more = true;
     if (!slot.ready.empty()) {
@@ -57,35 +56,35 @@ SharedMemoryPool::PoolSlot& SharedMemoryPool::SlotFor(std::string_view name, std
 
 void SharedMemoryPool::Deregister(Ended ended) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ended_.push_back(ended);
   }
   changed_.notify_one();
 }
 
 void SharedMemoryPool::Run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   std::vector<Ended> ended;
   while (true) {
     if (!ended_.empty()) {
       ended.swap(ended_);
-      lock.unlock();
+      lock.Unlock();
       for (const Ended& each : ended) SharedMemory::Release(each.fd, each.bytes);
       ended.clear();
-      lock.lock();
+      lock.Lock();
       continue;
     }
     if (stop_) return;
     const auto low = std::ranges::find_if(
         slots_, [](const PoolSlot& slot) { return slot.wants_more && slot.ready.size() < kAhead; });
     if (low == slots_.end()) {
-      changed_.wait(lock);
+      lock.Wait(changed_);
       continue;
     }
     PoolSlot& slot = *low;  // stays where it is
-    lock.unlock();
+    lock.Unlock();
     auto made = SharedMemory::Create(slot.name, slot.size, slot.writers);
-    lock.lock();
+    lock.Lock();
     if (made.ok()) {
       slot.ready.push_back(*std::move(made));
     } else {

@@ -6,16 +6,17 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rdma/shared_memory.h"
+#include "store/base/mutex.h"
 
 namespace remora::rdma {
 
@@ -63,15 +64,15 @@ class SharedMemoryPool {
 
   /// Queues the rest of a SharedMemory for the thread to free.
   void Deregister(Ended ended);
-  PoolSlot& SlotFor(std::string_view name, std::size_t size, SharedMemory::Writers writers);
+  PoolSlot& SlotFor(std::string_view name, std::size_t size, SharedMemory::Writers writers)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Run();
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable changed_;
-  // Guarded by mutex_.
-  std::deque<PoolSlot> slots_;
-  std::vector<Ended> ended_;
-  bool stop_ = false;
+  std::deque<PoolSlot> slots_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Ended> ended_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
 
   std::thread thread_;
 };

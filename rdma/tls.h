@@ -2,13 +2,14 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "store/base/mutex.h"
 
 namespace remora::rdma {
 
@@ -68,8 +69,8 @@ class ServerTls {
   explicit ServerTls(TlsFiles files) : files_(std::move(files)) {}
 
   const TlsFiles files_;
-  mutable std::mutex mutex_;
-  std::shared_ptr<const TlsContext> context_;  // guarded by mutex_
+  mutable Mutex mutex_;
+  std::shared_ptr<const TlsContext> context_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace remora::rdma

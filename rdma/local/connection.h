@@ -20,8 +20,8 @@ namespace remora::rdma {
 
 /// Returns the number of slots of each message ring. A send completes when its message is in the ring,
 /// so this is how many messages the sender may be ahead of the receiver. It is the sum of what a verbs
-/// sender can have posted and not sent, and of what the receives of its peer can hold, rounded up. A sender that
-/// never has more messages in flight than its peer has receives never finds the ring full.
+/// sender can have posted and not sent, and of what the receives of its peer can hold, rounded up. A sender
+/// that never has more messages in flight than its peer has receives never finds the ring full.
 std::uint32_t RingSlotsFor(const QueueLimits& limits);
 
 /// InvalidArgument: a limit is 0, or the rings would be too large.

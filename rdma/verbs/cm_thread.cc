@@ -86,7 +86,7 @@ absl::StatusOr<std::unique_ptr<CmThread>> CmThread::Start(EventChannel& events, 
 CmThread::~CmThread() {
   if (thread_.joinable()) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       stop_ = true;
     }
     Signal(commands_fd_);
@@ -101,7 +101,7 @@ CmThread::~CmThread() {
 void CmThread::TakeNotifications() { Drain(event_fd_); }
 
 CmEvents CmThread::TakeEvents() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   has_events_.store(false, std::memory_order_relaxed);
   return std::exchange(cm_events_, {});
 }
@@ -109,7 +109,7 @@ CmEvents CmThread::TakeEvents() {
 void CmThread::Enqueue(Command command) {
   bool is_first = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     is_first = commands_.empty();
     commands_.push_back(std::move(command));
   }
@@ -169,7 +169,7 @@ void CmThread::Run() {
     worked |= RunCommands();
     if (worked) continue;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (stop_ && commands_.empty()) break;
     }
     switch (pool_.MakeOne()) {
@@ -191,7 +191,7 @@ void CmThread::Run() {
 bool CmThread::RunCommands() {
   std::vector<Command> commands;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     commands.swap(commands_);
   }
   for (Command& command : commands) std::exchange(command, nullptr)();
@@ -201,7 +201,7 @@ bool CmThread::RunCommands() {
 template <typename Change>
 void CmThread::Report(Change change) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     change(cm_events_);
   }
   // In this order, a woken thread finds the events. A thread that found them before is woken once for

@@ -25,18 +25,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rdma/verbs/address.h"
 #include "rdma/verbs/device.h"
 #include "rdma/verbs/resource_pool.h"
+#include "store/base/mutex.h"
 
 namespace remora::rdma {
 
@@ -150,11 +151,10 @@ class CmThread {
   std::atomic<std::size_t> capacity_;  // for so many more
   std::atomic<bool> has_events_ = false;
 
-  std::mutex mutex_;
-  // Guarded by mutex_.
-  std::vector<Command> commands_;
-  CmEvents cm_events_;
-  bool stop_ = false;
+  Mutex mutex_;
+  std::vector<Command> commands_ ABSL_GUARDED_BY(mutex_);
+  CmEvents cm_events_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
 
   // The thread's own.
   std::unordered_map<std::uint32_t, std::unique_ptr<PendingConnection>>

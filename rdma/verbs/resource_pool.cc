@@ -32,7 +32,7 @@ ResourcePool::~ResourcePool() {
 
 absl::StatusOr<QueuePair> ResourcePool::TakeQueuePair() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (const std::optional<QueuePair> queue = TakeFrom(queues_)) return *queue;
   }
   return MakeQueuePair();
@@ -40,7 +40,7 @@ absl::StatusOr<QueuePair> ResourcePool::TakeQueuePair() {
 
 absl::StatusOr<OwnedMemory> ResourcePool::TakeMemory(VerbsRegistration::Use use, std::size_t size) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (std::optional<OwnedMemory> memory = TakeFrom(SlotFor(use, size))) return *std::move(memory);
   }
   return MakeMemory(use, size);
@@ -98,30 +98,33 @@ bool ResourcePool::IsAnyEmpty() const {
 }
 
 bool ResourcePool::IsLow() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   awaited_ = IsAnyEmpty();
   return awaited_;
 }
 
+template <typename Slot, typename Make>
+ResourcePool::Made ResourcePool::AddTo(Slot& slot, MutexLock& lock,
+                                       Make make) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  lock.Unlock();
+  auto made = make();
+  lock.Lock();
+  slot.wanted = made.ok();
+  if (made.ok()) slot.ready.push_back(*std::move(made));
+  const bool is_last = awaited_ && !IsAnyEmpty();
+  if (is_last) awaited_ = false;
+  return is_last ? Made::kLast : Made::kOne;
+}
+
 ResourcePool::Made ResourcePool::MakeOne() {
-  std::unique_lock lock(mutex_);
-  const auto add_to = [&](auto& slot, auto make) {
-    lock.unlock();
-    auto made = make();
-    lock.lock();
-    slot.wanted = made.ok();
-    if (made.ok()) slot.ready.push_back(*std::move(made));
-    const bool is_last = awaited_ && !IsAnyEmpty();
-    if (is_last) awaited_ = false;
-    return is_last ? Made::kLast : Made::kOne;
-  };
+  MutexLock lock(mutex_);
   for (std::size_t count = 0; count < kAhead; ++count) {
     const auto has = [&](const auto& slot) { return slot.wanted && slot.ready.size() == count; };
-    if (has(queues_)) return add_to(queues_, [&] { return MakeQueuePair(); });
+    if (has(queues_)) return AddTo(queues_, lock, [&] { return MakeQueuePair(); });
     const auto memories = std::ranges::find_if(memories_, has);
     if (memories == memories_.end()) continue;
-    return add_to(*memories,
-                  [&, use = memories->use, size = memories->size] { return MakeMemory(use, size); });
+    return AddTo(*memories, lock,
+                 [&, use = memories->use, size = memories->size] { return MakeMemory(use, size); });
   }
   return Made::kNothing;
 }

@@ -10,13 +10,14 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "rdma/transport.h"
 #include "rdma/verbs/device.h"
 #include "rdma/verbs/memory_window.h"
+#include "store/base/mutex.h"
 
 namespace remora::rdma {
 
@@ -74,18 +75,20 @@ class ResourcePool {
 
   absl::StatusOr<QueuePair> MakeQueuePair() const;
   absl::StatusOr<OwnedMemory> MakeMemory(VerbsRegistration::Use use, std::size_t size) const;
-  Memories& SlotFor(VerbsRegistration::Use use, std::size_t size);
-  bool IsAnyEmpty() const;
+  Memories& SlotFor(VerbsRegistration::Use use, std::size_t size) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsAnyEmpty() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// Makes one more for the slot, without the mutex meanwhile.
+  template <typename Slot, typename Make>
+  Made AddTo(Slot& slot, MutexLock& lock, Make make) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   rdma_cm_id* const id_;
   const QueueLimits limits_;
   CompletionQueue& completions_;
 
-  std::mutex mutex_;
-  // Guarded by mutex_.
-  Queues queues_;
-  std::deque<Memories> memories_;  // stay where they are
-  bool awaited_ = false;           // IsLow was true
+  Mutex mutex_;
+  Queues queues_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Memories> memories_ ABSL_GUARDED_BY(mutex_);  // stay where they are
+  bool awaited_ ABSL_GUARDED_BY(mutex_) = false;           // IsLow was true
 };
 
 }  // namespace remora::rdma

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <mutex>
 #include <thread>
 
 #include "rdma/shared_memory.h"
@@ -20,7 +19,7 @@ constexpr int kMostRefusals = 8;
 }  // namespace
 
 void HugePages::Reached(std::uint64_t end) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   reached_ = std::max(reached_, end);
   changed_.notify_all();
 }
@@ -32,17 +31,17 @@ absl::Status HugePages::Start(ServerStore* store) {
 }
 
 void HugePages::ProvideAll() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   in_haste_ = true;
   reached_ = region_.size();
   changed_.notify_all();
-  changed_.wait(lock, [&] { return has_ended_; });
+  while (!has_ended_) lock.Wait(changed_);
 }
 
 void HugePages::Stop() {
   if (!thread_.joinable()) return;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
     changed_.notify_all();
   }
@@ -52,18 +51,19 @@ void HugePages::Stop() {
 void HugePages::Run() {
   using std::chrono::steady_clock;
   int refusals = 0;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (std::uint64_t end = rdma::kLargePage; end <= region_.size(); end += rdma::kLargePage) {
-    changed_.wait(lock, [&] { return reached_ >= end || stop_; });
+    while (reached_ < end && !stop_) lock.Wait(changed_);
     if (stop_ || refusals == kMostRefusals) break;
-    lock.unlock();
+    lock.Unlock();
     const steady_clock::time_point start = steady_clock::now();
     const bool done = rdma::ProvideLargePage(region_.data() + end - rdma::kLargePage);
     if (done) store_->Add(Counter::kLargePageBytes, static_cast<std::int64_t>(rdma::kLargePage));
     refusals = done ? 0 : refusals + 1;
     const steady_clock::time_point now = steady_clock::now();
-    lock.lock();
-    changed_.wait_until(lock, now + kRest * (now - start), [&] { return stop_ || in_haste_; });
+    lock.Lock();
+    while (!stop_ && !in_haste_ && lock.WaitUntil(changed_, now + kRest * (now - start))) {
+    }
   }
   has_ended_ = true;
   changed_.notify_all();

@@ -11,11 +11,12 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <span>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "store/base/mutex.h"
 #include "store/server_store.h"
 
 namespace remora {
@@ -49,13 +50,13 @@ class HugePages {
   ServerStore* store_ = nullptr;
   std::thread thread_;
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable changed_;
-  // Guarded by mutex_.
-  std::uint64_t reached_ = 0;
-  bool in_haste_ = false;  // somebody waits for all of it
-  bool stop_ = false;
-  bool has_ended_ = false;  // all of the region is done, or there are no huge pages any more
+  std::uint64_t reached_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool in_haste_ ABSL_GUARDED_BY(mutex_) = false;  // somebody waits for all of it
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  bool has_ended_ ABSL_GUARDED_BY(mutex_) =
+      false;  // all of the region is done, or there are no huge pages any more
 };
 
 }  // namespace remora

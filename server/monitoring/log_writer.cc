@@ -7,10 +7,11 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <thread>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "store/base/mutex.h"
 #include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
 
@@ -39,9 +40,9 @@ struct LogWriter::Queue {
       : fd(descriptor), describe_drops(std::move(line_of_drops)) {}
 
   void Run() {
-    std::unique_lock lock(mutex);
+    MutexLock lock(mutex);
     for (;;) {
-      changed.wait(lock, [this] { return !lines.empty() || dropped > 0 || ends; });
+      while (lines.empty() && dropped == 0 && !ends) lock.Wait(changed);
       if (lines.empty() && dropped == 0) break;
       std::string text;
       if (!lines.empty()) {
@@ -50,9 +51,9 @@ struct LogWriter::Queue {
       } else {
         text = describe_drops(std::exchange(dropped, 0));
       }
-      lock.unlock();
+      lock.Unlock();
       WriteAll(fd, text + "\n");
-      lock.lock();
+      lock.Lock();
     }
     has_ended = true;
     changed.notify_all();
@@ -60,13 +61,12 @@ struct LogWriter::Queue {
 
   const int fd;
   const std::function<std::string(std::uint64_t)> describe_drops;
-  std::mutex mutex;
+  Mutex mutex;
   std::condition_variable changed;
-  // Guarded by mutex.
-  std::deque<std::string> lines;
-  std::uint64_t dropped = 0;  // behind those lines
-  bool ends = false;
-  bool has_ended = false;
+  std::deque<std::string> lines ABSL_GUARDED_BY(mutex);
+  std::uint64_t dropped ABSL_GUARDED_BY(mutex) = 0;  // behind those lines
+  bool ends ABSL_GUARDED_BY(mutex) = false;
+  bool has_ended ABSL_GUARDED_BY(mutex) = false;
 };
 
 absl::StatusOr<std::unique_ptr<LogWriter>> LogWriter::Start(
@@ -79,14 +79,16 @@ absl::StatusOr<std::unique_ptr<LogWriter>> LogWriter::Start(
 }
 
 LogWriter::~LogWriter() {
-  std::unique_lock lock(queue_->mutex);
+  MutexLock lock(queue_->mutex);
   queue_->ends = true;
   queue_->changed.notify_all();
-  queue_->changed.wait_for(lock, kPatience, [this] { return queue_->has_ended; });
+  const TimePoint until = std::chrono::steady_clock::now() + kPatience;
+  while (!queue_->has_ended && lock.WaitUntil(queue_->changed, until)) {
+  }
 }
 
 void LogWriter::Write(std::string_view line) {
-  const std::lock_guard lock(queue_->mutex);
+  const MutexLock lock(queue_->mutex);
   if (queue_->dropped == 0 && queue_->lines.size() < kMostLines) {
     queue_->lines.emplace_back(line);
   } else {

@@ -1,13 +1,13 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "server/request/cold_read_pool.h"
 #include "store/base/check.h"
+#include "store/base/mutex.h"
 #include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
 
@@ -24,7 +24,7 @@ class ColdReadThreads final : public ColdReadPool {
       : read_(std::move(read)), on_done_(std::move(on_done)) {}
   ~ColdReadThreads() override {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       stopped_ = true;
     }
     wanted_.notify_all();
@@ -44,7 +44,7 @@ class ColdReadThreads final : public ColdReadPool {
 
   void Begin(std::unique_ptr<ColdRead> read) override {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       queue_.push_back(std::move(read));
     }
     wanted_.notify_one();
@@ -53,7 +53,7 @@ class ColdReadThreads final : public ColdReadPool {
   void TakeDone(std::vector<std::unique_ptr<ColdRead>>* done) override {
     bool was_full = false;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       for (std::unique_ptr<ColdRead>& read : done_) done->push_back(std::move(read));
       done_.clear();
       was_full = done_bytes_ >= kMaxDoneBytes;
@@ -64,34 +64,33 @@ class ColdReadThreads final : public ColdReadPool {
 
  private:
   void Run() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     for (;;) {
-      wanted_.wait(lock, [this] { return stopped_ || (!queue_.empty() && done_bytes_ < kMaxDoneBytes); });
+      while (!stopped_ && (queue_.empty() || done_bytes_ >= kMaxDoneBytes)) lock.Wait(wanted_);
       if (stopped_) return;
       std::unique_ptr<ColdRead> read = std::move(queue_.front());
       queue_.pop_front();
-      lock.unlock();
+      lock.Unlock();
       read_(read.get());
-      lock.lock();
+      lock.Lock();
       done_bytes_ += read->value.size();
       done_.push_back(std::move(read));
       if (done_.size() > 1) continue;  // TakeDone takes it along
-      lock.unlock();
+      lock.Unlock();
       on_done_();
-      lock.lock();
+      lock.Lock();
     }
   }
 
   const ReadFunction read_;
   const std::function<void()> on_done_;
   std::vector<std::thread> threads_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable wanted_;  // a read may begin, or the end has come
-  // Under `mutex_`.
-  std::deque<std::unique_ptr<ColdRead>> queue_;
-  std::vector<std::unique_ptr<ColdRead>> done_;
-  std::size_t done_bytes_ = 0;
-  bool stopped_ = false;
+  std::deque<std::unique_ptr<ColdRead>> queue_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<ColdRead>> done_ ABSL_GUARDED_BY(mutex_);
+  std::size_t done_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace

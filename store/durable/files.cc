@@ -16,12 +16,13 @@
 #include <limits>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "store/base/mutex.h"
 #include "store/durable/status.h"
 
 namespace remora {
@@ -146,10 +147,10 @@ class DurableFiles::System final : public rocksdb::FileSystemWrapper {
 
   /// Does the work of PrepareWrite.
   IOStatus MakeRoom(std::size_t record);
-  /// Makes room in the newest log, if it has no record, and in the spare file. REQUIRES: mutex_ is held.
-  IOStatus MakeRoomLocked(std::size_t record);
-  /// Gives the spare file the name of a log, or makes a file if there is no spare. REQUIRES: mutex_ is held.
-  IOStatus MakeLogFile(const std::string& name, RoomyFile* file);
+  /// Makes room in the newest log, if it has no record, and in the spare file.
+  IOStatus MakeRoomLocked(std::size_t record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// Gives the spare file the name of a log, or makes a file if there is no spare.
+  IOStatus MakeLogFile(const std::string& name, RoomyFile* file) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Relaxed: numbers of a log that begins meanwhile, in another thread, are as good as those before it. That
   // log has the room of the spare file.
@@ -160,14 +161,13 @@ class DurableFiles::System final : public rocksdb::FileSystemWrapper {
   std::atomic<std::uint64_t> failed_{0};       // by the last write that failed
   std::uint64_t written_ = 0;                  // the last one with a whole record; for the writing thread
 
-  std::mutex mutex_;
-  // Guarded by mutex_.
-  std::list<std::shared_ptr<Log>> logs_;              // the last one is the newest
-  std::unique_ptr<rocksdb::FSDirectory> log_folder_;  // null: no log was made yet
-  bool names_are_synced_ = true;
-  std::string spare_name_;
-  FileOptions log_options_;
-  RoomyFile spare_;  // its file is null: there is no spare
+  Mutex mutex_;
+  std::list<std::shared_ptr<Log>> logs_ ABSL_GUARDED_BY(mutex_);              // the last one is the newest
+  std::unique_ptr<rocksdb::FSDirectory> log_folder_ ABSL_GUARDED_BY(mutex_);  // null: no log was made yet
+  bool names_are_synced_ ABSL_GUARDED_BY(mutex_) = true;
+  std::string spare_name_ ABSL_GUARDED_BY(mutex_);
+  FileOptions log_options_ ABSL_GUARDED_BY(mutex_);
+  RoomyFile spare_ ABSL_GUARDED_BY(mutex_);  // its file is null: there is no spare
 };
 
 /// The file of a log (F3).
@@ -182,20 +182,20 @@ class DurableFiles::System::Log {
   /// Returns null if the file is not made.
   FSWritableFile* file() { return file_.file.get(); }
 
-  /// Makes the file if it is missing. REQUIRES: files.mutex_ is held.
-  IOStatus Make(System& files) {
-    const std::lock_guard lock(mutex_);
+  /// Makes the file if it is missing.
+  IOStatus Make(System& files) ABSL_EXCLUSIVE_LOCKS_REQUIRED(files.mutex_) {
+    const MutexLock lock(mutex_);
     if (file_.file != nullptr || is_closed_) return IOStatus::OK();
     status_ = files.MakeLogFile(name_, &file_);
     return status_;
   }
   IOStatus Reserve(std::size_t bytes) { return file() == nullptr ? IOStatus::OK() : file_.Reserve(bytes); }
   IOStatus Sync() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return is_closed_ || file() == nullptr ? IOStatus::OK() : file()->Sync(IOOptions(), nullptr);
   }
   IOStatus Close(const IOOptions& options, IODebugContext* debug) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (std::exchange(is_closed_, true) || file() == nullptr) return IOStatus::OK();
     return file()->Close(options, debug);
   }
@@ -205,8 +205,8 @@ class DurableFiles::System::Log {
   const std::uint64_t number_;
   RoomyFile file_;  // the writing thread uses it without the lock; RocksDB closes it in any thread
   IOStatus status_;
-  std::mutex mutex_;  // Make, Sync and Close exclude each other
-  bool is_closed_ = false;
+  Mutex mutex_;  // Make, Sync and Close exclude each other
+  bool is_closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 /// The file object that RocksDB holds for a log.
@@ -216,7 +216,7 @@ class DurableFiles::System::NamedLog final : public FSWritableFile {
       : FSWritableFile(options), files_(files), log_(std::move(log)) {}
   ~NamedLog() override {
     log_->Close(IOOptions(), nullptr).PermitUncheckedError();
-    const std::lock_guard lock(files_.mutex_);
+    const MutexLock lock(files_.mutex_);
     files_.logs_.remove(log_);
   }
 
@@ -251,7 +251,7 @@ class DurableFiles::System::NamedLog final : public FSWritableFile {
 IOStatus DurableFiles::System::SyncLogs() {
   std::vector<std::shared_ptr<Log>> logs;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     logs.assign(logs_.begin(), logs_.end());
     if (!names_are_synced_) {
       IOStatus status = log_folder_->Fsync(IOOptions(), nullptr);
@@ -274,7 +274,7 @@ IOStatus DurableFiles::System::NewWritableFile(const std::string& name, const Fi
     if (status.ok()) *result = std::make_unique<MarkedWrites>(std::move(*result));
     return status;
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (log_folder_ == nullptr) {
     // It stays open, since a later sync may find no free descriptor.
     const std::string folder = name.substr(0, name.rfind('/'));
@@ -309,7 +309,7 @@ IOStatus DurableFiles::System::MakeLogFile(const std::string& name, RoomyFile* f
 }
 
 IOStatus DurableFiles::System::MakeRoom(std::size_t record) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (logs_.empty()) return IOStatus::OK();  // RocksDB begins one when it is opened
   IOStatus status = MakeRoomLocked(record);
   if (!status.ok() && IsPassing(status)) return status;

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "store/base/mutex.h"
 #include "store/base/status_macros.h"
-#include "store/durable/commit_log/mutex.h"
 #include "store/durable/status.h"
 
 namespace remora {
@@ -35,22 +35,22 @@ class Flusher::Listener final : public rocksdb::EventListener {
 
   /// Returns the number of errors that have stopped RocksDB.
   std::uint64_t errors() const {
-    const LogMutexLock lock(&mutex_);
+    const MutexLock lock(mutex_);
     return errors_;
   }
   rocksdb::Status last_error() const {
-    const LogMutexLock lock(&mutex_);
+    const MutexLock lock(mutex_);
     return last_error_;
   }
   /// Returns the number of flushes of a family that have ended. Each has moved at least its oldest memtable.
   std::uint64_t flushes(std::uint32_t family) const {
-    const LogMutexLock lock(&mutex_);
+    const MutexLock lock(mutex_);
     const auto found = flushes_.find(family);
     return found == flushes_.end() ? 0 : found->second;
   }
 
   void OnFlushCompleted(rocksdb::DB*, const rocksdb::FlushJobInfo& info) override {
-    const LogMutexLock lock(&mutex_);
+    const MutexLock lock(mutex_);
     ++flushes_[info.cf_id];
   }
   void OnBackgroundError(rocksdb::BackgroundErrorReason reason, rocksdb::Status* error) override {
@@ -60,7 +60,7 @@ class Flusher::Listener final : public rocksdb::EventListener {
       if (resumed_by_ == ResumedBy::kFlusher) *error = rocksdb::Status::OK();
       return;
     }
-    const LogMutexLock lock(&mutex_);
+    const MutexLock lock(mutex_);
     ++errors_;
     last_error_ = *error;
   }
@@ -72,7 +72,7 @@ class Flusher::Listener final : public rocksdb::EventListener {
 
  private:
   const ResumedBy resumed_by_;
-  mutable LogMutex mutex_;
+  mutable Mutex mutex_;
   std::uint64_t errors_ ABSL_GUARDED_BY(mutex_) = 0;
   rocksdb::Status last_error_ ABSL_GUARDED_BY(mutex_);
   std::map<std::uint32_t, std::uint64_t> flushes_ ABSL_GUARDED_BY(mutex_);  // by family

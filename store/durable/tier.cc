@@ -243,7 +243,7 @@ absl::StatusOr<std::unique_ptr<ChangeLog>> DurableTier::ReadLog(std::uint64_t fr
 absl::Status DurableTier::Sync() {
   if (impl_->log_ != nullptr) return impl_->log_->Sync();
   // One caller at a time: of two callers, the system may report a failure only to one.
-  const std::lock_guard lock(impl_->sync_mutex_);
+  const MutexLock lock(impl_->sync_mutex_);
   if (impl_->sync_failed_.ok()) impl_->sync_failed_ = impl_->Sync();
   return impl_->sync_failed_;
 }

@@ -11,15 +11,16 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
+#include "store/base/mutex.h"
 #include "store/base/shortage.h"
 #include "store/base/status_macros.h"
 #include "store/durable/data_dir.h"
@@ -110,8 +111,8 @@ class DurableTier::Impl {
 
   absl::Status Write(Log log);
 
-  /// Syncs the log files. REQUIRES: the caller holds sync_mutex_.
-  absl::Status Sync() {
+  /// Syncs the log files.
+  absl::Status Sync() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sync_mutex_) {
     const std::uint64_t logged = logged_.load(std::memory_order_acquire);
     const rocksdb::Status status = files_.SyncLogs();
     if (!status.ok()) {
@@ -169,9 +170,9 @@ class DurableTier::Impl {
   std::uint64_t marked_ = 0;
   std::atomic<bool> skipped_log_ = false;
   std::vector<Opening> openings_;
-  std::mutex sync_mutex_;
-  absl::Status sync_failed_;                      // not OK: all later syncs fail, too
-  std::atomic<std::uint64_t> readable_limit_{1};  // all versions that a reader may find are lower
+  Mutex sync_mutex_;
+  absl::Status sync_failed_ ABSL_GUARDED_BY(sync_mutex_);  // not OK: all later syncs fail, too
+  std::atomic<std::uint64_t> readable_limit_{1};           // all versions that a reader may find are lower
 };
 
 }  // namespace remora

@@ -117,13 +117,13 @@ void SyncQueue::NotifyWaiters(WriterLock& lock) ABSL_NO_THREAD_SAFETY_ANALYSIS {
 }
 
 void SyncWaiter::Wait() {
-  std::unique_lock lock(mutex_);
-  while (!finished_) woken_.wait(lock);
+  MutexLock lock(mutex_);
+  while (!finished_) lock.Wait(woken_);
 }
 
 // Holds the mutex while it notifies: the waiting thread destroys the waiter as soon as it sees `finished_`.
 void SyncWaiter::Wake() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   finished_ = true;
   woken_.notify_one();
 }

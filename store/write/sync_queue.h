@@ -35,11 +35,12 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "store/base/mutex.h"
 #include "store/engine/core.h"
 #include "store/engine/writer_lock.h"
 #include "store/options.h"
@@ -60,9 +61,9 @@ class SyncWaiter {
   void Wake();
 
  private:
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable woken_;
-  bool finished_ = false;  // under mutex_
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 /// Owns the pending writes, in the order of their tickets, which is that of their versions. Also owns the

@@ -7,15 +7,16 @@
 #include <condition_variable>
 #include <latch>
 #include <map>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "bench/kvbench/load/interruption.h"
 #include "bench/kvbench/load/worker.h"
+#include "store/base/mutex.h"
 #include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
 
@@ -67,12 +68,15 @@ class Race {
   void Start() { start_.count_down(); }
 
   void Finish(const std::function<void()>& each_second) {
-    std::unique_lock lock(mutex_);
-    while (!one_finished_.wait_for(lock, std::chrono::seconds(1),
-                                   [this] { return finished_ == workers_.size(); })) {
+    MutexLock lock(mutex_);
+    for (;;) {
+      const TimePoint until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+      while (finished_ < workers_.size() && lock.WaitUntil(one_finished_, until)) {
+      }
+      if (finished_ == workers_.size()) break;
       each_second();
     }
-    lock.unlock();
+    lock.Unlock();
     for (std::thread& thread : threads_) thread.join();
   }
 
@@ -84,7 +88,7 @@ class Race {
     start_.wait();
     if (abandoned_) return;
     worker.Run();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ++finished_;
     one_finished_.notify_one();
   }
@@ -93,9 +97,9 @@ class Race {
   std::latch ready_;
   std::latch start_;
   bool abandoned_ = false;  // written before start_ counts down
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable one_finished_;
-  std::size_t finished_ = 0;  // guarded by mutex_
+  std::size_t finished_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::thread> threads_;
 };
 

@@ -21,7 +21,7 @@ void TcpEvents::Signal() {
 }
 
 void TcpEvents::Report(const std::shared_ptr<TcpLink>& link) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (std::exchange(link->is_reported, true)) return;
   links_.push_back(link);
   has_links_.store(true, std::memory_order_release);
@@ -29,14 +29,14 @@ void TcpEvents::Report(const std::shared_ptr<TcpLink>& link) {
 }
 
 void TcpEvents::ReportRequest(TcpRequest request) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   requests_.push_back(std::move(request));
   request_count_.store(requests_.size());
   Signal();
 }
 
 void TcpEvents::ReportRefusal(std::string line) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (refusals_.size() == kMaxRefusals) return;
   refusals_.push_back(std::move(line));
   has_refusals_.store(true, std::memory_order_release);
@@ -46,7 +46,7 @@ void TcpEvents::ReportRefusal(std::string line) {
 std::optional<std::string> TcpEvents::NextRefusal() {
   // Acquire: as in NextLink.
   if (!has_refusals_.load(std::memory_order_acquire)) return std::nullopt;
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (refusals_.empty()) return std::nullopt;
   std::string line = std::move(refusals_.front());
   refusals_.pop_front();
@@ -58,7 +58,7 @@ std::shared_ptr<TcpLink> TcpEvents::NextLink() {
   // Acquire: pairs with Report. The next call finds a report that this load misses, and before the server
   // thread sleeps, it calls Arm.
   if (!has_links_.load(std::memory_order_acquire)) return nullptr;
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (links_.empty()) return nullptr;
   std::shared_ptr<TcpLink> link = std::move(links_.front());
   links_.pop_front();
@@ -69,7 +69,7 @@ std::shared_ptr<TcpLink> TcpEvents::NextLink() {
 
 std::optional<TcpRequest> TcpEvents::NextRequest() {
   if (request_count_.load() == 0) return std::nullopt;
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (requests_.empty()) return std::nullopt;
   TcpRequest request = std::move(requests_.front());
   requests_.pop_front();
@@ -78,12 +78,12 @@ std::optional<TcpRequest> TcpEvents::NextRequest() {
 }
 
 void TcpEvents::Arm() {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   armed_ = true;
 }
 
 void TcpEvents::Disarm() {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   armed_ = false;
   eventfd_t ignored;
   eventfd_read(wake_fd_.get(), &ignored);

@@ -5,16 +5,17 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rdma/tcp/stream/socket.h"
 #include "rdma/tcp/stream/tls_stream.h"
 #include "rdma/tcp/stream/wire.h"
 #include "rdma/unique_fd.h"
+#include "store/base/mutex.h"
 
 namespace remora::rdma {
 
@@ -66,8 +67,7 @@ class TcpEvents {
 
  private:
   TcpEvents() = default;
-  /// REQUIRES: mutex_.
-  void Signal();
+  void Signal() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   UniqueFd wake_fd_;
   std::atomic<int> cpu_ = -1;  // a hint
@@ -75,12 +75,12 @@ class TcpEvents {
   std::atomic<bool> has_refusals_ = false;
   // seq_cst, like TcpAcceptor::is_full_: each thread stores its own word first, and then loads the other's.
   std::atomic<std::size_t> request_count_ = 0;
-  std::mutex mutex_;
-  // Guarded by mutex_.
-  std::deque<std::shared_ptr<TcpLink>> links_;  // each link once: TcpLink::is_reported
-  std::deque<TcpRequest> requests_;
-  std::deque<std::string> refusals_;
-  bool armed_ = false;
+  Mutex mutex_;
+  std::deque<std::shared_ptr<TcpLink>> links_
+      ABSL_GUARDED_BY(mutex_);  // each link once: TcpLink::is_reported
+  std::deque<TcpRequest> requests_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::string> refusals_ ABSL_GUARDED_BY(mutex_);
+  bool armed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace remora::rdma

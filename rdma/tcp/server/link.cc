@@ -48,17 +48,17 @@ TcpLink::TcpLink(UniqueFd socket, const QueueLimits& limits, TcpEvents& events,
 // --- The server thread ------------------------------------------------------------------------------
 
 void TcpLink::AddRead(std::uint32_t key, std::span<std::byte> bytes) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   regions_.push_back({.key = key, .writable = false, .address = 0, .bytes = bytes});
 }
 
 void TcpLink::AddWrite(std::uint32_t key, std::uint64_t address, std::span<std::byte> bytes) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   regions_.push_back({.key = key, .writable = true, .address = address, .bytes = bytes});
 }
 
 void TcpLink::Deregister(std::uint32_t key) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto struck = std::ranges::find(regions_, key, &Region::key);
   if (struck == regions_.end()) return;
   const std::span<const std::byte> bytes = struck->bytes;
@@ -73,13 +73,13 @@ void TcpLink::Answer(TcpAnswer answer, std::span<const std::byte> data) {
   TcpReply reply{.answer = answer};
   reply.data_size = static_cast<std::uint32_t>(data.size());
   std::ranges::copy(data, reply.data);
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   // The reply fits, because nothing was sent before. If the client is gone, the NIC thread notices that.
   SendBytes(socket_.get(), tls_.get(), std::as_bytes(std::span(&reply, 1)));
 }
 
 bool TcpLink::Start(int epoll, NicCounters& counters, Connection* connection) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   epoll_event event = {.events = EPOLLIN, .data = {.ptr = this}};
   if (epoll_ctl(epoll, EPOLL_CTL_ADD, socket_.get(), &event) != 0) return false;
   epoll_ = epoll;
@@ -93,7 +93,7 @@ bool TcpLink::Start(int epoll, NicCounters& counters, Connection* connection) {
 }
 
 absl::Status TcpLink::PostRecv(std::uint64_t context, const Sge& into) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!failure_.ok()) return failure_;
   if (posted_receives_ == limits_.receives) {
     return absl::ResourceExhaustedError("QueueLimits::receives are posted already");
@@ -125,7 +125,7 @@ absl::Status TcpLink::PostSend(std::uint64_t context, const Sge& from) {
   }
   bool is_done = false;
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (absl::Status status = CheckPost({&from, 1}); !status.ok()) return status;
     outbox_.Add({.kind = FrameKind::kMessage, .size = from.size}, {&from, 1});
     sends_.push({context, outbox_.added(), std::exchange(uncovered_, 0) + 1});
@@ -143,7 +143,7 @@ absl::Status TcpLink::PostWritev(std::span<const Sge> from, const RemoteRegion& 
                                  std::uint64_t offset) {
   const std::uint64_t size = TotalSize(from);
   if (from.size() > kMaxSges || !region.Contains(offset, size)) return BadRequest(from, region, offset);
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (absl::Status status = CheckPost(from); !status.ok()) return status;
   // The WRITE leaves with the next message.
   outbox_.Add({.kind = FrameKind::kWrite,
@@ -160,7 +160,7 @@ std::size_t TcpLink::Take(std::span<Completion> out) {
   std::size_t count = 0;
   bool is_more = false;
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (connection_ == nullptr) return 0;
     for (; count < out.size() && !done_.empty(); ++count) {
       out[count] = done_.front().completion;
@@ -188,12 +188,12 @@ std::size_t TcpLink::Take(std::span<Completion> out) {
 }
 
 absl::Status TcpLink::failure() {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return failure_;
 }
 
 void TcpLink::End() {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   connection_ = nullptr;
   if (failure_.ok()) failure_ = absl::UnavailableError("the connection was ended");
   regions_.clear();
@@ -208,7 +208,7 @@ bool TcpLink::Handle(std::uint32_t events, std::span<std::byte> buffer) {
   bool tells = false;
   bool is_new_end = false;
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!socket_) return false;
     if (is_ending_) {
       Drain(buffer);
@@ -416,7 +416,7 @@ void TcpLink::Drain(std::span<std::byte> buffer) {
 }
 
 void TcpLink::CloseIfEnding() {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (std::exchange(is_ending_, false)) Close();
 }
 

@@ -6,11 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "rdma/requests.h"
 #include "rdma/tcp/server/events.h"
@@ -19,6 +19,7 @@
 #include "rdma/tcp/stream/tls_stream.h"
 #include "rdma/transport.h"
 #include "rdma/unique_fd.h"
+#include "store/base/mutex.h"
 
 namespace remora::rdma {
 
@@ -64,7 +65,8 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
   /// Makes the NIC thread with this epoll serve the link from now on. False: the system has no memory for
   /// that.
   bool Start(int epoll, NicCounters& counters, Connection* connection);
-  bool started() const { return connection_ != nullptr; }
+  /// Needs no mutex: the server thread alone changes this.
+  bool started() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return connection_ != nullptr; }
 
   absl::Status PostRecv(std::uint64_t context, const Sge& into);
   absl::Status PostSend(std::uint64_t context, const Sge& from);
@@ -103,60 +105,64 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
     std::uint32_t requests = 0;
   };
 
-  // The caller of each function below holds mutex_.
-  void ReceiveFrames(std::span<std::byte> buffer);
+  void ReceiveFrames(std::span<std::byte> buffer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Takes the frames that have arrived. False: the link can take no more now.
-  bool TakeFrames();
-  bool Begin(const FrameHeader& header);
-  bool BeginRead(const FrameHeader& header);
-  bool BeginFind(const FrameHeader& header);
-  bool BeginWrite(const FrameHeader& header);
-  const Region* Find(std::uint32_t key) const;
+  bool TakeFrames() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Begin(const FrameHeader& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool BeginRead(const FrameHeader& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool BeginFind(const FrameHeader& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool BeginWrite(const FrameHeader& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const Region* Find(std::uint32_t key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Returns the bytes that the frame names; null if the peer may not READ them, or WRITE them.
-  std::byte* Access(const FrameHeader& header, bool writes) const;
-  absl::Status CheckPost(std::span<const Sge> from) const;
-  void Flush();
-  void CompleteSends();
-  void Drain(std::span<std::byte> buffer);
-  void Refuse(absl::Status why);
-  void Break(absl::Status why);
-  void Close();
-  void UpdateInterest();
+  std::byte* Access(const FrameHeader& header, bool writes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckPost(std::span<const Sge> from) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Flush() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CompleteSends() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Drain(std::span<std::byte> buffer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Refuse(absl::Status why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Break(absl::Status why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Close() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void UpdateInterest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Returns whether frames wait because the peer does not receive.
-  bool is_blocked() const { return has_output() && !send_failed_; }
-  bool has_output() const { return !outbox_.empty() || (tls_ != nullptr && tls_->has_output()); }
+  bool is_blocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return has_output() && !send_failed_; }
+  bool has_output() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !outbox_.empty() || (tls_ != nullptr && tls_->has_output());
+  }
   /// Returns why receiving failed with this errno.
-  absl::Status ReceiveError(int error) const;
-  bool has_news() const { return !done_.empty() || (!failure_.ok() && !disconnect_told_); }
+  absl::Status ReceiveError(int error) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool has_news() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !done_.empty() || (!failure_.ok() && !disconnect_told_);
+  }
 
   const QueueLimits limits_;
   TcpEvents& tcp_events_;
 
-  std::mutex mutex_;
-  // Guarded by mutex_.
-  UniqueFd socket_;
-  std::unique_ptr<TlsStream> tls_;  // null for a plain socket
-  int epoll_ = -1;
-  NicCounters* counters_ = nullptr;
-  Connection* connection_ = nullptr;  // null before Start and after End
-  absl::Status failure_;
-  bool disconnect_told_ = false;
-  bool is_ending_ = false;     // failed; the socket stays open until the peer has received the reason
-  bool is_parked_ = false;     // the next frame is a message without a receive
-  bool wants_turn_ = false;    // there are bytes that no event announces
-  bool send_failed_ = false;   // receiving will give the reason
-  bool reads_slowly_ = false;  // the peer does not receive at the pace of its answers
-  std::uint32_t interest_ = 0;
-  std::vector<Region> regions_;
+  Mutex mutex_;
+  UniqueFd socket_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<TlsStream> tls_ ABSL_GUARDED_BY(mutex_);  // null for a plain socket
+  int epoll_ ABSL_GUARDED_BY(mutex_) = -1;
+  NicCounters* counters_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  Connection* connection_ ABSL_GUARDED_BY(mutex_) = nullptr;  // null before Start and after End
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  bool disconnect_told_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_ending_ ABSL_GUARDED_BY(mutex_) =
+      false;  // failed; the socket stays open until the peer has received the reason
+  bool is_parked_ ABSL_GUARDED_BY(mutex_) = false;     // the next frame is a message without a receive
+  bool wants_turn_ ABSL_GUARDED_BY(mutex_) = false;    // there are bytes that no event announces
+  bool send_failed_ ABSL_GUARDED_BY(mutex_) = false;   // receiving will give the reason
+  bool reads_slowly_ ABSL_GUARDED_BY(mutex_) = false;  // the peer does not receive at the pace of its answers
+  std::uint32_t interest_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<Region> regions_ ABSL_GUARDED_BY(mutex_);
 
-  TcpFrameReader reader_;
+  TcpFrameReader reader_ ABSL_GUARDED_BY(mutex_);
 
-  TcpOutbox outbox_;
-  FixedQueue<Send> sends_;
-  FixedQueue<Done> done_;
-  std::uint32_t in_flight_ = 0;  // posted SENDs and WRITEs whose completion Take has not returned
-  std::uint32_t uncovered_ = 0;  // WRITEs posted after the last SEND
-  std::uint32_t posted_receives_ = 0;
+  TcpOutbox outbox_ ABSL_GUARDED_BY(mutex_);
+  FixedQueue<Send> sends_ ABSL_GUARDED_BY(mutex_);
+  FixedQueue<Done> done_ ABSL_GUARDED_BY(mutex_);
+  std::uint32_t in_flight_ ABSL_GUARDED_BY(mutex_) =
+      0;  // posted SENDs and WRITEs whose completion Take has not returned
+  std::uint32_t uncovered_ ABSL_GUARDED_BY(mutex_) = 0;  // WRITEs posted after the last SEND
+  std::uint32_t posted_receives_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace remora::rdma

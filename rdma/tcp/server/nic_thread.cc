@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<NicThread>> NicThread::Start(const Clock& clock,
 
 NicThread::~NicThread() {
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
   }
   if (wake_fd_) eventfd_write(wake_fd_.get(), 1);
@@ -52,18 +52,18 @@ NicThread::~NicThread() {
 
 bool NicThread::Serve(const std::shared_ptr<TcpLink>& link, Connection* connection) {
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     links_.emplace(link.get(), link);
   }
   if (link->Start(epoll_.get(), counters_, connection)) return true;
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   links_.erase(link.get());
   return false;
 }
 
 void NicThread::Forget(const TcpLink* link) {
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     forgotten_.push_back(link);
   }
   eventfd_write(wake_fd_.get(), 1);
@@ -77,7 +77,7 @@ void NicThread::Run() {
 }
 
 bool NicThread::ForgetLinks() {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const TcpLink* const link : forgotten_) links_.erase(link);
   forgotten_.clear();
   return !stop_;

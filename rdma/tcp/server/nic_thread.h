@@ -3,16 +3,17 @@
 
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rdma/tcp/server/acceptor.h"
 #include "rdma/tcp/server/link.h"
 #include "store/base/clock.h"
+#include "store/base/mutex.h"
 
 namespace remora::rdma {
 
@@ -58,12 +59,11 @@ class NicThread {
   UniqueFd wake_fd_;
   UniqueFd epoll_;  // event data: null for wake_fd_, else the address of the acceptor or of a link
 
-  std::mutex mutex_;
-  // Guarded by mutex_.
-  std::unordered_map<const TcpLink*, std::shared_ptr<TcpLink>> links_;
+  Mutex mutex_;
+  std::unordered_map<const TcpLink*, std::shared_ptr<TcpLink>> links_ ABSL_GUARDED_BY(mutex_);
   // The thread takes these out of links_ between two batches of events, so no event names a destroyed link.
-  std::vector<const TcpLink*> forgotten_;
-  bool stop_ = false;
+  std::vector<const TcpLink*> forgotten_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
 
   // Used by the thread alone.
   std::deque<Ending> endings_;  // by deadline

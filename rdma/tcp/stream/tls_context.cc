@@ -303,13 +303,13 @@ absl::StatusOr<std::shared_ptr<ServerTls>> ServerTls::Create(TlsFiles files) {
 
 absl::Status ServerTls::Load(const std::vector<std::string>& secrets) {
   REMORA_ASSIGN_OR_RETURN(std::shared_ptr<const TlsContext> loaded, TlsContext::OfServer(files_, secrets));
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   context_ = std::move(loaded);
   return absl::OkStatus();
 }
 
 std::shared_ptr<const TlsContext> ServerTls::context() const {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return context_;
 }
 

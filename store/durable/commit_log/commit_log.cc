@@ -174,7 +174,7 @@ absl::StatusOr<Lsn> CommitLog::Append(std::span<const LogEntry> entries) {
 }
 
 absl::StatusOr<Lsn> CommitLog::Sync() {
-  const LogMutexLock lock(&sync_mutex_);
+  const MutexLock lock(sync_mutex_);
   if (failed_.load(std::memory_order_relaxed)) return failure();
   const Lsn target = appended();
   const Lsn from = durable();
@@ -207,14 +207,14 @@ std::string CommitLog::description() const {
 }
 
 absl::Status CommitLog::Fail(std::string_view operation, int error) {
-  const LogMutexLock lock(&failure_mutex_);
+  const MutexLock lock(failure_mutex_);
   if (failure_.ok()) failure_ = LogErrnoStatus(operation, options_.dir, error);
   failed_.store(true, std::memory_order_relaxed);
   return failure_;
 }
 
 absl::Status CommitLog::failure() const {
-  const LogMutexLock lock(&failure_mutex_);
+  const MutexLock lock(failure_mutex_);
   return failure_;
 }
 

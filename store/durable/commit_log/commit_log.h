@@ -24,10 +24,10 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "store/base/mutex.h"
 #include "store/durable/commit_log/file_set.h"
 #include "store/durable/commit_log/format.h"
 #include "store/durable/commit_log/log_reader.h"
-#include "store/durable/commit_log/mutex.h"
 #include "store/durable/commit_log/recovery.h"
 #include "store/durable/tier_log/log_retention.h"
 
@@ -148,10 +148,10 @@ class CommitLog {
   std::atomic<std::uint64_t> appended_ = 0;
   // Sync stores it, under sync_mutex_.
   std::atomic<std::uint64_t> durable_ = 0;
-  LogMutex sync_mutex_;
+  Mutex sync_mutex_;
 
   std::atomic<bool> failed_ = false;
-  mutable LogMutex failure_mutex_;
+  mutable Mutex failure_mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(failure_mutex_);
 };
 

@@ -27,7 +27,7 @@ absl::StatusOr<std::unique_ptr<CommitLogFiles>> CommitLogFiles::Start(LogFileSet
                                                                       std::deque<FilePtr> spares) {
   std::unique_ptr<CommitLogFiles> files(new CommitLogFiles(std::move(options)));
   {
-    const LogMutexLock lock(&files->mutex_);
+    const MutexLock lock(files->mutex_);
     files->held_ = std::move(held);
     files->spares_ = std::move(spares);
   }
@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<CommitLogFiles>> CommitLogFiles::Start(LogFileSet
 
 CommitLogFiles::~CommitLogFiles() {
   {
-    const LogMutexLock lock(&mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
   }
   changed_.notify_all();
@@ -81,22 +81,30 @@ absl::StatusOr<CommitLogFiles::FilePtr> CommitLogFiles::MakeSpare(const std::opt
 }
 
 void CommitLogFiles::MakeSpares() {
-  mutex_.lock();
+  MutexLock lock(mutex_);
   while (!stop_) {
     if (!HasWork()) {
-      changed_.wait(mutex_);
+      lock.Wait(changed_);
       continue;
     }
-    if (PrepareWanted()) continue;
+    if (wanted_ != nullptr) {
+      const FilePtr file = std::exchange(wanted_, nullptr);
+      const std::uint64_t offset = wanted_offset_;
+      const std::uint64_t size = wanted_size_;
+      lock.Unlock();
+      file->Prepare(offset, size);
+      lock.Lock();
+      continue;
+    }
     try_again_ = false;
     std::optional<LogFileInfo> recycled;
     if (!released_.empty()) {
       recycled = released_.front();
       released_.pop_front();
       if (spares_.size() >= kMostSpares || recycled->size != options_.file_size) {
-        mutex_.unlock();
+        lock.Unlock();
         unlink(PathOf(recycled->first).c_str());  // if it fails, the next opening may release it again
-        mutex_.lock();
+        lock.Lock();
         continue;
       }
     } else if (CountBytes() + options_.file_size > options_.max_bytes) {
@@ -107,31 +115,18 @@ void CommitLogFiles::MakeSpares() {
       continue;
     }
     const Lsn first = SpareFirst();
-    mutex_.unlock();
+    lock.Unlock();
     absl::StatusOr<FilePtr> spare = MakeSpare(recycled, first);
-    mutex_.lock();
+    lock.Lock();
     made_ = spare.status();
     if (spare.ok()) spares_.push_back(*std::move(spare));
     changed_.notify_all();
   }
-  mutex_.unlock();
-}
-
-bool CommitLogFiles::PrepareWanted() {
-  if (wanted_ == nullptr) return false;
-  const FilePtr file = std::move(wanted_);
-  wanted_ = nullptr;
-  const std::uint64_t offset = wanted_offset_;
-  const std::uint64_t size = wanted_size_;
-  mutex_.unlock();
-  file->Prepare(offset, size);
-  mutex_.lock();
-  return true;
 }
 
 void CommitLogFiles::PreparePages(FilePtr file, std::uint64_t offset, std::uint64_t size) {
   {
-    const LogMutexLock lock(&mutex_);
+    const MutexLock lock(mutex_);
     // Replaces an earlier request that the thread, being busy, has not served. The writer has passed
     // those pages, or soon will.
     wanted_ = std::move(file);
@@ -142,7 +137,7 @@ void CommitLogFiles::PreparePages(FilePtr file, std::uint64_t offset, std::uint6
 }
 
 absl::StatusOr<CommitLogFiles::FilePtr> CommitLogFiles::NextFile() {
-  const LogMutexLock lock(&mutex_);
+  MutexLock lock(mutex_);
   while (spares_.empty()) {
     if (!made_.ok()) {
       absl::Status why = made_;
@@ -150,13 +145,13 @@ absl::StatusOr<CommitLogFiles::FilePtr> CommitLogFiles::NextFile() {
       changed_.notify_all();
       return why;
     }
-    changed_.wait(mutex_);
+    lock.Wait(changed_);
   }
   return spares_.front();
 }
 
 void CommitLogFiles::BeginNextFile(Lsn end) {
-  const LogMutexLock lock(&mutex_);
+  const MutexLock lock(mutex_);
   REMORA_CHECK(!spares_.empty());
   if (!held_.empty()) {
     filled_[held_.back()->first()] = end - held_.back()->first();
@@ -200,7 +195,7 @@ std::size_t CommitLogFiles::CountNotKept(const LogKeep& keep) const {
 
 void CommitLogFiles::Release(Lsn below, const LogKeep& keep) {
   std::vector<FilePtr> closed;  // its destructor closes the files after the lock is released
-  const LogMutexLock lock(&mutex_);
+  const MutexLock lock(mutex_);
   bool any = false;
   while (held_.size() > 1 && held_.front()->end() <= below) {
     retained_.push_back({held_.front()->first(), held_.front()->size()});
@@ -220,7 +215,7 @@ void CommitLogFiles::Release(Lsn below, const LogKeep& keep) {
 }
 
 std::vector<CommitLogFiles::FilePtr> CommitLogFiles::Between(Lsn from, Lsn to) const {
-  const LogMutexLock lock(&mutex_);
+  const MutexLock lock(mutex_);
   std::vector<FilePtr> files;
   for (const FilePtr& file : held_) {
     if (file->first() < to && file->end() > from) files.push_back(file);
@@ -229,13 +224,13 @@ std::vector<CommitLogFiles::FilePtr> CommitLogFiles::Between(Lsn from, Lsn to) c
 }
 
 Lsn CommitLogFiles::first() const {
-  const LogMutexLock lock(&mutex_);
+  const MutexLock lock(mutex_);
   if (!retained_.empty()) return retained_.front().first;
   return held_.empty() ? Lsn{} : held_.front()->first();
 }
 
 std::uint64_t CommitLogFiles::bytes() const {
-  const LogMutexLock lock(&mutex_);
+  const MutexLock lock(mutex_);
   std::uint64_t bytes = CountBytes();
   for (const LogFileInfo& file : retained_) bytes += file.size;
   return bytes;

@@ -38,8 +38,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "store/base/mutex.h"
 #include "store/durable/commit_log/log_file.h"
-#include "store/durable/commit_log/mutex.h"
 
 namespace remora {
 
@@ -108,8 +108,6 @@ class CommitLogFiles {
   explicit CommitLogFiles(LogFileSetOptions options) : options_(std::move(options)) {}
 
   void MakeSpares();
-  /// Does the work that PreparePages requested. Returns false if there is none.
-  bool PrepareWanted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Returns the bytes of all files except the retained ones.
   std::uint64_t CountBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -123,8 +121,8 @@ class CommitLogFiles {
   absl::StatusOr<FilePtr> MakeSpare(const std::optional<LogFileInfo>& recycled, Lsn first) const;
 
   const LogFileSetOptions options_;
-  mutable LogMutex mutex_;
-  std::condition_variable_any changed_;
+  mutable Mutex mutex_;
+  std::condition_variable changed_;
   std::deque<FilePtr> held_ ABSL_GUARDED_BY(mutex_);
   std::deque<FilePtr> spares_ ABSL_GUARDED_BY(mutex_);
   std::deque<LogFileInfo> retained_ ABSL_GUARDED_BY(mutex_);

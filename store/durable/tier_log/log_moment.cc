@@ -10,7 +10,7 @@ namespace remora {
 void LatestLogMoment::Set(rocksdb::DB* db, const LogPosition& position) {
   const auto release = [db](const rocksdb::Snapshot* snapshot) { db->ReleaseSnapshot(snapshot); };
   LogMoment moment{.snapshot = {db->GetSnapshot(), release}, .position = position};
-  const LogMutexLock lock(&mutex_);
+  const MutexLock lock(mutex_);
   std::swap(latest_, moment);  // the earlier snapshot is released behind the lock
 }
 

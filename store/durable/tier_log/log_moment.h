@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "absl/base/thread_annotations.h"
+#include "store/base/mutex.h"
 #include "store/durable/commit_log/log_reader.h"
-#include "store/durable/commit_log/mutex.h"
 
 namespace rocksdb {
 class DB;
@@ -28,12 +28,12 @@ class LatestLogMoment {
   void Set(rocksdb::DB* db, const LogPosition& position) ABSL_LOCKS_EXCLUDED(mutex_);
   /// REQUIRES: Set was called.
   LogMoment Get() const ABSL_LOCKS_EXCLUDED(mutex_) {
-    const LogMutexLock lock(&mutex_);
+    const MutexLock lock(mutex_);
     return latest_;
   }
 
  private:
-  mutable LogMutex mutex_;
+  mutable Mutex mutex_;
   LogMoment latest_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -95,7 +95,7 @@ absl::StatusOr<std::unique_ptr<TierLog>> TierLog::Open(const TierLogOptions& opt
   }
   REMORA_ASSIGN_OR_RETURN(const Lsn applied_to, LogApplier::ReadAppliedTo(options.db, options.meta));
   std::unique_ptr<TierLog> tier(new TierLog(options, applied_to));
-  const LogMutexLock lock(&tier->apply_mutex_);  // uncontended: no other thread has the object yet
+  const MutexLock lock(tier->apply_mutex_);  // uncontended: no other thread has the object yet
   const auto replay = [&tier](const LogGroup& group)
                           ABSL_NO_THREAD_SAFETY_ANALYSIS { return tier->Replay(group); };
   REMORA_ASSIGN_OR_RETURN(tier->log_, CommitLog::Open({.dir = options.dir,
@@ -169,7 +169,7 @@ absl::Status TierLog::Replay(const LogGroup& group) {
 
 TierLog::~TierLog() {
   {
-    const LogMutexLock lock(&thread_mutex_);
+    const MutexLock lock(thread_mutex_);
     stops_ = true;
   }
   wanted_changed_.notify_all();
@@ -271,7 +271,7 @@ absl::Status TierLog::WriteUnlogged() {
   const LogEntry gap = {.kind = LogEntryKind::kMeta, .key = kGapKey, .value = "-"};
   REMORA_RETURN_IF_ERROR(Append({&gap, 1}).status());
   {
-    const LogMutexLock lock(&apply_mutex_);
+    const MutexLock lock(apply_mutex_);
     REMORA_RETURN_IF_ERROR(ApplyTo(appended()));
     REMORA_RETURN_IF_ERROR(applier_.ApplyUnlogged(entries_));
     may_show_failed_.store(true, std::memory_order_relaxed);
@@ -279,7 +279,7 @@ absl::Status TierLog::WriteUnlogged() {
     NoteDeletes(appended());
     applied_version_.store(std::max(applied_version_.load(), applier_.applied_version()));
   }
-  const LogMutexLock lock(&persist_mutex_);
+  const MutexLock lock(persist_mutex_);
   REMORA_RETURN_IF_ERROR(Persist());
   may_show_failed_.store(false, std::memory_order_relaxed);
   return absl::OkStatus();
@@ -299,7 +299,7 @@ void TierLog::Clear() {
 
 void TierLog::NoteDeletes(Lsn lsn) {
   if (!has_delete_ && !has_deletes_.load(std::memory_order_relaxed)) return;
-  const LogMutexLock lock(&deletes_mutex_);
+  const MutexLock lock(deletes_mutex_);
   while (!deletes_in_order_.empty() && deletes_in_order_.front().first <= applied_to().value) {
     const auto& [at, key] = deletes_in_order_.front();
     const auto found = deletes_.find(key);
@@ -320,7 +320,7 @@ void TierLog::NoteDeletes(Lsn lsn) {
 bool TierLog::IsDeleted(std::string_view key) const {
   // Acquire: this thread's next reads of RocksDB see the deletions that were applied and dropped.
   if (!has_deletes_.load(std::memory_order_acquire)) return false;
-  const LogMutexLock lock(&deletes_mutex_);
+  const MutexLock lock(deletes_mutex_);
   const auto found = deletes_.find(AbslView(key));
   return found != deletes_.end() && found->second > applied_to().value;
 }
@@ -333,7 +333,7 @@ bool TierLog::Holds(std::uint64_t version) {
   const bool is_tried_by_thread = options_.applying == LogApplying::kInThread;
   if (is_tried_by_thread && apply_failed_.load(std::memory_order_relaxed)) return false;
   const Lsn until = appended();
-  const LogMutexLock lock(&apply_mutex_);
+  const MutexLock lock(apply_mutex_);
   while (version > applied_version_.load() && applied_to() < until) {
     if (!ApplyTo(until, applied_to() + apply_bytes_).ok()) break;  // applied_version_ says how far it came
   }
@@ -347,7 +347,7 @@ absl::Status TierLog::Sync() { return log_->Sync().status(); }
 absl::Status TierLog::ApplyAll() {
   const Lsn until = appended();
   if (applied_to() >= until) return absl::OkStatus();
-  const LogMutexLock lock(&apply_mutex_);
+  const MutexLock lock(apply_mutex_);
   return ApplyTo(until);
 }
 
@@ -400,7 +400,7 @@ void TierLog::TellProgress(std::optional<TimePoint> begin) {
 
 absl::Status TierLog::Persist() {
   {
-    const LogMutexLock lock(&apply_mutex_);
+    const MutexLock lock(apply_mutex_);
     flush_is_open_ = true;
   }
   flush_failed_.store(true, std::memory_order_relaxed);
@@ -409,7 +409,7 @@ absl::Status TierLog::Persist() {
   const Lsn target = applied_to();
   REMORA_RETURN_IF_ERROR(Flush());
   {
-    const LogMutexLock lock(&apply_mutex_);
+    const MutexLock lock(apply_mutex_);
     flush_is_open_ = false;
   }
   persisted_to_.store(target.value, std::memory_order_release);
@@ -419,7 +419,7 @@ absl::Status TierLog::Persist() {
 }
 
 absl::Status TierLog::PersistAll() {
-  const LogMutexLock lock(&persist_mutex_);
+  const MutexLock lock(persist_mutex_);
   REMORA_RETURN_IF_ERROR(ApplyAll());
   return Persist();
 }
@@ -430,26 +430,26 @@ bool TierLog::HasToPersist() const {
 }
 
 absl::Status TierLog::PersistStep() {
-  const LogMutexLock lock(&persist_mutex_);
+  const MutexLock lock(persist_mutex_);
   return HasToPersist() ? Persist() : absl::OkStatus();
 }
 
 void TierLog::Wake(Step step) {
   {
-    const LogMutexLock lock(&thread_mutex_);
+    const MutexLock lock(thread_mutex_);
     wanted_[static_cast<std::size_t>(step)] = true;
   }
   wanted_changed_.notify_all();
 }
 
 bool TierLog::WaitFor(Step step) {
-  const LogMutexLock lock(&thread_mutex_);
+  MutexLock lock(thread_mutex_);
   bool& wanted = wanted_[static_cast<std::size_t>(step)];
   const auto until = std::chrono::steady_clock::now() + kApplyPause;
   while (!wanted && !stops_) {
     if (step == Step::kPersist) {
-      wanted_changed_.wait(thread_mutex_);
-    } else if (wanted_changed_.wait_until(thread_mutex_, until) == std::cv_status::timeout) {
+      lock.Wait(wanted_changed_);
+    } else if (!lock.WaitUntil(wanted_changed_, until)) {
       break;
     }
   }
@@ -461,7 +461,7 @@ bool TierLog::IsStepDue() {
   const TimePoint now = std::chrono::steady_clock::now();
   const Lsn applied = applied_to();  // first, as it never passes appended()
   const std::uint64_t backlog = appended() - applied;
-  const LogMutexLock lock(&apply_mutex_);
+  const MutexLock lock(apply_mutex_);
   if (backlog == 0) applied_at_ = std::max(applied_at_, now);
   return pace_.IsDue(backlog, now - applied_at_, now) || !apply_status_.ok();
 }

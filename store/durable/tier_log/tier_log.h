@@ -54,10 +54,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "store/base/clock.h"
+#include "store/base/mutex.h"
 #include "store/durable/change_log.h"
 #include "store/durable/commit_log/commit_log.h"
 #include "store/durable/commit_log/log_reader.h"
-#include "store/durable/commit_log/mutex.h"
 #include "store/durable/completion_records.h"
 #include "store/durable/data_dir.h"
 #include "store/durable/flusher.h"
@@ -194,7 +194,7 @@ class TierLog {
   /// Returns OK, or the error of the last attempt to apply the log.
   absl::Status apply_status() const {
     if (!apply_failed_.load(std::memory_order_relaxed)) return absl::OkStatus();
-    const LogMutexLock lock(&apply_mutex_);
+    const MutexLock lock(apply_mutex_);
     return apply_status_;
   }
 
@@ -212,7 +212,7 @@ class TierLog {
   /// Has `take` told the progress: behind each step of the applier, and in each round of its thread. `take`
   /// outlives this, and is called by one thread at a time. Any thread.
   void WatchProgress(std::function<void(const LogProgress&)> take) {
-    const LogMutexLock lock(&apply_mutex_);
+    const MutexLock lock(apply_mutex_);
     take_progress_ = std::move(take);
     TellProgress(std::nullopt);
   }
@@ -233,7 +233,7 @@ class TierLog {
   /// Tells take_progress_. `begin`: of a write to RocksDB that has just ended; nullopt: none has.
   void TellProgress(std::optional<TimePoint> begin) ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
   void TellProgress() {
-    const LogMutexLock lock(&apply_mutex_);
+    const MutexLock lock(apply_mutex_);
     TellProgress(std::nullopt);
   }
   /// Lets new views begin behind all applied groups.
@@ -285,8 +285,8 @@ class TierLog {
   Lsn woken_at_;
   double owed_ns_ = 0;
 
-  LogMutex persist_mutex_;  // locked before apply_mutex_
-  mutable LogMutex apply_mutex_;
+  Mutex persist_mutex_;  // locked before apply_mutex_
+  mutable Mutex apply_mutex_;
   LogApplier applier_ ABSL_GUARDED_BY(apply_mutex_);
   std::unique_ptr<CommitLogReader> reader_ ABSL_GUARDED_BY(apply_mutex_);
   bool flush_is_open_ ABSL_GUARDED_BY(apply_mutex_) = false;     // T2: it runs, or it has failed
@@ -313,12 +313,12 @@ class TierLog {
   std::atomic<bool> may_show_failed_ = false;  // the writer stores it
 
   std::atomic<bool> has_deletes_ = false;
-  mutable LogMutex deletes_mutex_;
+  mutable Mutex deletes_mutex_;
   absl::flat_hash_map<std::string, std::uint64_t> deletes_ ABSL_GUARDED_BY(deletes_mutex_);  // key to LSN
   std::deque<std::pair<std::uint64_t, std::string>> deletes_in_order_ ABSL_GUARDED_BY(deletes_mutex_);
 
-  LogMutex thread_mutex_;
-  std::condition_variable_any wanted_changed_;
+  Mutex thread_mutex_;
+  std::condition_variable wanted_changed_;
   std::array<bool, 2> wanted_ ABSL_GUARDED_BY(thread_mutex_) = {};  // by Step
   bool stops_ ABSL_GUARDED_BY(thread_mutex_) = false;
   std::thread applier_thread_;

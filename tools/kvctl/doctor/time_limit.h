@@ -6,11 +6,12 @@
 #include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "store/base/mutex.h"
 #include "store/base/start_thread.h"
 
 namespace remora::doctor {
@@ -23,23 +24,26 @@ inline std::atomic<bool> is_call_left{false};
 template <typename Result>
 std::optional<Result> Within(std::chrono::milliseconds limit, std::function<Result()> call) {
   struct State {
-    std::mutex mutex;
+    Mutex mutex;
     std::condition_variable changed;
-    std::optional<Result> result;
+    std::optional<Result> result ABSL_GUARDED_BY(mutex);
   };
   const auto state = std::make_shared<State>();
   auto thread = StartThread([&] {
     return std::thread([state, call = std::move(call)] {
       Result result = call();
-      const std::lock_guard lock(state->mutex);
+      const MutexLock lock(state->mutex);
       state->result = std::move(result);
       state->changed.notify_all();
     });
   });
   if (!thread.ok()) return std::nullopt;
   thread->detach();
-  std::unique_lock lock(state->mutex);
-  if (!state->changed.wait_for(lock, limit, [&] { return state->result.has_value(); })) is_call_left = true;
+  MutexLock lock(state->mutex);
+  const TimePoint until = std::chrono::steady_clock::now() + limit;
+  while (!state->result.has_value() && lock.WaitUntil(state->changed, until)) {
+  }
+  if (!state->result.has_value()) is_call_left = true;
   return std::move(state->result);
 }
 

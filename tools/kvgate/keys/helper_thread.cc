@@ -16,7 +16,7 @@ absl::StatusOr<std::unique_ptr<HelperThread>> HelperThread::Start() {
 
 HelperThread::~HelperThread() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_one();
@@ -25,7 +25,7 @@ HelperThread::~HelperThread() {
 
 void HelperThread::Post(std::function<void()> job) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     jobs_.push_back(std::move(job));
   }
   changed_.notify_one();
@@ -35,8 +35,8 @@ void HelperThread::Run() {
   for (;;) {
     std::function<void()> job;
     {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+      MutexLock lock(mutex_);
+      while (!stopping_ && jobs_.empty()) lock.Wait(changed_);
       if (jobs_.empty()) return;
       job = std::move(jobs_.front());
       jobs_.pop_front();

@@ -5,10 +5,11 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "store/base/mutex.h"
 
 namespace remora::kvgate {
 
@@ -29,10 +30,10 @@ class HelperThread {
   HelperThread() = default;
   void Run();
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> jobs_;
-  bool stopping_ = false;
+  std::deque<std::function<void()>> jobs_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

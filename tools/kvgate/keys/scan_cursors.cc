@@ -11,7 +11,7 @@ constexpr int kScanBits = 36;
 }  // namespace
 
 std::optional<std::string> ScanCursors::Find(std::uint64_t cursor) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto scan = FindScan(cursor);
   if (scan == scans_.end()) return std::nullopt;
   const auto number = static_cast<std::uint16_t>(cursor);
@@ -22,7 +22,7 @@ std::optional<std::string> ScanCursors::Find(std::uint64_t cursor) {
 }
 
 std::uint64_t ScanCursors::Keep(std::uint64_t cursor, std::string token) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto scan = cursor == 0 ? scans_.end() : FindScan(cursor);
   if (scan == scans_.end()) {
     std::uint64_t id = 0;
@@ -42,7 +42,7 @@ std::uint64_t ScanCursors::Keep(std::uint64_t cursor, std::string token) {
 }
 
 void ScanCursors::End(std::uint64_t cursor) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto scan = FindScan(cursor);
   if (scan != scans_.end()) scans_.splice(scans_.end(), scans_, scan);
 }

@@ -10,13 +10,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
-#include <mutex>
 #include <optional>
 #include <random>
 #include <string>
 #include <unordered_map>
 
 #include "absl/base/thread_annotations.h"
+#include "store/base/mutex.h"
 
 namespace remora::kvgate {
 
@@ -52,7 +52,7 @@ class ScanCursors {
   Scans::iterator FindScan(std::uint64_t cursor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropLast() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::mt19937_64 random_ ABSL_GUARDED_BY(mutex_){std::random_device()()};
   Scans scans_ ABSL_GUARDED_BY(mutex_);  // the last one that was used first
   std::unordered_map<std::uint64_t, Scans::iterator> by_id_ ABSL_GUARDED_BY(mutex_);

@@ -14,31 +14,31 @@ std::shared_ptr<ClientRecord> ClientRegistry::Add(std::string address, std::stri
   record->fd = fd;
   record->connected_ms = now_ms;
   record->active_ms = now_ms;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   record->id = ++last_id_;
   records_.emplace(record->id, record);
   return record;
 }
 
 void ClientRegistry::Remove(std::int64_t id) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   records_.erase(id);
 }
 
 void ClientRegistry::ForEach(const std::function<void(const ClientRecord&)>& visit) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [id, record] : records_) {
     if (!record->is_shut_down) visit(*record);
   }
 }
 
 void ClientRegistry::Rename(std::string ClientRecord::*name, ClientRecord* record, std::string text) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   record->*name = std::move(text);
 }
 
 void ClientRegistry::ShutDown(const std::function<bool(const ClientRecord&)>& ends) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [id, record] : records_) {
     // The owner removes a client before it closes the socket, so the number is still that of the client.
     if (record->is_shut_down || !ends(*record)) continue;
@@ -48,7 +48,7 @@ void ClientRegistry::ShutDown(const std::function<bool(const ClientRecord&)>& en
 }
 
 std::size_t ClientRegistry::size() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return records_.size();
 }
 

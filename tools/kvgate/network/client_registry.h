@@ -7,10 +7,10 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
+#include "store/base/mutex.h"
 
 namespace remora::kvgate {
 
@@ -52,7 +52,7 @@ class ClientRegistry {
   std::size_t size() const;
 
  private:
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::int64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::int64_t, std::shared_ptr<ClientRecord>> records_ ABSL_GUARDED_BY(mutex_);
 };

@@ -22,7 +22,7 @@ Inbox::~Inbox() { ::close(fd_); }
 
 void Inbox::Post(std::function<void()> work) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     work_.push_back(std::move(work));
   }
   const std::uint64_t one = 1;
@@ -35,7 +35,7 @@ bool Inbox::Drain() {
   [[maybe_unused]] const ssize_t got = ::read(fd_, &count, sizeof(count));
   std::vector<std::function<void()>> work;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     work.swap(work_);
   }
   for (std::function<void()>& one : work) one();

@@ -3,11 +3,11 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "store/base/mutex.h"
 
 namespace remora::kvgate {
 
@@ -30,7 +30,7 @@ class Inbox {
   explicit Inbox(int fd) : fd_(fd) {}
 
   const int fd_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::vector<std::function<void()>> work_ ABSL_GUARDED_BY(mutex_);
 };
 

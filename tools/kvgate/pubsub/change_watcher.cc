@@ -37,7 +37,7 @@ ChangeWatcher::~ChangeWatcher() {
 void ChangeWatcher::Stop() {
   clock_.Stop();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
@@ -48,13 +48,13 @@ absl::Status ChangeWatcher::CanWatch(Client& client) { return client.Watch().sta
 // --- What is wanted -------------------------------------------------------------------------------------
 
 EventFlags ChangeWatcher::flags() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return flags_;
 }
 
 void ChangeWatcher::SetFlags(EventFlags flags) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     flags_ = flags;
     EndIfUnwanted();
   }
@@ -63,7 +63,7 @@ void ChangeWatcher::SetFlags(EventFlags flags) {
 
 void ChangeWatcher::Update() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     EndIfUnwanted();
   }
   changed_.notify_all();
@@ -76,10 +76,10 @@ bool ChangeWatcher::IsWanted() const {
 }
 
 void ChangeWatcher::AwaitBegin(std::chrono::milliseconds timeout) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, timeout, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return has_begun_ || stopping_ || !IsWanted();
-  });
+  MutexLock lock(mutex_);
+  const TimePoint until = std::chrono::steady_clock::now() + timeout;
+  while (!has_begun_ && !stopping_ && IsWanted() && lock.WaitUntil(changed_, until)) {
+  }
 }
 
 void ChangeWatcher::EndIfUnwanted() {
@@ -89,7 +89,7 @@ void ChangeWatcher::EndIfUnwanted() {
 }
 
 std::optional<EventFlags> ChangeWatcher::FlagsIn(Period period) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return stopping_ || period_ != period ? std::nullopt : std::optional(flags_);
 }
 
@@ -99,8 +99,8 @@ void ChangeWatcher::Run() {
   for (;;) {
     Period period = 0;
     {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_ || IsWanted(); });
+      MutexLock lock(mutex_);
+      while (!stopping_ && !IsWanted()) lock.Wait(changed_);
       if (stopping_) return;
       period = period_;
     }
@@ -131,7 +131,7 @@ absl::Status ChangeWatcher::WatchOverOneConnection(Period period, std::string* t
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<ClientWatch> watch, client->Watch({.resume_token = *token}));
   complaint_.clear();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     has_begun_ = period_ == period;
   }
   changed_.notify_all();
@@ -167,9 +167,10 @@ void ChangeWatcher::Complain(const absl::Status& status) {
 }
 
 void ChangeWatcher::Pause() {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, kPauseOfDialling,
-                    [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_ || !IsWanted(); });
+  MutexLock lock(mutex_);
+  const TimePoint until = std::chrono::steady_clock::now() + kPauseOfDialling;
+  while (!stopping_ && IsWanted() && lock.WaitUntil(changed_, until)) {
+  }
 }
 
 }  // namespace remora::kvgate

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,6 +19,7 @@
 #include "client/client.h"
 #include "client/watch.h"
 #include "store/base/clock.h"
+#include "store/base/mutex.h"
 #include "tools/kvgate/pubsub/event_flags.h"
 #include "tools/kvgate/pubsub/message_hub.h"
 
@@ -89,7 +89,7 @@ class ChangeWatcher {
   const Connect connect_;
   MessageHub& hub_;
   StoppableClock clock_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable changed_;
   EventFlags flags_ ABSL_GUARDED_BY(mutex_);
   Period period_ ABSL_GUARDED_BY(mutex_) = 1;       // the current one, or the next

@@ -27,7 +27,7 @@ std::size_t Mailbox::SizeOf(const Delivery& delivery) {
 void Mailbox::Add(Delivery delivery, TimePoint now) {
   bool is_news = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (is_overrun_) return;
     is_news = deliveries_.empty();
     bytes_ += SizeOf(delivery);
@@ -42,7 +42,7 @@ void Mailbox::Add(Delivery delivery, TimePoint now) {
 }
 
 std::optional<Delivery> Mailbox::Take() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (deliveries_.empty()) return std::nullopt;
   Delivery delivery = std::move(deliveries_.front());
   deliveries_.pop_front();
@@ -52,7 +52,7 @@ std::optional<Delivery> Mailbox::Take() {
 }
 
 void Mailbox::Clear() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ClearHeld();
 }
 
@@ -63,7 +63,7 @@ void Mailbox::ClearHeld() {
 }
 
 bool Mailbox::is_overrun() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return is_overrun_;
 }
 

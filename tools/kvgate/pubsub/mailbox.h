@@ -6,12 +6,12 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "store/base/clock.h"
+#include "store/base/mutex.h"
 #include "tools/kvgate/resp/reply.h"
 
 namespace remora::kvgate {
@@ -56,7 +56,7 @@ class Mailbox {
   void ClearHeld() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::function<void()> wake_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::deque<Delivery> deliveries_ ABSL_GUARDED_BY(mutex_);
   std::size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<TimePoint> many_since_ ABSL_GUARDED_BY(mutex_);

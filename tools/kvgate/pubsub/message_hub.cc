@@ -19,7 +19,7 @@ void MessageHub::CountWishes(NameKind kind, std::string_view name, int change) {
 }
 
 void MessageHub::Subscribe(NameKind kind, std::string_view name, const std::shared_ptr<Mailbox>& mailbox) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Names& names = names_[PlaceOf(kind)];
   auto found = names.find(name);
   if (found == names.end()) {
@@ -30,7 +30,7 @@ void MessageHub::Subscribe(NameKind kind, std::string_view name, const std::shar
 }
 
 void MessageHub::Unsubscribe(NameKind kind, std::string_view name, const std::shared_ptr<Mailbox>& mailbox) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Names& names = names_[PlaceOf(kind)];
   const auto found = names.find(name);
   if (found == names.end()) return;
@@ -44,7 +44,7 @@ std::size_t MessageHub::Publish(std::string_view channel, std::string_view paylo
   const auto message = std::make_shared<const Message>(Message{std::string(channel), std::string(payload)});
   const TimePoint now = clock_.Now();
   std::size_t count = 0;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Names& channels = names_[PlaceOf(NameKind::kChannel)];
   if (const auto found = channels.find(channel); found != channels.end()) {
     for (const auto& mailbox : found->second.mailboxes) mailbox->Add({message, nullptr}, now);
@@ -60,7 +60,7 @@ std::size_t MessageHub::Publish(std::string_view channel, std::string_view paylo
 
 std::vector<std::string> MessageHub::Channels(std::string_view pattern) const {
   std::vector<std::string> channels;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [name, subscribed] : names_[PlaceOf(NameKind::kChannel)]) {
     if (FitsPattern(pattern, name)) channels.push_back(name);
   }
@@ -68,14 +68,14 @@ std::vector<std::string> MessageHub::Channels(std::string_view pattern) const {
 }
 
 std::size_t MessageHub::CountSubscribers(std::string_view channel) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Names& channels = names_[PlaceOf(NameKind::kChannel)];
   const auto found = channels.find(channel);
   return found == channels.end() ? 0 : found->second.mailboxes.size();
 }
 
 std::size_t MessageHub::CountNames(NameKind kind) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return names_[PlaceOf(kind)].size();
 }
 

@@ -8,7 +8,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
@@ -16,6 +15,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "store/base/clock.h"
+#include "store/base/mutex.h"
 #include "tools/kvgate/pubsub/mailbox.h"
 
 namespace remora::kvgate {
@@ -63,7 +63,7 @@ class MessageHub {
   void CountWishes(NameKind kind, std::string_view name, int change);
 
   const Clock& clock_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::array<Names, 2> names_ ABSL_GUARDED_BY(mutex_);  // by PlaceOf
   std::atomic<int> keyspace_names_{0};
   std::atomic<int> keyevent_names_{0};
