@@ -22,6 +22,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -333,6 +334,13 @@ class ServerConnection : public Connection {
   virtual bool Probe() { return false; }
 };
 
+/// READs that threads of a process have answered, and their cost.
+struct ServedReads {
+  std::uint64_t reads = 0;
+  std::uint64_t bytes = 0;  // of the answers
+  Duration cpu_time{};      // of those threads, in all that they do
+};
+
 /// The server's end of an address.
 ///
 /// Thread Safety: none; the listener and all its connections are used by one thread at a time. The local
@@ -360,6 +368,11 @@ class Listener {
 
   /// The next client that asks to connect, or null. Its connection must be destroyed before the listener.
   virtual std::unique_ptr<ServerConnection> NextRequest() = 0;
+
+  /// Calls `count`, from other threads than the caller's, with what threads of this process have done for
+  /// READs of clients, soon after it was done. `count` must be callable until the listener is destroyed.
+  /// Before the first NextRequest. Most transports need no threads for READs, and never call it.
+  virtual void CountReads([[maybe_unused]] std::function<void(const ServedReads&)> count) {}
 
   /// Returns the number of clients that came and never became a request. They sent nothing in time,
   /// or no valid hello, or the listener had no space for them.

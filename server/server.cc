@@ -132,6 +132,11 @@ absl::Status Server::AddListener(std::unique_ptr<rdma::Listener> listener) {
   // A device locks memory, whose pages then stay as they are.
   if (huge_pages_ && listener->address().kind == rdma::TransportKind::kVerbs) huge_pages_->ProvideAll();
   REMORA_ASSIGN_OR_RETURN(const RemoteRegion memory, memory_->RegisterAt(*listener));
+  listener->CountReads([store = store_.get()](const rdma::ServedReads& served) {
+    store->Add(Counter::kTcpReads, static_cast<std::int64_t>(served.reads));
+    store->Add(Counter::kTcpReadBytes, static_cast<std::int64_t>(served.bytes));
+    store->Add(Counter::kTcpCpuTime, served.cpu_time.count());
+  });
   const rdma::TransportKind kind = listener->address().kind;
   const rdma::QueueLimits limits = listener->limits();
   const SessionBytes session = ClientSession::MaxRegisteredBytes();

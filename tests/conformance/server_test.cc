@@ -2,6 +2,8 @@
 // door.
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -47,6 +49,32 @@ TEST_P(RemoteBehaviour, GetsAreNoWorkForTheServer) {
   }
   EXPECT_EQ(wakeups, 0u);
   EXPECT_EQ(store().Read(Counter::kReceiveCompletions) - receives, 0u);
+}
+
+TEST_P(RemoteBehaviour, ReadsThatThreadsOfTheServerAnswerAreCounted) {
+  constexpr std::size_t kValueSize = 100'000;
+  START();
+  ASSERT_CODE(kOk, Put("key", std::string(kValueSize, 'v')));
+  const std::uint64_t before = store().Read(Counter::kTcpReads);
+  const std::uint64_t bytes_before = store().Read(Counter::kTcpReadBytes);
+  const bool is_tcp = GetParam() == DeploymentKind::kTcp || GetParam() == DeploymentKind::kTls;
+  const TimePoint deadline = deployment_->clock().Now() + std::chrono::seconds(60);
+  std::uint64_t gets = 0;
+  do {
+    ASSERT_EQ(Get("key").size(), kValueSize);
+    ++gets;
+  } while (is_tcp && deployment_->clock().Now() < deadline &&
+           (store().Read(Counter::kTcpReads) - before < 10 || store().Read(Counter::kTcpCpuTime) == 0));
+  const std::uint64_t reads = store().Read(Counter::kTcpReads) - before;
+  const std::uint64_t bytes = store().Read(Counter::kTcpReadBytes) - bytes_before;
+  if (!is_tcp) {
+    EXPECT_EQ(reads, 0u);
+    return;
+  }
+  EXPECT_GE(reads, 10u);
+  EXPECT_LE(reads, 3 * gets);                 // a generation, a bucket, a record
+  EXPECT_GE(bytes, (gets - 1) * kValueSize);  // the last answer may be told later
+  EXPECT_GT(store().Read(Counter::kTcpCpuTime), 0u);
 }
 
 TEST_P(RemoteBehaviour, AColdGetIsTwoReadsAMissIsOneAPutIsOneRequest) {

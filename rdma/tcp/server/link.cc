@@ -78,13 +78,13 @@ void TcpLink::Answer(TcpAnswer answer, std::span<const std::byte> data) {
   SendBytes(socket_.get(), tls_.get(), std::as_bytes(std::span(&reply, 1)));
 }
 
-bool TcpLink::Start(int epoll, NicCounters& counters, Connection* connection) {
+bool TcpLink::Start(int epoll, ServedReads& served, Connection* connection) {
   const MutexLock lock(mutex_);
   epoll_event event = {.events = EPOLLIN, .data = {.ptr = this}};
   if (epoll_ctl(epoll, EPOLL_CTL_ADD, socket_.get(), &event) != 0) return false;
   epoll_ = epoll;
   interest_ = event.events;
-  counters_ = &counters;
+  served_ = &served;
   connection_ = connection;
   // A client that did not wait for the answer has sent frames with its hello.
   wants_turn_ = tls_ != nullptr && (tls_->has_input() || tls_->has_output());
@@ -320,8 +320,8 @@ bool TcpLink::BeginRead(const FrameHeader& header) {
   const Sge bytes = {from, header.size, 0};
   if (!send_failed_) outbox_.Add({.kind = FrameKind::kReadAnswer, .size = header.size}, {&bytes, 1});
   reader_.Expect({});
-  counters_->reads.fetch_add(1, std::memory_order_relaxed);
-  counters_->read_bytes.fetch_add(header.size, std::memory_order_relaxed);
+  ++served_->reads;
+  served_->bytes += header.size;
   return true;
 }
 
@@ -348,8 +348,8 @@ bool TcpLink::BeginFind(const FrameHeader& header) {
   const std::array<Sge, 2> bytes{Sge{bucket, of_bucket.size, 0}, Sge{record.data(), record_size, 0}};
   if (!send_failed_) outbox_.Add(answer, bytes);
   reader_.Expect({});
-  counters_->reads.fetch_add(1, std::memory_order_relaxed);
-  counters_->read_bytes.fetch_add(answer.size, std::memory_order_relaxed);
+  ++served_->reads;
+  served_->bytes += answer.size;
   return true;
 }
 

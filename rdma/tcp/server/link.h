@@ -23,12 +23,6 @@
 
 namespace remora::rdma {
 
-/// Work that a NIC thread has done.
-struct NicCounters {
-  std::atomic<std::uint64_t> reads = 0;       // READs and FINDs that it answered
-  std::atomic<std::uint64_t> read_bytes = 0;  // bytes of those answers
-};
-
 /// The server's end of one connection. One mutex guards a link. A NIC thread holds it for one turn, and only
 /// then receives into memory of the connection, or sends from it. So after the server thread has taken back
 /// memory under the mutex, the NIC thread does not touch that memory any more.
@@ -62,9 +56,9 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
 
   /// Answers the client's hello, as far as the socket takes the answer at once.
   void Answer(TcpAnswer answer, std::span<const std::byte> data);
-  /// Makes the NIC thread with this epoll serve the link from now on. False: the system has no memory for
-  /// that.
-  bool Start(int epoll, NicCounters& counters, Connection* connection);
+  /// Makes the NIC thread with this epoll serve the link from now on, and count what it reads in `served`.
+  /// False: the system has no memory for that.
+  bool Start(int epoll, ServedReads& served, Connection* connection);
   /// Needs no mutex: the server thread alone changes this.
   bool started() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return connection_ != nullptr; }
 
@@ -141,7 +135,7 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
   UniqueFd socket_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<TlsStream> tls_ ABSL_GUARDED_BY(mutex_);  // null for a plain socket
   int epoll_ ABSL_GUARDED_BY(mutex_) = -1;
-  NicCounters* counters_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  ServedReads* served_ ABSL_GUARDED_BY(mutex_) = nullptr;     // the NIC thread alone changes them
   Connection* connection_ ABSL_GUARDED_BY(mutex_) = nullptr;  // null before Start and after End
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   bool disconnect_told_ ABSL_GUARDED_BY(mutex_) = false;

@@ -70,6 +70,10 @@ absl::StatusOr<RemoteRegion> TcpListener::RegisterRead(SharedMemory& memory) {
   return RemoteRegion{.size = memory.bytes().size(), .key = static_cast<std::uint32_t>(reads_.size())};
 }
 
+void TcpListener::CountReads(std::function<void(const ServedReads&)> count) {
+  for (const std::unique_ptr<NicThread>& thread : threads_) thread->CountReads(count);
+}
+
 std::unique_ptr<ServerConnection> TcpListener::NextRequest() {
   std::optional<TcpRequest> request = tcp_events_->NextRequest();
   if (!request) return nullptr;

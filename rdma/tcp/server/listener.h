@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -36,6 +37,7 @@ class TcpListener final : public Listener {
   void Arm() override { tcp_events_->Arm(); }
   void Disarm() override { tcp_events_->Disarm(); }
   int wait_fd() const override { return tcp_events_->fd(); }
+  void CountReads(std::function<void(const ServedReads&)> count) override;
   std::uint64_t dropped_handshakes() const override { return threads_.front()->acceptor()->dropped(); }
   std::uint64_t without_descriptor() const override {
     return threads_.front()->acceptor()->without_descriptor();

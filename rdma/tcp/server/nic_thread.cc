@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <ctime>
 #include <utility>
 
 #include "store/base/start_thread.h"
@@ -19,6 +20,8 @@ namespace {
 constexpr std::chrono::seconds kEndingPatience(1);
 // Most links that stay open for that at a time.
 constexpr std::size_t kMaxEndings = 64;
+// The time between two looks at the thread's CPU time. A look is a system call.
+constexpr std::chrono::milliseconds kCpuTimePause(100);
 
 }  // namespace
 
@@ -55,7 +58,7 @@ bool NicThread::Serve(const std::shared_ptr<TcpLink>& link, Connection* connecti
     const MutexLock lock(mutex_);
     links_.emplace(link.get(), link);
   }
-  if (link->Start(epoll_.get(), counters_, connection)) return true;
+  if (link->Start(epoll_.get(), served_, connection)) return true;
   const MutexLock lock(mutex_);
   links_.erase(link.get());
   return false;
@@ -73,6 +76,7 @@ void NicThread::Run() {
   while (ForgetLinks()) {
     HandleEvents(TimeoutMs());
     CloseEndings();
+    if (served_.reads > 0) TellReads();
   }
 }
 
@@ -122,6 +126,21 @@ void NicThread::CloseEndings() {
     endings_.front().link->CloseIfEnding();
     endings_.pop_front();
   }
+}
+
+void NicThread::TellReads() {
+  ServedReads told = std::exchange(served_, {});
+  if (!count_reads_) return;
+  const TimePoint now = clock_.Coarse();
+  if (now - cpu_time_read_at_ >= kCpuTimePause) {
+    cpu_time_read_at_ = now;
+    timespec spent{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent);
+    const Duration before = std::exchange(
+        cpu_time_, std::chrono::seconds(spent.tv_sec) + std::chrono::nanoseconds(spent.tv_nsec));
+    told.cpu_time = cpu_time_ - before;
+  }
+  count_reads_(told);
 }
 
 }  // namespace remora::rdma

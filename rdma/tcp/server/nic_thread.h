@@ -2,9 +2,11 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -12,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "rdma/tcp/server/acceptor.h"
 #include "rdma/tcp/server/link.h"
+#include "rdma/transport.h"
 #include "store/base/clock.h"
 #include "store/base/mutex.h"
 
@@ -35,7 +38,8 @@ class NicThread {
   void Forget(const TcpLink* link);
 
   TcpAcceptor* acceptor() const { return acceptor_.get(); }
-  const NicCounters& counters() const { return counters_; }
+  /// Implements Listener::CountReads for this thread. Before Serve.
+  void CountReads(std::function<void(const ServedReads&)> count) { count_reads_ = std::move(count); }
 
  private:
   /// A link that was given up and stays open until its peer has received the reason.
@@ -50,12 +54,12 @@ class NicThread {
   void HandleEvents(int timeout_ms);
   int TimeoutMs() const;
   void CloseEndings();
+  void TellReads();
   /// Drops the links in forgotten_. False: the thread must stop.
   bool ForgetLinks();
 
   const Clock& clock_;
   const std::unique_ptr<TcpAcceptor> acceptor_;
-  NicCounters counters_;
   UniqueFd wake_fd_;
   UniqueFd epoll_;  // event data: null for wake_fd_, else the address of the acceptor or of a link
 
@@ -65,7 +69,13 @@ class NicThread {
   std::vector<const TcpLink*> forgotten_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
 
+  // Set before any link is served, and used behind that.
+  std::function<void(const ServedReads&)> count_reads_;
+
   // Used by the thread alone.
+  ServedReads served_;  // since the last call of count_reads_
+  TimePoint cpu_time_read_at_{};
+  Duration cpu_time_{};         // of the thread, at that time
   std::deque<Ending> endings_;  // by deadline
   std::vector<std::byte> buffer_ = std::vector<std::byte>(TcpInbox::kBufferSize);
 

@@ -345,6 +345,7 @@ function showClients({metrics, max_clients: most}) {
     row('refused since the start', whole(refused)),
     row('scans and watches open', whole(metrics.scan_cursors ?? 0)),
     row('wake-ups per s', rateOf('wakeups')),
+    ...(metrics.tcp_reads > 0 ? [row('reads over TCP per s', rateOf('tcp_reads'))] : []),
   ]);
 }
 

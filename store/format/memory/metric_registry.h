@@ -195,7 +195,13 @@ struct MetricEntry {
   X(kColdReadsInFlight, "cold_reads_in_flight", "remora_cold_reads_in_flight", kGauge, kNone,                \
     "Reads of RocksDB by threads of --read_threads that a GET or a write waits for")                         \
   X(kColdReadTime, "cold_read_time", "remora_cold_read_seconds", kHistogram, kSeconds,                       \
-    "Time of a read of RocksDB by a thread of --read_threads")
+    "Time of a read of RocksDB by a thread of --read_threads")                                               \
+  X(kTcpReads, "tcp_reads", "remora_tcp_reads_total", kCounter, kNone,                                       \
+    "READs that threads of --tcp_threads answered")                                                          \
+  X(kTcpReadBytes, "tcp_read_bytes", "remora_tcp_read_bytes_total", kCounter, kBytes,                        \
+    "Bytes of the answers to READs over TCP")                                                                \
+  X(kTcpCpuTime, "tcp_cpu_ns", "remora_tcp_cpu_seconds_total", kCounter, kSeconds,                           \
+    "CPU time of the threads of --tcp_threads, as of their last READ but for up to 0.1 s")
 
 /// The places of the metrics in the superblock.
 enum class Counter : std::uint32_t {
