@@ -64,8 +64,10 @@ prometheus::MetricFamily FamilyOf(std::string_view name, std::string_view help, 
 std::string PrometheusText(const ProcessFacts& process, std::span<const std::uint64_t> values) {
   std::vector<prometheus::MetricFamily> families;
   prometheus::MetricFamily build =
-      FamilyOf("remora_build_info", "1, with the version of the server as a label", MetricType::kGauge, 1);
+      FamilyOf("remora_build_info", "1, with the version of the server and its commit as labels",
+               MetricType::kGauge, 1);
   build.metric[0].label = {{"version", std::string(process.version)},
+                           {"commit", std::string(process.commit)},
                            {"format", std::to_string(kFormatVersion)}};
   families.push_back(std::move(build));
   families.push_back(FamilyOf("process_start_time_seconds", "Start of the process, in seconds since 1970",

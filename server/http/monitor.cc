@@ -83,6 +83,7 @@ std::unique_ptr<HttpResponder> Monitor::MakeResponder(HostCheck hosts) const {
 
 HttpAnswer Monitor::Metrics() const {
   const ProcessFacts process{.version = facts_.version,
+                             .commit = facts_.commit,
                              .start_seconds = static_cast<double>(started_unix_ms_) / 1000,
                              .uptime_seconds = UptimeSeconds(),
                              .is_ready = WhyNotReady().empty()};
@@ -99,12 +100,13 @@ HttpAnswer Monitor::Info() const {
   const std::string_view why = WhyNotReady();
   // No text here needs an escape: names of this program, and numbers.
   std::string json = absl::StrFormat(
-      "{\"version\":\"%s\",\"format\":%d,\"protocol\":%d,\"durability\":\"%s\",\"memory_bytes\":%d,"
+      "{\"version\":\"%s\",\"commit\":\"%s\",\"shard\":\"%s\",\"format\":%d,\"protocol\":%d,\"durability\":"
+      "\"%s\",\"memory_bytes\":%d,"
       "\"max_clients\":%d,\"started_unix_ms\":%d,\"uptime_seconds\":%.3f,\"ready\":%s,\"reason\":\"%s\","
       "\"metrics\":{",
-      facts_.version, kFormatVersion, kProtocolVersion, DurabilityName(facts_.durability),
-      facts_.memory_bytes, facts_.max_clients, started_unix_ms_, UptimeSeconds(),
-      why.empty() ? "true" : "false", AbslView(why));
+      facts_.version, facts_.commit, facts_.shard, kFormatVersion, kProtocolVersion,
+      DurabilityName(facts_.durability), facts_.memory_bytes, facts_.max_clients, started_unix_ms_,
+      UptimeSeconds(), why.empty() ? "true" : "false", AbslView(why));
   const std::vector<std::uint64_t> values = Values();
   std::string histograms;
   const char* comma = "";

@@ -19,6 +19,8 @@ namespace remora {
 /// Facts that do not change.
 struct MonitorFacts {
   std::string version;
+  std::string commit = "unknown";  // of the sources, as cmake/commit.cmake writes it
+  std::string shard{};             // IdentityText; empty: the server is no shard
   Durability durability = Durability::kLogged;
   std::uint64_t memory_bytes = 0;
   std::uint32_t max_clients = 0;

@@ -45,10 +45,16 @@
 #include "store/base/absl_view.h"
 #include "store/base/standard_streams.h"
 #include "store/base/status_macros.h"
+#include "store/format/cluster/shard_identity.h"
 #include "tools/command_line/say.h"
 
 namespace remora {
 namespace {
+
+// The commit from which this program was built.
+constexpr const char* kCommit =
+#include "server/commit.inc"
+    ;
 
 // For a line to standard output, which a pipe that nobody reads does not take.
 constexpr int kOutputPatienceMs = 500;
@@ -264,9 +270,12 @@ class Gate {
 absl::StatusOr<std::unique_ptr<MonitorService>> StartMonitoring(const Flags& flags, const MemoryPlan& plan,
                                                                 const Clock& clock) {
   if (flags.http.empty()) return nullptr;
+  const ShardIdentity& shard = flags.server.store.shard;
   return MonitorService::Start(
       {.address = flags.http, .others_may_reach = flags.insecure_http, .hosts = flags.http_hosts},
       {.version = REMORA_VERSION,
+       .commit = kCommit,
+       .shard = shard.is_none() ? "" : IdentityText(shard),
        .durability = flags.server.store.durability,
        .memory_bytes = flags.memory,
        .max_clients = plan.max_clients},

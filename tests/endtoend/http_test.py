@@ -97,8 +97,11 @@ class ServesTest(HttpTestCase):
         names = re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE)
         own = {"remora_build_info", "process_start_time_seconds", "remora_uptime_seconds", "remora_ready"}
         self.assertEqual(sorted(names), sorted(own | {metric.family for metric in METRICS}))
-        self.assertRegex(text, r'(?m)^remora_build_info\{format="\d+",version="[0-9.]+"\} 1$|'
-                               r'^remora_build_info\{version="[0-9.]+",format="\d+"\} 1$')  # fmt: skip
+        (labels,) = re.findall(r"^remora_build_info\{(.*)\} 1$", text, re.MULTILINE)
+        labels = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        self.assertEqual(set(labels), {"version", "commit", "format"})
+        self.assertRegex(labels["version"], r"^[0-9.]+$")
+        self.assertRegex(labels["commit"], r"^([0-9a-f]{12}(-dirty)?|unknown)$")
         for name in own:
             self.assertIn(f"`{name}`", (ROOT / "docs/operating/metrics.md").read_text())
 
@@ -131,6 +134,12 @@ class ServesTest(HttpTestCase):
         for histogram in facts["histograms"].values():
             self.assertEqual(len(histogram["buckets"]), len(facts["histogram_bounds_ns"]) + 1)
         self.assertIn(facts["version"], kvctl(None, "--version").stdout.decode())
+        self.assertEqual(facts["shard"], "")
+        self.assertIn(f'commit="{facts["commit"]}"', self.get("/metrics")[2])
+
+    def test_a_shard_says_which_it_is(self):
+        self.serve("--shard=9f86d081884c7d65/north")
+        self.assertEqual(json.loads(self.get("/info.json")[2])["shard"], "9f86d081884c7d65/north")
 
     def test_nothing_shows_a_key_a_value_or_a_secret(self):
         token = self.make_token("importer")

@@ -22,7 +22,7 @@ namespace {
 
 // The commit from which this program was built.
 constexpr const char* kCommit =
-#include "bench/commit.inc"
+#include "server/commit.inc"
     ;
 
 /// Returns what follows `name` and `separator` in the first line of the file that has them; without quotes.

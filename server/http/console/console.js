@@ -385,6 +385,8 @@ function setState(kind, text) {
 function showInfo(info) {
   setState(info.ready ? 'good' : 'bad', info.ready ? 'ready' : `not ready: ${info.reason}`);
   setText(at('version'), info.version);
+  setText(at('shard'), `shard ${info.shard}`);
+  at('shard').hidden = info.shard === '';
   setText(at('uptime'), durationText(info.uptime_seconds));
   setText(at('durability'), info.durability);
   setText(at('keys'), whole(info.metrics.keys ?? 0));
