@@ -5,6 +5,7 @@ import shlex
 import time
 import unittest
 
+import harness
 import redis_pair
 
 LEAST_COMMANDS = 90
@@ -29,13 +30,7 @@ def script(name):
 ABOUT = {b"PTTL": 10_000, b"TTL": 10}
 
 
-class CompareTest(redis_pair.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.memory_server()
-        self.gate()
-        self.redis_path = self.redis()
-
+class Comparison(redis_pair.TestCase):
     def compare(self, protocol, name):
         theirs, ours = self.wire(self.redis_path), self.wire()
         for wire in (theirs, ours):
@@ -54,6 +49,14 @@ class CompareTest(redis_pair.TestCase):
             count += 1
         self.assertEqual(differences, [])
         self.assertGreaterEqual(count, LEAST_COMMANDS)
+
+
+class CompareTest(Comparison):
+    def setUp(self):
+        super().setUp()
+        self.memory_server()
+        self.gate()
+        self.redis_path = self.redis()
 
     def test_commands(self):
         for protocol in (2, 3):
@@ -109,6 +112,53 @@ class CompareTest(redis_pair.TestCase):
             wire.send(b"".join(redis_pair.request(*command) for command in commands))
         for command in commands:
             self.assertEqual(ours.reply(), theirs.reply(), command)
+
+
+class RemoteTest(Comparison):
+    """A gate beside the program, and a server that it reaches over the network."""
+
+    def compare_all(self):
+        self.redis_path = self.redis()
+        for name in ("kvgate_commands.txt", "kvgate_keys.txt", "kvgate_transactions.txt"):
+            self.compare(3, name)
+
+    def test_over_tcp(self):
+        self.address = f"tcp://127.0.0.1:{harness.free_port()}"
+        self.memory_server()
+        self.gate()
+        self.compare_all()
+
+    def test_over_tls_with_a_token(self):
+        token = self.make_token("gate")
+        self.address = f"tls://127.0.0.1:{harness.free_port()}"
+        self.memory_server(f"--tokens={self.write('tokens', token)}")
+        self.gate(f"--token_file={self.write('gate', token)}")
+        self.compare_all()
+
+
+class CostTest(redis_pair.TestCase):
+    def test_the_server_thread_sees_no_get(self):
+        for address in (self.address, f"tcp://127.0.0.1:{harness.free_port()}"):
+            with self.subTest(address=address.split(":")[0]):
+                self.address = address
+                server = self.memory_server()
+                gate = self.gate()
+                wire = self.wire()
+                keys = [f"key {i}" for i in range(100)]
+                for key in keys:
+                    self.assertEqual(wire.call("SET", key, f"value of {key}"), b"+OK\r\n")
+                before = harness.stats(address)["receive_completions"]
+                of_asking = harness.stats(address)["receive_completions"] - before
+                for key in keys * 10:
+                    value = f"value of {key}".encode()
+                    self.assertEqual(wire.call("GET", key), b"$%d\r\n%b\r\n" % (len(value), value))
+                for _ in range(10):
+                    self.assertTrue(wire.call("MGET", *keys).startswith(b"*100\r\n"))
+                # Of 2,000 reads, the gate reports at most some.
+                after = harness.stats(address)["receive_completions"]
+                self.assertLess(after - before - 2 * of_asking, 20)
+                self.assertEqual(gate.stop()[0], 0)
+                self.assertEqual(server.stop()[0], 0)
 
 
 if __name__ == "__main__":
