@@ -176,7 +176,9 @@ class Outliving : public Behaviour {
   }
   TimePoint Soon() { return deployment_->clock().Now() + std::chrono::seconds(60); }
 };
-INSTANTIATE_TEST_SUITE_P(On, Outliving, testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs),
+INSTANTIATE_TEST_SUITE_P(On, Outliving,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp,
+                                         DeploymentKind::kVerbs),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(Outliving, ScansAndWatchesSayThatTheirClientIsGone) {
