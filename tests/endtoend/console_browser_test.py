@@ -52,6 +52,14 @@ class ConsoleTest(harness.TestCase):
         if folder := os.environ.get("REMORA_SCREENSHOTS"):
             self.browser.screenshot(pathlib.Path(folder) / f"{name}.png")
 
+    def look_at_it(self, name):
+        """Wide and narrow, light and dark: nothing is wider than the window."""
+        for width in (1280, 400):
+            for dark in (False, True):
+                self.browser.look(width, dark=dark)
+                self.assertLessEqual(self.browser.evaluate("document.documentElement.scrollWidth"), width)
+                self.keep(f"console-{name}-{width}-{'dark' if dark else 'light'}")
+
     def test_an_empty_server(self):
         self.memory_server(f"--http={self.http}")
         self.open()
@@ -61,11 +69,7 @@ class ConsoleTest(harness.TestCase):
         self.assertEqual(self.row("clients_table", "connected")[0].split()[0], "0")
         self.assertIn("0.", self.browser.text("h1"))
         self.assertEqual(self.browser.complaints(), [])
-        for width in (1280, 400):
-            for dark in (False, True):
-                self.browser.look(width, dark=dark)
-                self.assertLessEqual(self.browser.evaluate("document.documentElement.scrollWidth"), width)
-                self.keep(f"console-empty-{width}-{'dark' if dark else 'light'}")
+        self.look_at_it("empty")
 
     def test_a_busy_server(self):
         self.logged_server(f"--http={self.http}", "--commit_log=16M", memory="1200M")
@@ -82,6 +86,7 @@ class ConsoleTest(harness.TestCase):
         page = self.browser.evaluate("document.documentElement.innerHTML")
         self.assertNotIn("secret", page.replace("value or secret", ""))
         self.assertEqual(self.browser.complaints(), [])
+        self.look_at_it("busy")
 
     def test_it_loads_from_its_server_alone_and_keeps_nothing(self):
         self.memory_server(f"--http={self.http}")
