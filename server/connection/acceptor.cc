@@ -160,7 +160,7 @@ bool Acceptor::CheckHello(rdma::ServerConnection& connection, const HelloRequest
 
 bool Acceptor::RejectClientId(rdma::ServerConnection& connection) {
   store_.Add(Counter::kClientsForgotten, 1);
-  Reject(connection, Counter::kConnectionsRefused, {.reason = RefusalReason::kForgotten},
+  Reject(connection, Counter::kRefusedForgotten, {.reason = RefusalReason::kForgotten},
          "it does not know this client, or not any more; the outcome of its last write is unknown");
   return false;
 }
@@ -227,7 +227,7 @@ void Acceptor::Reject(rdma::ServerConnection& connection, Counter why, HelloRefu
   text.copy(refusal.text, sizeof(refusal.text));
   connection.Reject(AsBytes(refusal));
   store_.Add(Counter::kConnectionsRefused, 1);
-  if (why != Counter::kConnectionsRefused) store_.Add(why, 1);
+  store_.Add(why, 1);
   rate_limited_log_.Write(LogEvent::kClientRefused,
                           absl::StrCat("client ", connection.peer(), ": refused: ", AbslView(text)));
 }

@@ -5,6 +5,7 @@
 #include <prometheus/metric_type.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -89,8 +90,10 @@ std::string PrometheusText(const ProcessFacts& process, std::span<const std::uin
     if (!name.label.empty()) {
       family.metric[0].label = {{std::string(name.label), std::string(name.value)}};
     }
-    if (families.back().name == family.name) {
-      families.back().metric.push_back(std::move(family.metric[0]));
+    // A member that came to the registry later stands apart from the others.
+    const auto others = std::ranges::find(families, family.name, &prometheus::MetricFamily::name);
+    if (others != families.end()) {
+      others->metric.push_back(std::move(family.metric[0]));
     } else {
       families.push_back(std::move(family));
     }

@@ -207,6 +207,7 @@ TEST_F(Returning, AStrangerThatSaysItReturnsIsRefused) {
   ASSERT_TRUE(FromBytes(connection->peer_data(), &refusal));
   EXPECT_EQ(refusal.reason, RefusalReason::kForgotten);
   EXPECT_EQ(Count(Counter::kClientsForgotten), 1u);
+  EXPECT_EQ(Count(Counter::kRefusedForgotten), 1u);
 }
 
 TEST_F(Returning, WhoIsForgottenIsToldThatNobodyKnows) {
