@@ -182,6 +182,9 @@ void EventLoop::TakeRequest(ClientSession& session, const rdma::Completion& comp
     return parts_.acceptor.Drop(completion.connection,
                                 absl::InvalidArgumentError("protocol error: request IDs must increase"));
   }
+  // Sizes are the client's words: it can have sent no more than that.
+  session.activity()->Count(
+      std::min<std::uint64_t>(std::uint64_t{request.key_size} + request.value_size, kMaxPayloadSize));
   if (request.read_count > 0) RecordReads(session, request);
   if (RateLimiter::Limits(session) && parts_.rate_limiter.Delays(pending)) return;
   Dispatch(pending);

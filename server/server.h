@@ -17,6 +17,7 @@
 #include "server/event_loop.h"
 #include "server/memory/exported_memory.h"
 #include "server/memory/huge_pages.h"
+#include "server/monitoring/client_activity.h"
 #include "server/monitoring/log_events.h"
 #include "server/monitoring/operator_log.h"
 #include "server/monitoring/rate_limited_log.h"
@@ -119,6 +120,8 @@ class Server {
 
   ServerStore& store() { return *store_; }
   std::size_t client_count() const { return acceptor_->client_count(); }
+  /// Returns what each client asks of the server, for readers in other threads; the server outlives them.
+  const ClientActivities& activities() const { return acceptor_->activities(); }
 
  private:
   explicit Server(const ServerOptions& options) : log_(options.log), on_reload_(options.on_reload) {}

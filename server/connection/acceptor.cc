@@ -29,7 +29,8 @@ Acceptor::Acceptor(Options options, std::vector<Token> tokens, ServerStore& stor
       store_(store),
       log_(log),
       rate_limited_log_(rate_limited_log),
-      clients_(options_.remembered_clients, store.TakeCompletions()) {
+      clients_(options_.remembered_clients, store.TakeCompletions()),
+      activities_(options_.max_clients) {
   store_.Add(Counter::kClientsRemembered, static_cast<std::int64_t>(clients_.size()));
   if (tokens.empty()) return;
   store_.Add(Counter::kTokens, static_cast<std::int64_t>(tokens.size()));
@@ -117,6 +118,7 @@ void Acceptor::AddSession(std::unique_ptr<ClientSession> session, const Port& po
   if (!session->is_read_only()) store_.Add(port.staging_counter, 1);
   session->set_client(client);
   session->set_token_use(use);
+  session->set_activity(activities_.Begin(port.transport_counter, store_.clock().UnixMillis()));
   rdma::Connection* const connection = &session->connection();
   connection->set_owner(session.get());
   if (use != nullptr) ++use->connections;
@@ -245,6 +247,7 @@ void Acceptor::Drop(rdma::Connection* connection, const absl::Status& why) {
   store_.Add(Counter::kRegisteredBytes, -static_cast<std::int64_t>(session.bytes()));
   if (!session.is_read_only()) store_.Add(session.staging_counter(), -1);
   store_.Add(session.transport_counter(), -1);
+  activities_.End(session.activity());
   if (session.client() != nullptr) clients_.End(*session.client());
   if (TokenUse* const use = session.token_use()) --use->connections;
   sessions_.erase(found);

@@ -19,6 +19,7 @@
 #include "server/connection/client_session.h"
 #include "server/connection/client_table.h"
 #include "server/connection/session_observer.h"
+#include "server/monitoring/client_activity.h"
 #include "server/monitoring/operator_log.h"
 #include "server/monitoring/rate_limited_log.h"
 #include "store/base/clock.h"
@@ -64,6 +65,8 @@ class Acceptor {
   /// Tells `observer`, which outlives this object's use, of each session that ends.
   void AddObserver(SessionObserver& observer) { observers_.push_back(&observer); }
   std::size_t client_count() const { return sessions_.size(); }
+  /// Returns what clients ask of the server.
+  const ClientActivities& activities() const { return activities_; }
 
   /// Takes one client of each listener. Returns false if there were none.
   bool AcceptClients();
@@ -107,6 +110,7 @@ class Acceptor {
   std::unique_ptr<Authenticator> authenticator_;  // null: no tokens
   std::vector<SessionObserver*> observers_;
   std::optional<TimePoint> next_probe_;
+  ClientActivities activities_;
 
   // Destroyed in reverse: connections go before their listeners.
   std::vector<Port> ports_;

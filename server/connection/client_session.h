@@ -16,6 +16,7 @@
 #include "rdma/shared_memory.h"
 #include "rdma/transport.h"
 #include "server/memory/memory_budget.h"
+#include "server/monitoring/client_activity.h"
 #include "store/format/wire/messages.h"
 #include "store/server_store.h"
 
@@ -92,6 +93,9 @@ class ClientSession {
   /// Returns the client's share of the counted memory: ClientBytes of its listener.
   std::size_t bytes() const { return bytes_; }
   void set_bytes(std::size_t bytes) { bytes_ = bytes; }
+  /// Returns what others see of it; null before the acceptor has added it.
+  ClientActivities::Place* activity() const { return activity_; }
+  void set_activity(ClientActivities::Place* place) { activity_ = place; }
   /// Returns the counter of its staging buffer, if it has one.
   Counter staging_counter() const { return staging_counter_; }
   /// Returns the counter of the clients of its transport.
@@ -114,6 +118,7 @@ class ClientSession {
   Counter transport_counter_ = Counter::kConnectionsLocal;
   TokenUse* token_use_ = nullptr;
   ClientEntry* client_ = nullptr;
+  ClientActivities::Place* activity_ = nullptr;
   std::uint32_t unanswered_ = 0;  // kCredits at most
   std::uint64_t replies_sent_ = 0;
   std::uint64_t replies_in_flight_ = 0;

@@ -1,5 +1,6 @@
 #include "server/http/monitor.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -38,6 +39,13 @@ void AppendHistogram(const MetricEntry& entry, std::span<const std::uint64_t> va
 constexpr std::array<std::string_view, 8> kSegmentUses = {"superblock", "free",    "index", "log_head",
                                                           "log",        "retired", "large", "claimed"};
 
+/// Returns the name of the transport whose clients this metric counts.
+const char* TransportName(Counter connections) {
+  if (connections == Counter::kConnectionsVerbs) return "verbs";
+  if (connections == Counter::kConnectionsTcp) return "tcp";
+  return connections == Counter::kConnectionsTls ? "tls" : "local";
+}
+
 /// The letter of a segment in /segments.json; of one of the log, a digit: tenths that are alive.
 char SegmentLetter(const MappedSegment& segment) {
   switch (segment.use) {
@@ -73,6 +81,7 @@ std::unique_ptr<HttpResponder> Monitor::MakeResponder(HostCheck hosts) const {
   responder->Add("/readyz", [this] { return Readiness(); });
   responder->Add("/info.json", [this] { return Info(); });
   responder->Add("/segments.json", [this] { return SegmentsJson(); });
+  responder->Add("/clients.json", [this] { return ClientsJson(); });
   for (const ConsoleFile& file : ConsoleFiles()) {
     responder->Add(std::string(file.path), [&file] {
       return HttpAnswer{200, std::string(file.content_type), std::string(file.content)};
@@ -144,6 +153,22 @@ HttpAnswer Monitor::SegmentsJson() const {
     absl::StrAppend(&json, std::exchange(comma, ","), "\"", AbslView(use), "\":", count);
   }
   return {200, kJson, absl::StrCat(json, "},\"map\":\"", letters, "\"}\n")};
+}
+
+HttpAnswer Monitor::ClientsJson() const {
+  const ClientActivities* const shown = clients_.load(std::memory_order_acquire);
+  std::vector<ClientActivity> clients = shown == nullptr ? std::vector<ClientActivity>() : shown->Read();
+  std::ranges::sort(clients, {}, &ClientActivity::number);
+  std::string json = absl::StrFormat("{\"now_unix_ms\":%d,\"clients\":[", clock_.UnixMillis());
+  const char* comma = "";
+  for (const ClientActivity& client : clients) {
+    absl::StrAppendFormat(&json,
+                          "%s{\"number\":%d,\"transport\":\"%s\",\"since_unix_ms\":%d,\"requests\":%d,"
+                          "\"bytes\":%d}",
+                          std::exchange(comma, ","), client.number, TransportName(client.transport),
+                          client.since_unix_ms, client.requests, client.bytes);
+  }
+  return {200, kJson, absl::StrCat(json, "]}\n")};
 }
 
 std::string_view Monitor::WhyNotReady() const {

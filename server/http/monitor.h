@@ -1,5 +1,5 @@
-// The answers of a server to programs that watch it: /metrics, /healthz, /readyz, /info.json and
-// /segments.json. None has a key, a value or a secret.
+// The answers of a server to programs that watch it: /metrics, /healthz, /readyz, /info.json, /clients.json
+// and /segments.json. None has a key, a value or a secret.
 #pragma once
 
 #include <atomic>
@@ -11,6 +11,7 @@
 
 #include "server/http/host_check.h"
 #include "server/http/http_responder.h"
+#include "server/monitoring/client_activity.h"
 #include "store/base/clock.h"
 #include "store/server_store.h"
 
@@ -26,7 +27,7 @@ struct MonitorFacts {
   std::uint32_t max_clients = 0;
 };
 
-/// Thread Safety: Show is for one thread, and the answers for another one. They read the exported metrics
+/// Thread Safety: Show is for one thread, and the answers for another one. They read exported numbers
 /// alone, which costs the server's thread nothing.
 class Monitor {
  public:
@@ -35,9 +36,12 @@ class Monitor {
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
 
-  /// Shows the metrics of `store` from now on, which outlives all further answers. Until then the server is
-  /// starting.
-  void Show(const ServerStore& store) { store_.store(&store, std::memory_order_release); }
+  /// Shows the metrics of `store` and the clients from now on, which outlive all further answers. Until then
+  /// the server is starting.
+  void Show(const ServerStore& store, const ClientActivities& clients) {
+    clients_.store(&clients, std::memory_order_release);
+    store_.store(&store, std::memory_order_release);
+  }
 
   /// Returns a responder with the endpoints, for requests to these hosts; this outlives it.
   std::unique_ptr<HttpResponder> MakeResponder(HostCheck hosts) const;
@@ -47,6 +51,7 @@ class Monitor {
   HttpAnswer Readiness() const;
   HttpAnswer Info() const;
   HttpAnswer SegmentsJson() const;
+  HttpAnswer ClientsJson() const;
 
   /// Returns why the server is not ready; empty: it is.
   std::string_view WhyNotReady() const;
@@ -59,6 +64,7 @@ class Monitor {
   const TimePoint started_;
   const std::int64_t started_unix_ms_;
   std::atomic<const ServerStore*> store_ = nullptr;
+  std::atomic<const ClientActivities*> clients_ = nullptr;
 };
 
 }  // namespace remora

@@ -29,8 +29,8 @@ class MonitorService {
   static absl::StatusOr<std::unique_ptr<MonitorService>> Start(const Options& options, MonitorFacts facts,
                                                                const Clock& clock);
 
-  /// Shows the metrics of `store`, which outlives this.
-  void Show(const ServerStore& store) { monitor_->Show(store); }
+  /// Shows the metrics of `store` and the clients, which outlive this.
+  void Show(const ServerStore& store, const ClientActivities& clients) { monitor_->Show(store, clients); }
   /// Returns the address, for log lines.
   const std::string& address() const { return address_; }
 

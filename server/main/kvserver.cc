@@ -356,7 +356,7 @@ int Main(int argc, char** argv) {
   if (shown != nullptr) {
     Log(LogEvent::kHttpServing, absl::StrCat("metrics are served at ", shown->address(), "/metrics"));
   }
-  if (shown != nullptr) shown->Show((*server)->store());
+  if (shown != nullptr) shown->Show((*server)->store(), (*server)->activities());
   notifier.Status((*server)->store().loading() ? "serving; loading" : "serving");
   Log(LogEvent::kServing, absl::StrCat("serving at ", absl::StrJoin(*addresses, " ")));
   const absl::Status begun = gate.Start(flags, **server, [&] {

@@ -6,6 +6,7 @@ REMORA_SCREENSHOTS names a folder for screenshots; without it none is kept.
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import unittest
 
@@ -48,6 +49,11 @@ class ConsoleTest(harness.TestCase):
         rows = self.browser.evaluate(f"[...document.querySelectorAll('#{table} tbody tr')].map(r => [...r.cells].map(c => c.textContent))")
         return {cells[0]: cells[1:] for cells in rows}[name]
 
+    def busiest(self):
+        """The cells behind the number of the client that asks most."""
+        rows = self.browser.evaluate("[...document.querySelectorAll('#busiest_table tbody tr')].map(r => [...r.cells].map(c => c.textContent))")
+        return rows[0][1:] if rows else []
+
     def keep(self, name):
         if folder := os.environ.get("REMORA_SCREENSHOTS"):
             self.browser.screenshot(pathlib.Path(folder) / f"{name}.png")
@@ -76,6 +82,12 @@ class ConsoleTest(harness.TestCase):
         self.open()
         self.put(20)
         self.assertEqual(kvctl(self.address, "scan").returncode, 0)
+        held = subprocess.Popen(
+            [harness.program("kvctl"), f"--server={self.address}", "watch"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
+        self.addCleanup(held.wait)
+        self.addCleanup(held.kill)
+        harness.wait_until(lambda: self.busiest()[:1] == ["local"], "the client that stays is in the table")
         harness.wait_until(lambda: self.highest("puts") > 0 and self.highest("scan pages") > 0, "the chart has the writes")
         self.assertTrue(self.browser.evaluate("document.getElementById('chart_empty').hidden"))
         harness.wait_until(lambda: self.row("latency_table", "Commit")[1] != "–", "there is a percentile")

@@ -7,6 +7,7 @@ import http.client
 import json
 import pathlib
 import re
+import subprocess
 import unittest
 
 import harness
@@ -96,6 +97,20 @@ class FilesTest(ConsoleTestCase):
     def test_other_paths_are_not_there(self):
         for path in ("/nothing", "/index.html", "/console", "/consoleXjs", "/console.js/", "/../server.h", "//", "/%2e"):
             self.assertEqual(self.ask("GET", path)[0], 404, path)
+
+    def test_clients_come_and_go(self):
+        held = subprocess.Popen(
+            [harness.program("kvctl"), f"--server={self.address}", "top"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
+        self.addCleanup(held.wait)
+        self.addCleanup(held.kill)
+        harness.wait_until(lambda: len(self.json("/clients.json")["clients"]) == 1, "the client is there")
+        answer = self.json("/clients.json")
+        (client,) = answer["clients"]
+        self.assertEqual((client["transport"], client["number"]), ("local", 1))
+        self.assertLessEqual(client["since_unix_ms"], answer["now_unix_ms"])
+        held.kill()
+        harness.wait_until(lambda: self.json("/clients.json")["clients"] == [], "the client is gone")
 
     def test_each_number_that_the_page_shows_is_there(self):
         script = (FILES / "console.js").read_text()

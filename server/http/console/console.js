@@ -9,6 +9,7 @@ const PERCENTILE_SECONDS = 60;
 const GAP_SECONDS = 5;  // a longer time between two answers is a gap in the chart
 const MOST_EVENTS = 50;
 const MOST_CELLS = 16384;
+const MOST_CLIENTS = 10;  // in the table of those that ask most
 const MAP_HEIGHT = 180;  // at most
 
 // `of`: the operations among two answers' metrics.
@@ -349,6 +350,24 @@ function showClients({metrics, max_clients: most}) {
   ]);
 }
 
+// The answer of /clients.json before the last one.
+let clientsBefore = null;
+
+function showBusiest(answer) {
+  const before = new Map((clientsBefore?.clients ?? []).map((client) => [client.number, client]));
+  const seconds = (answer.now_unix_ms - (clientsBefore?.now_unix_ms ?? answer.now_unix_ms)) / 1000;
+  clientsBefore = answer;
+  const rate = (client, name) =>
+    before.has(client.number) && seconds > 0 ? (client[name] - before.get(client.number)[name]) / seconds : null;
+  const busiest = answer.clients.map((client) => ({client, requests: rate(client, 'requests')}))
+    .sort((a, b) => (b.requests ?? -1) - (a.requests ?? -1) || a.client.number - b.client.number)
+    .slice(0, MOST_CLIENTS);
+  setRows(at('busiest_table'), busiest.map(({client, requests}) => ({cells: [
+    `#${client.number}`, client.transport, durationText((answer.now_unix_ms - client.since_unix_ms) / 1000),
+    requests === null ? '–' : rateText(requests),
+    requests === null ? '–' : bytesText(rate(client, 'bytes'))]})));
+}
+
 function rateOf(name) {
   const before = samples[samples.length - 2];
   return before === undefined ? '–' : rateText(perSecond(before, last(samples), [name]));
@@ -417,8 +436,10 @@ function showLost() {
 let rounds = 0;
 async function round() {
   let info;
+  let clients;
   try {
     info = await ask('/info.json');
+    clients = await ask('/clients.json');
     if (rounds++ % 2 === 0) segments = await ask('/segments.json');
   } catch {
     showLost();
@@ -429,6 +450,7 @@ async function round() {
   document.body.classList.remove('lost');
   addSample(info);
   showInfo(info);
+  showBusiest(clients);
   if (segments !== null) showSegments();
 }
 

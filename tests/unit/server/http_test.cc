@@ -20,6 +20,7 @@
 #include "server/http/http_responder.h"
 #include "server/http/http_server.h"
 #include "server/http/monitor.h"
+#include "server/monitoring/client_activity.h"
 #include "store/base/clock.h"
 #include "store/format/memory/metric_registry.h"
 #include "store/server_store.h"
@@ -191,6 +192,7 @@ class MonitorTest : public testing::Test {
 
   const SteadyClock clock_;
   std::unique_ptr<ServerStore> store_;
+  ClientActivities clients_{3};
   Monitor monitor_{{.version = "1.2.3", .durability = Durability::kMemory}, clock_};
   const std::unique_ptr<HttpResponder> responder_ = monitor_.MakeResponder(HostCheck({}));
 };
@@ -203,7 +205,7 @@ TEST_F(MonitorTest, IsReadyOnceTheStoreIsOpenAndLoadedAndTakesWrites) {
   EXPECT_THAT(Get("/metrics"), Not(HasSubstr("remora_puts_total")));
   EXPECT_THAT(Get("/info.json"), HasSubstr("\"ready\":false,\"reason\":\"the store is being opened\""));
 
-  monitor_.Show(*store_);
+  monitor_.Show(*store_, clients_);
   EXPECT_THAT(Get("/readyz"), StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(Get("/metrics"), HasSubstr("\nremora_ready 1\n"));
 
@@ -221,18 +223,43 @@ TEST_F(MonitorTest, IsReadyOnceTheStoreIsOpenAndLoadedAndTakesWrites) {
 }
 
 TEST_F(MonitorTest, ShowsTheCountersAndNoKeyOrValue) {
-  monitor_.Show(*store_);
+  monitor_.Show(*store_, clients_);
   ASSERT_TRUE(store_->Put("a secret key", "a secret value").ok());
   EXPECT_THAT(Get("/metrics"), HasSubstr("\nremora_puts_total 1\n"));
   EXPECT_THAT(Get("/info.json"), HasSubstr("\"puts\":1,"));
-  for (const char* const path : {"/metrics", "/healthz", "/readyz", "/info.json", "/segments.json"}) {
+  for (const char* const path :
+       {"/metrics", "/healthz", "/readyz", "/info.json", "/segments.json", "/clients.json"}) {
     EXPECT_THAT(Get(path), Not(HasSubstr("secret"))) << path;
   }
 }
 
+TEST_F(MonitorTest, ShowsWhatEachClientAsks) {
+  EXPECT_THAT(Get("/clients.json"), HasSubstr("\"clients\":[]}"));
+  monitor_.Show(*store_, clients_);
+  ClientActivities::Place* const first = clients_.Begin(Counter::kConnectionsTls, 1'000);
+  ClientActivities::Place* const second = clients_.Begin(Counter::kConnectionsVerbs, 2'000);
+  first->Count(10);
+  first->Count(20);
+  EXPECT_THAT(
+      Get("/clients.json"),
+      HasSubstr("\"clients\":[{\"number\":1,\"transport\":\"tls\",\"since_unix_ms\":1000,\"requests\":2,"
+                "\"bytes\":30},{\"number\":2,\"transport\":\"verbs\",\"since_unix_ms\":2000,"
+                "\"requests\":0,\"bytes\":0}]}\n"));
+  clients_.End(first);
+  second->Count(5);
+  ClientActivities::Place* const third =
+      clients_.Begin(Counter::kConnectionsLocal, 3'000);  // has the first's place
+  EXPECT_EQ(third, first);
+  EXPECT_THAT(
+      Get("/clients.json"),
+      HasSubstr("\"clients\":[{\"number\":2,\"transport\":\"verbs\",\"since_unix_ms\":2000,\"requests\":1,"
+                "\"bytes\":5},{\"number\":3,\"transport\":\"local\",\"since_unix_ms\":3000,"
+                "\"requests\":0,\"bytes\":0}]}\n"));
+}
+
 TEST_F(MonitorTest, TheMapOfSegmentsHasALetterForEach) {
   EXPECT_THAT(Get("/segments.json"), HasSubstr("\"count\":0,"));
-  monitor_.Show(*store_);
+  monitor_.Show(*store_, clients_);
   const std::string text = Get("/segments.json");
   const std::size_t count = store_->SegmentMap().size();
   EXPECT_THAT(text, HasSubstr(absl::StrCat("{\"segment_bytes\":1048576,\"count\":", count, ",")));
