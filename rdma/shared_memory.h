@@ -31,7 +31,7 @@ class SharedMemoryPool;
 /// RDMA device and mapped by another process of this host. Neither copied nor moved: its address
 /// stays for its life. Page-aligned.
 ///
-/// Thread Safety: const members may be called from many threads; the bytes are the caller's to guard.
+/// Thread safety: const members may be called from many threads; the bytes are the caller's to guard.
 class SharedMemory {
  public:
   /// Processes, beside the maker, that may write the bytes.

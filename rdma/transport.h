@@ -155,7 +155,7 @@ struct Completion {
 /// buffers are the caller's again when the destructor returns. A server's peer may READ until its end has
 /// been brought about (Listener::AwaitEnds).
 ///
-/// Thread Safety: none; one thread at a time. The deadline arguments are points of the Clock given to Dial or
+/// Thread safety: none; one thread at a time. The deadline arguments are points of the Clock given to Dial or
 /// Listen.
 class Connection {
  public:
@@ -343,7 +343,7 @@ struct ServedReads {
 
 /// The server's end of an address.
 ///
-/// Thread Safety: none; the listener and all its connections are used by one thread at a time. The local
+/// Thread safety: none; the listener and all its connections are used by one thread at a time. The local
 /// transport further requires that the thread which called Listen lives until it destroys the listener:
 /// when that thread ends, clients take the server for dead (see local.h).
 class Listener {

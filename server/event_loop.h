@@ -36,7 +36,9 @@
 
 namespace remora {
 
-/// Thread Safety: none; the server's one thread.
+/// Distributes the requests of all sessions to the parts of the server, step by step.
+///
+/// Thread safety: none; the server's one thread.
 class EventLoop final : public SessionObserver {
  public:
   /// The parts of the server among which it shares out the work. All outlive it.

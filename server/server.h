@@ -76,6 +76,8 @@ struct ServerOptions {
   std::function<void()> on_reload{};
 };
 
+/// A store, served to clients over any number of listeners.
+///
 /// Thread safety: Stop may be called from any thread and from a signal handler. Everything else is
 /// called by one thread, which is also the one that called Listen for the listeners (see
 /// rdma::Listener).

@@ -12,6 +12,8 @@
 
 namespace remora {
 
+/// Wakes the server thread, and tells it why.
+///
 /// Thread safety: the functions that tell are for any thread and, except for the synced writes, for
 /// signal handlers. All others are the server thread's.
 class WakeSignals {

@@ -53,7 +53,7 @@ constexpr Word SlotOf(std::uint64_t hash) {
 
 // --- Shapes ------------------------------------------------------------------------------------------------
 
-/// One READ: where it starts in the table, and where in it the control word is.
+/// Place of one READ: where it starts in the table, and where in it the control word is.
 struct Place {
   std::uint64_t first_word;
   std::size_t control;

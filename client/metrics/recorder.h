@@ -30,6 +30,8 @@ inline ClientMetric PathOf(const ClientCounters& did) {
   return did.location_hits > 0 ? ClientMetric::kGetCached : ClientMetric::kGetSearched;
 }
 
+/// Counts the calls of one client, with histograms of their times.
+///
 /// Thread safety: Snapshot may be called from any thread; one thread at a time calls the other functions.
 class ClientRecorder {
  public:

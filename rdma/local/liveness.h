@@ -38,7 +38,7 @@ inline bool IsAlive(const LocalListenerPage& page) {
 
 /// A listener page whose word says "alive" as long as this object and the thread that made it live.
 ///
-/// Thread Safety: made and destroyed by one thread; page() and memory() from any.
+/// Thread safety: made and destroyed by one thread; page() and memory() from any.
 class ServerLiveness {
  public:
   /// Errors as SharedMemory::Create.

@@ -13,7 +13,9 @@
 
 namespace remora::rdma {
 
-/// Thread Safety: as the connection that it is of.
+/// A region of the server, mapped into this process to be read.
+///
+/// Thread safety: as the connection that it is of.
 class MappedRegion {
  public:
   /// Makes a region of which nothing can be read.

@@ -15,7 +15,9 @@ enum class RingResult {
   kPeerLies,  // the peer's counter or a length is impossible
 };
 
-/// Thread Safety: none.
+/// The end of a message ring that appends messages.
+///
+/// Thread safety: none.
 class RingWriter {
  public:
   RingWriter() = default;
@@ -34,7 +36,9 @@ class RingWriter {
   std::uint64_t consumed_ = 0;  // as last seen
 };
 
-/// Thread Safety: none.
+/// The end of a message ring that takes messages out.
+///
+/// Thread safety: none.
 class RingReader {
  public:
   RingReader() = default;

@@ -39,7 +39,9 @@ struct Port {
   std::uint64_t without_descriptor = 0;  // the listener's count that the log already has
 };
 
-/// Thread Safety: none; the server's one thread.
+/// Accepts and rejects clients, and drops those that are gone or break the protocol.
+///
+/// Thread safety: none; the server's one thread.
 class Acceptor {
  public:
   /// Options of ServerOptions, which has their meaning.

@@ -53,7 +53,9 @@ struct TokenUse {
   TimePoint MayTakeAt() const { return next_request - kBurst; }
 };
 
-/// Thread Safety: none; the server's one thread.
+/// Checks the proofs of clients that have an auth token.
+///
+/// Thread safety: none; the server's one thread.
 class Authenticator {
  public:
   static constexpr std::chrono::seconds kEpoch{10};

@@ -31,7 +31,7 @@ inline constexpr std::uint32_t kCredits = 16;
 /// The class has more than 25 methods: nine of them are accessors of what the server counts and looks up for
 /// a client.
 ///
-/// Thread Safety: none; the server's one thread.
+/// Thread safety: none; the server's one thread.
 class ClientSession {
  public:
   /// Returns what sessions register for their clients: staging buffer and message buffers.

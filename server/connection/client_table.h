@@ -77,7 +77,9 @@ struct ClientEntry {
   Reply Find(std::uint64_t request_id) const;
 };
 
-/// Thread Safety: none; the server's one thread.
+/// The client IDs that the server knows, with their completion records.
+///
+/// Thread safety: none; the server's one thread.
 class ClientTable {
  public:
   /// Keeps at most `max_gone` IDs of disconnected clients, and forgets first the client that

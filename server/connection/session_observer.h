@@ -5,7 +5,9 @@ namespace remora {
 
 class ClientSession;
 
-/// Thread Safety: none; the server's one thread.
+/// Interface of a part that learns when a session ends.
+///
+/// Thread safety: none; the server's one thread.
 class SessionObserver {
  public:
   SessionObserver() = default;

@@ -18,6 +18,8 @@ std::string HostOf(std::string_view field);
 /// Returns whether the text could be the host of a Host header: letters, digits, `-`, `_` and single dots.
 bool IsHostName(std::string_view text);
 
+/// The set of hosts for which a server answers.
+///
 /// Thread safety: any thread.
 class HostCheck {
  public:

@@ -23,7 +23,9 @@ struct HttpResponse {
   bool closes = false;  // the connection ends behind it
 };
 
-/// Thread Safety: none; one thread.
+/// Parses requests, calls the function for their path, and formats the responses.
+///
+/// Thread safety: none; one thread.
 class HttpResponder {
  public:
   /// Answers requests for one of these hosts alone.

@@ -21,7 +21,9 @@
 
 namespace remora {
 
-/// Thread Safety: none; one thread makes it and ends it.
+/// Serves the connections of one listening socket from a thread of its own.
+///
+/// Thread safety: none; one thread makes it and ends it.
 class HttpServer {
  public:
   static constexpr std::size_t kMaxConnections = 32;

@@ -27,7 +27,9 @@ struct MonitorFacts {
   std::uint32_t max_clients = 0;
 };
 
-/// Thread Safety: Show is for one thread, and the answers for another one. They read exported numbers
+/// Makes the answers from the exported numbers of a store and its clients.
+///
+/// Thread safety: Show is for one thread, and the answers for another one. They read exported numbers
 /// alone, which costs the server's thread nothing.
 class Monitor {
  public:

@@ -13,7 +13,9 @@
 
 namespace remora {
 
-/// Thread Safety: one thread.
+/// A Monitor with the HTTP server that serves its answers.
+///
+/// Thread safety: one thread.
 class MonitorService {
  public:
   /// Descriptors that it takes at most.

@@ -10,7 +10,9 @@
 
 namespace remora {
 
-/// Thread Safety: none; the server's one thread, once it serves.
+/// Reads the configuration file anew, and applies the settings that may change.
+///
+/// Thread safety: none; the server's one thread, once it serves.
 class ConfigReload {
  public:
   /// `flags`: as these arguments were read at the start. The arguments and the log outlive this.

@@ -46,6 +46,8 @@ struct RedisGateOptions {
   std::function<void(int exit_status, std::string why)> on_failure;
 };
 
+/// Runs a kvgate as a child process, by a thread that watches it.
+///
 /// Thread safety: one thread makes and destroys it.
 class RedisGate {
  public:

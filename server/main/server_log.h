@@ -27,6 +27,8 @@ std::string_view LogLevelName(LogLevel level);
 /// that of JSON is UTF-8. `unix_ms`: the time, in milliseconds since 1970.
 std::string FormatLogLine(LogFormat format, std::int64_t unix_ms, LogEvent event, std::string_view message);
 
+/// Formats events as lines of the log, and writes those of the chosen levels.
+///
 /// Thread safety: any thread.
 class ServerLog {
  public:

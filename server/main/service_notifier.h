@@ -10,6 +10,8 @@
 
 namespace remora {
 
+/// Sends the state of the service to its manager.
+///
 /// Thread safety: any thread.
 class ServiceNotifier {
  public:

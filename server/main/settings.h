@@ -11,7 +11,9 @@
 
 namespace remora {
 
-/// Thread Safety: none; the server's one thread, once it serves.
+/// The list of the settings in force, also as JSON.
+///
+/// Thread safety: none; the server's one thread, once it serves.
 class Settings {
  public:
   Settings() = default;

@@ -21,7 +21,9 @@
 
 namespace remora {
 
-/// Thread Safety: Reached may be called from any thread; the rest by one.
+/// Provides huge pages for a region, from a thread of its own.
+///
+/// Thread safety: Reached may be called from any thread; the rest by one.
 class HugePages {
  public:
   /// Provides pages for `region`, which begins at a multiple of rdma::kLargePage, as SharedMemory

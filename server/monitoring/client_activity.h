@@ -24,7 +24,9 @@ struct ClientActivity {
   std::uint64_t bytes = 0;  // of the keys and values in them
 };
 
-/// Thread Safety: Read may be called from any thread; all else by the server's one thread.
+/// The places of all connected clients, which the server writes and a monitor reads.
+///
+/// Thread safety: Read may be called from any thread; all else by the server's one thread.
 class ClientActivities {
  public:
   /// The server's entry of one client, from Begin to End.

@@ -20,7 +20,9 @@
 
 namespace remora {
 
-/// Thread Safety: Write may be called from any thread.
+/// Queues lines, and writes them to a descriptor from a thread of its own.
+///
+/// Thread safety: Write may be called from any thread.
 class LogWriter {
  public:
   static constexpr std::size_t kMostLines = 1024;

@@ -8,7 +8,9 @@
 
 namespace remora {
 
-/// Thread Safety: none; the server's one thread.
+/// Passes lines to the log, without a limit.
+///
+/// Thread safety: none; the server's one thread.
 class OperatorLog {
  public:
   /// `sink` may be empty.

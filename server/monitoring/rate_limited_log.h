@@ -21,7 +21,9 @@
 
 namespace remora {
 
-/// Thread Safety: none; the server's one thread.
+/// Passes lines to the log, up to a number in each window of time.
+///
+/// Thread safety: none; the server's one thread.
 class RateLimitedLog {
  public:
   static constexpr std::size_t kLines = 30;

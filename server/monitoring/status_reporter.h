@@ -13,7 +13,9 @@
 
 namespace remora {
 
-/// Thread Safety: none; the server's one thread.
+/// Reports changes of the store's state to the log and the service manager.
+///
+/// Thread safety: none; the server's one thread.
 class StatusReporter {
  public:
   /// `store` and `log` outlive this. `tell`, of ServiceNotices, may be empty. A store with a durable tier

@@ -16,7 +16,9 @@
 
 namespace remora {
 
-/// Thread Safety: none; the server's one thread.
+/// Makes backups for clients, one at a time.
+///
+/// Thread safety: none; the server's one thread.
 class BackupService {
  public:
   /// `dir`: where they go; empty: nowhere. `log` gets a line when one has begun, and when it is known how it

@@ -12,7 +12,9 @@
 
 namespace remora {
 
-/// Thread Safety: none; the server's one thread.
+/// Interface of a pool of threads that read the durable tier.
+///
+/// Thread safety: none; the server's one thread.
 class ColdReadPool {
  public:
   /// Function that does a read (ServerStore::ReadCold), in any thread.

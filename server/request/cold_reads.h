@@ -19,7 +19,9 @@ inline constexpr std::chrono::milliseconds kRoomPause{5};
 /// record is read anew.
 inline constexpr std::size_t kMostKeptBytes = std::size_t{16} << 20;
 
-/// Thread Safety: none; the server's one thread.
+/// Hands reads to the pool, and sorts those that are done by their use.
+///
+/// Thread safety: none; the server's one thread.
 class ColdReads {
  public:
   using List = std::vector<std::unique_ptr<ColdRead>>;

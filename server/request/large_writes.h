@@ -29,7 +29,9 @@
 
 namespace remora {
 
-/// Thread Safety: none; the server's one thread.
+/// Reserves space for large values, and grants and revokes the right to WRITE it.
+///
+/// Thread safety: none; the server's one thread.
 class LargeWrites final : public SessionObserver {
  public:
   /// Both outlive this.

@@ -26,7 +26,9 @@
 
 namespace remora {
 
-/// Thread Safety: none; the server's one thread.
+/// Answers kLocate requests, also those that need a read of the durable tier.
+///
+/// Thread safety: none; the server's one thread.
 class LocateService {
  public:
   /// All outlive this.

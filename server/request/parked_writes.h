@@ -36,7 +36,9 @@
 
 namespace remora {
 
-/// Thread Safety: none; the server's one thread.
+/// Keeps write requests until the records that they need have been read.
+///
+/// Thread safety: none; the server's one thread.
 class ParkedWrites {
  public:
   /// Both outlive this.

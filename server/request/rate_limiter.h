@@ -18,7 +18,9 @@
 
 namespace remora {
 
-/// Thread Safety: none; the server's one thread.
+/// Delays requests of clients whose auth token has used up its rate.
+///
+/// Thread safety: none; the server's one thread.
 class RateLimiter final : public SessionObserver {
  public:
   /// The store outlives this.

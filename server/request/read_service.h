@@ -27,7 +27,9 @@
 
 namespace remora {
 
-/// Thread Safety: none; the server's one thread.
+/// Answers all requests that the write batcher does not commit.
+///
+/// Thread safety: none; the server's one thread.
 class ReadService final : public SessionObserver {
  public:
   /// Returns the settings as a text, which is valid until the server's next step. May be empty.

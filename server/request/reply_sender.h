@@ -15,7 +15,9 @@
 
 namespace remora {
 
-/// Thread Safety: none; the server's one thread.
+/// Completes replies and sends them over the sessions of their requests.
+///
+/// Thread safety: none; the server's one thread.
 class ReplySender {
  public:
   /// Both outlive this.

@@ -15,7 +15,9 @@
 
 namespace remora {
 
-/// Thread Safety: none; the server's one thread.
+/// Queues requests for space, and answers them in the order in which they came.
+///
+/// Thread safety: none; the server's one thread.
 class ReserveQueue final : public SessionObserver {
  public:
   /// All outlive this.

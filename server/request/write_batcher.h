@@ -23,7 +23,9 @@
 
 namespace remora {
 
-/// Thread Safety: none; the server's one thread.
+/// Collects the writes of all sessions, commits them as groups, and answers them.
+///
+/// Thread safety: none; the server's one thread.
 class WriteBatcher final : public SessionObserver {
  public:
   /// Writes of one group at most: bounds the time that the first of them waits for the last.

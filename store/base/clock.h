@@ -12,7 +12,9 @@ namespace remora {
 using TimePoint = std::chrono::steady_clock::time_point;
 using Duration = std::chrono::steady_clock::duration;
 
-/// Thread Safety: const members may be called from many threads.
+/// Interface of a source of time.
+///
+/// Thread safety: const members may be called from many threads.
 class Clock {
  public:
   virtual ~Clock() = default;

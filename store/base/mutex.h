@@ -17,7 +17,7 @@ class ABSL_LOCKABLE Mutex {
 
 /// Holds a mutex while it exists, except between Unlock and Lock.
 ///
-/// Thread Safety: none; the thread that made it.
+/// Thread safety: none; the thread that made it.
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : lock_(mutex.mutex_) {}

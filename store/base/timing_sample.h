@@ -10,7 +10,7 @@ namespace remora {
 /// Chooses all steps that begin kTimedEvery or more after the last one that it chose. The choice does not
 /// depend on how long the step takes, so the times of the chosen ones stand for all.
 ///
-/// Thread Safety: none.
+/// Thread safety: none.
 class TimingSample {
  public:
   static constexpr std::chrono::microseconds kTimedEvery{100};

@@ -13,7 +13,7 @@ namespace remora {
 
 /// A cursor over the changes of keys. REQUIRES: the tier outlives it.
 ///
-/// Thread Safety: none; other threads may write to the tier meanwhile.
+/// Thread safety: none; other threads may write to the tier meanwhile.
 class ChangeLog {
  public:
   ChangeLog() = default;

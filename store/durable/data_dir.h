@@ -56,7 +56,7 @@ absl::Status SyncDirectory(const std::string& path);
 /// to it. The marker is empty until the first store in the directory is completely made; then it names
 /// the format.
 ///
-/// Thread Safety: none.
+/// Thread safety: none.
 class DataDir {
  public:
   /// Opens the directory to write, and makes it if it is missing. Errors are those of Store::Open.

@@ -28,7 +28,7 @@ class Status;
 
 namespace remora {
 
-/// Owns the file system. Thread Safety: any thread may call any member.
+/// Owns the file system. Thread safety: any thread may call any member.
 class DurableFiles {
  public:
   DurableFiles();

@@ -28,7 +28,7 @@ std::uint64_t Pending(rocksdb::DB* db, rocksdb::ColumnFamilyHandle* family) {
 
 }  // namespace
 
-/// Counts the flushes and the errors of RocksDB. Thread Safety: any thread may call any member.
+/// Counts the flushes and the errors of RocksDB. Thread safety: any thread may call any member.
 class Flusher::Listener final : public rocksdb::EventListener {
  public:
   explicit Listener(ResumedBy resumed_by) : resumed_by_(resumed_by) {}

@@ -23,7 +23,7 @@ enum class ResumedBy : std::uint8_t {
 
 /// Flushes memtables of one database to tables, also after a full disk or another error has stopped RocksDB.
 ///
-/// Thread Safety: any thread may call any member, but only one at a time ResumeIfStopped.
+/// Thread safety: any thread may call any member, but only one at a time ResumeIfStopped.
 class Flusher {
  public:
   /// With kFlusher, a compaction that fails stops nothing: RocksDB tries it again each second.

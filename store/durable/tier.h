@@ -64,7 +64,7 @@ struct DurableTierOptions {
 /// The class has more than 25 methods, because nothing else of the store knows RocksDB: each use of the disk
 /// has one here.
 ///
-/// Thread Safety: members that say "any thread" may be called at any time, also while another thread
+/// Thread safety: members that say "any thread" may be called at any time, also while another thread
 /// writes, and show whole groups only. All others are for one thread at a time.
 class DurableTier {
  public:
@@ -187,7 +187,7 @@ class DurableTier {
   /// whose Write had returned by then. As long as it exists, RocksDB keeps that state on disk and in
   /// memory: a write buffer, and values that were overwritten since.
   ///
-  /// Thread Safety: none. REQUIRES: the tier outlives it.
+  /// Thread safety: none. REQUIRES: the tier outlives it.
   class Cursor {
    public:
     ~Cursor();

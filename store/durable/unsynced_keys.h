@@ -13,7 +13,7 @@
 
 namespace remora {
 
-/// Maps each key with a pending write to its next state. Thread Safety: none; the store's lock protects it.
+/// Maps each key with a pending write to its next state. Thread safety: none; the store's lock protects it.
 class UnsyncedKeys {
  public:
   /// The state of a key after its pending writes.

@@ -35,7 +35,7 @@ namespace remora {
 ///
 /// Ownership: it owns all that it holds except the clock, and a region that the caller passed.
 ///
-/// Thread Safety: as stated for each group of fields.
+/// Thread safety: as stated for each group of fields.
 struct StoreCore {
   /// `memory`: the store's own memory, or null if `region` is the caller's. `durable_tier`: null for
   /// Durability::kMemory.

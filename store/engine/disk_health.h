@@ -12,7 +12,7 @@ namespace remora {
 /// failed sync is final: the store takes no more writes. A failed write is not final: the next one may
 /// succeed.
 ///
-/// Thread Safety: none; only the writer uses it.
+/// Thread safety: none; only the writer uses it.
 class DiskHealth {
  public:
   /// `metrics` outlive it.

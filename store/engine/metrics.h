@@ -20,7 +20,7 @@ namespace remora {
 /// Counts the operations of a store, and its contents. All accesses are relaxed: the counters are independent
 /// numbers, and no code concludes from one of them anything about other memory.
 ///
-/// Thread Safety: any thread may call all members. A counter changes either by Add, or by Set and CountOne;
+/// Thread safety: any thread may call all members. A counter changes either by Add, or by Set and CountOne;
 /// only one thread at a time uses the latter.
 class Metrics {
  public:

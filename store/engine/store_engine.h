@@ -33,7 +33,7 @@ namespace remora {
 
 /// Owns the parts of a store.
 ///
-/// Thread Safety: any thread may call all members, but TakeCompletions only once. Each part documents its own
+/// Thread safety: any thread may call all members, but TakeCompletions only once. Each part documents its own
 /// thread safety.
 class StoreEngine {
  public:

@@ -43,7 +43,7 @@ namespace remora {
 /// The class has more than 25 methods and 15 fields, because they keep one invariant together: readers find
 /// each key in exactly one slot. Growth, cold slots and retired slots change the same buckets.
 ///
-/// Thread Safety: any thread may call view, Copy, Peek, Prefetch and PrefetchBucket. All else is for one
+/// Thread safety: any thread may call view, Copy, Peek, Prefetch and PrefetchBucket. All else is for one
 /// writer at a time.
 class Index {
  public:

@@ -16,7 +16,7 @@ namespace remora {
 
 /// The set of keys that the index knows. At first, it has all keys.
 ///
-/// Thread Safety: none; callers hold the store's lock.
+/// Thread safety: none; callers hold the store's lock.
 class LoadCoverage {
  public:
   /// Empties the set. `begins`: the beginnings of all ranges, in order. The first one comes before all keys.

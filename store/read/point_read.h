@@ -26,7 +26,7 @@ namespace remora {
 
 /// Reads single records of a store.
 ///
-/// Thread Safety: any thread may call all members. They take the store's lock only for a key that is not in
+/// Thread safety: any thread may call all members. They take the store's lock only for a key that is not in
 /// memory, and after several searches failed in a row (Store).
 class PointReader {
  public:

@@ -25,7 +25,7 @@ namespace remora {
 
 /// Brings records back to memory.
 ///
-/// Thread Safety: none; only the writer uses it, and not while it commits a group.
+/// Thread safety: none; only the writer uses it, and not while it commits a group.
 class Promoter {
  public:
   /// `core`, `space` and `maintenance` must outlive it.

@@ -64,7 +64,7 @@ namespace remora {
 /// Owns the load of a store, and its threads. It has more than 25 methods: the steps of one path, from the
 /// tier to the index, with a branch for each kind of entry.
 ///
-/// Thread Safety: one thread calls Start, Step and Stop, one after the other; any thread calls status and
+/// Thread safety: one thread calls Start, Step and Stop, one after the other; any thread calls status and
 /// took. Each Worker belongs to one thread.
 class IndexLoader {
  public:

@@ -16,7 +16,7 @@ namespace remora {
 
 /// Finds the writes that need a record from the durable tier, and begins reads for them.
 ///
-/// Thread Safety: none; the caller holds the store's lock.
+/// Thread safety: none; the caller holds the store's lock.
 class ColdWrites {
  public:
   /// Both arguments outlive this.

@@ -14,7 +14,7 @@ namespace remora {
 
 /// Maps each key of a group to the number of its last write.
 ///
-/// Thread Safety: none; the caller holds the store's lock.
+/// Thread safety: none; the caller holds the store's lock.
 class GroupKeys {
  public:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};

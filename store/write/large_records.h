@@ -16,7 +16,7 @@ namespace remora {
 
 /// Reserves space for large records.
 ///
-/// Thread Safety: any thread may call Reserve, Release and PlaceOf; the first two take the store's lock. The
+/// Thread safety: any thread may call Reserve, Release and PlaceOf; the first two take the store's lock. The
 /// caller of RunOf and Release holds that lock.
 class LargeRecords {
  public:

@@ -13,7 +13,7 @@ namespace remora {
 
 /// Makes the records of kTouch, kIncrement and kAppend.
 ///
-/// Thread Safety: none; the caller holds the store's lock.
+/// Thread safety: none; the caller holds the store's lock.
 class ReadModifyWrite {
  public:
   /// `core` outlives this.

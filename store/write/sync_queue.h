@@ -69,7 +69,7 @@ class SyncWaiter {
 /// Owns the pending writes, in the order of their tickets, which is that of their versions. Also owns the
 /// thread that calls fsync. The pipeline decides when a write becomes visible (write_pipeline.h).
 ///
-/// Thread Safety: the caller holds the store's lock, unless a method says otherwise.
+/// Thread safety: the caller holds the store's lock, unless a method says otherwise.
 class SyncQueue {
  public:
   /// A staged write that is in the durable tier, and waits for the disk.
@@ -146,10 +146,10 @@ class SyncQueue {
   /// Starts a thread that calls `sync` while writes wait for the disk. `sync` calls fsync, ends those writes,
   /// and returns false if none waits.
   absl::Status Start(std::function<bool(WriterLock&)> sync);
-  /// Stops that thread, if there is one, and returns when it has ended. Thread Safety: any thread that does
+  /// Stops that thread, if there is one, and returns when it has ended. Thread safety: any thread that does
   /// not hold the lock.
   void Stop();
-  /// Returns whether that thread was started. Thread Safety: any thread.
+  /// Returns whether that thread was started. Thread safety: any thread.
   bool has_thread() const { return thread_.joinable(); }
 
  private:

@@ -26,7 +26,7 @@ namespace remora {
 
 /// Publishes plain puts one by one.
 ///
-/// Thread Safety: none; the caller holds the store's lock.
+/// Thread safety: none; the caller holds the store's lock.
 class WriteFastPath {
  public:
   /// All arguments outlive this.

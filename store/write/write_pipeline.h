@@ -38,7 +38,7 @@ namespace remora {
 
 /// Commits writes, and publishes synced writes after their fsync.
 ///
-/// Thread Safety: any thread may call Commit, CommitNow, Submit, Sync and BeginReads, which take the store's
+/// Thread safety: any thread may call Commit, CommitNow, Submit, Sync and BeginReads, which take the store's
 /// lock. The caller of any other method holds that lock.
 class WritePipeline {
  public:

@@ -18,7 +18,7 @@ namespace remora {
 
 /// Prefetches the memory that writes will access.
 ///
-/// Thread Safety: any thread may call PrefetchOne; the caller of PrefetchSome holds the store's lock.
+/// Thread safety: any thread may call PrefetchOne; the caller of PrefetchSome holds the store's lock.
 class WritePrefetcher {
  public:
   /// Both arguments outlive this.

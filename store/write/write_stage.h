@@ -32,7 +32,7 @@ std::size_t BatchSize(std::span<const Write> writes);
 
 /// Owns the group that is being committed: its staged writes, and the changes that they will make.
 ///
-/// Thread Safety: none; the caller holds the store's lock.
+/// Thread safety: none; the caller holds the store's lock.
 class WriteStage {
  public:
   /// All arguments outlive this.

@@ -15,7 +15,9 @@
 
 namespace remora {
 
-/// Thread Safety: none.
+/// A hostile client that makes each step of the protocol by itself.
+///
+/// Thread safety: none.
 class RawPeer {
  public:
   enum class Answer {

@@ -18,7 +18,8 @@
 
 namespace remora {
 
-/// The parameter: whether what is put is granted, or sent in parts.
+/// A server and clients on a simulated network. The parameter says whether large values go by grant
+/// (true) or in parts.
 class AsyncSim : public SimServed, public testing::TestWithParam<bool> {
  protected:
   using Outcome = AsyncOutcome;

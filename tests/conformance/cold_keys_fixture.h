@@ -69,7 +69,7 @@ class Gate {
   int waiting_ = 0;
 };
 
-/// A function that the threads of the pool call after each read. Thread Safety: any thread.
+/// A function that the threads of the pool call after each read. Thread safety: any thread.
 class OnRead {
  public:
   using Function = std::function<void(ColdRead*)>;

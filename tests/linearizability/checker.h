@@ -56,7 +56,7 @@ struct Verdict {
   bool ok() const { return faults.empty() && undecided.empty(); }
 };
 
-/// Thread Safety: none needed; a pure function.
+/// Thread safety: none needed; a pure function.
 Verdict Check(const History& history, const CheckOptions& options = {});
 
 /// All of it, as one text.

@@ -31,6 +31,10 @@ LIST_ITEM = re.compile(r"\s*([-*+]|\d+[.)]|[A-Z]\d+[.:)]?)\s+")
 SUBJECT = re.compile(r"(?:^|[;:]\s+)(?:and |but |so |or )?(who|whoever|what|whatever)\b", re.IGNORECASE)
 PERSON = re.compile(r"\b(he|him|his|himself|she|her|hers)\b", re.IGNORECASE)
 DOC_HEAD = re.compile(r"(Of|As|What|Whether|The same)\b")
+CLASS_DOC = re.compile(
+    r"^ *///(?P<head>.*)\n(?: *///.*\n)*(?: *(?:template|requires)\b.*\n)* *(?:class|struct|union|enum)\b", re.MULTILINE
+)
+LABEL = re.compile(r"\s*(thread.safety\b|\w+:)", re.IGNORECASE)
 DRAWING = re.compile(r"[\u2190-\u21ff\u2500-\u25ff]|--+[>+]|\+--|[-=]{4,}")
 BOLD_HEAD = re.compile(r"\*\*[^*]+\*\*\s+\S")
 DIRECTIVE = re.compile(r"\s*(NOLINT|clang-format|cmake-lint|pylint|noqa|type:|shellcheck|IWYU|fallthrough|CHECK( -D|$)|FAULT [A-Z_]+ +in \d)")
@@ -205,7 +209,18 @@ def faults_of_paragraph(paragraph):
             yield f'"{person.group(1)}": a thread, client or caller is "it"'
 
 
+def faults_of_classes(text):
+    """(line, fault) of each class whose doc comment begins with a label, and not with what the class is or does."""
+    for match in CLASS_DOC.finditer(text):
+        if label := LABEL.match(match["head"]):
+            yield text.count("\n", 0, match.start()) + 1, (
+                f'the doc comment of a class that begins with "{label.group(1)}"; begin with what the class is or does'
+            )
+
+
 def faults_of(path):
+    if path.suffix in C_LIKE:
+        yield from faults_of_classes(path.read_text(encoding="utf-8"))
     if path.suffix == ".md":
         before = ""
         for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):

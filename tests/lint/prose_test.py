@@ -75,6 +75,14 @@ class ProseTest(unittest.TestCase):
             self.check("a.h", f"int b;\n// {head} it?\nint a;\n")
         self.check("a.h", "/// Returns it.\n///\n/// Of these, none is cold.\nint a;\n")
 
+    def test_doc_comments_of_classes_begin_with_what_the_class_is(self):
+        for head in ("Thread safety: none.", "Thread Safety, too: none.", "NotFound: there is none."):
+            for declaration in ("class A {", "template <typename T>\nstruct A {", "enum class A { kB };"):
+                self.check("a.h", f"int b;\n\n/// {head}\n/// Owns it.\n{declaration}\n",
+                           "3: the doc comment of a class that begins with")
+        self.check("a.h", "/// Owns the segments.\n///\n/// Thread safety: none.\nclass A {};\n")
+        self.check("a.h", "/// NotFound: there is none.\nint Find();\n\nclass A {};\n")
+
     def test_comments_of_all_languages_are_read(self):
         self.check("a.cc", f"int a;\n// {LONG}\n", "2: a sentence")
         self.check("a.cc", f"int a;  // {LONG}\n", "1: a sentence")

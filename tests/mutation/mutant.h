@@ -6,7 +6,7 @@ namespace remora::mutation {
 
 /// One fault. `is_active` is set before any other code of the program runs, and never changes after that.
 ///
-/// Thread Safety: any number of threads may call IsActive.
+/// Thread safety: any number of threads may call IsActive.
 struct Mutant {
   const char* name;
   bool is_active = false;

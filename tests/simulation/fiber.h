@@ -12,7 +12,7 @@ namespace remora {
 
 /// A function with a stack of its own. It runs when it is resumed, until it yields, or ends.
 ///
-/// Thread Safety: none; all fibers of a thread are resumed by what is no fiber.
+/// Thread safety: none; all fibers of a thread are resumed by what is no fiber.
 class Fiber {
  public:
   explicit Fiber(std::function<void()> body);

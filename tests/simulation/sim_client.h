@@ -14,7 +14,7 @@ namespace remora {
 
 /// Its calls may throw wherever they wait: then its process has ended, and Disconnect is next.
 ///
-/// Thread Safety: none.
+/// Thread safety: none.
 class SimClient {
  public:
   virtual ~SimClient() = default;

@@ -35,7 +35,9 @@ class SimClock final : public Clock {
 class SimListener;
 class SimConnection;
 
-/// Thread Safety: none, for the network, its clients and its server together. Must outlive them.
+/// The simulated network: clients connect to one server, and share its clock and seed.
+///
+/// Thread safety: none, for the network, its clients and its server together. Must outlive them.
 class SimNetwork {
  public:
   explicit SimNetwork(std::uint64_t seed);

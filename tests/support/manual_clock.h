@@ -9,7 +9,9 @@
 
 namespace remora {
 
-/// Thread Safety: all members may be called from many threads.
+/// A clock that moves only by Advance and StepUnix.
+///
+/// Thread safety: all members may be called from many threads.
 class ManualClock : public Clock {
  public:
   TimePoint Now() const override { return TimePoint(std::chrono::seconds(1000)) + Duration(passed_.load()); }

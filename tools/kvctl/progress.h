@@ -14,6 +14,8 @@ namespace remora::kvctl {
 /// rate and the time that is left. It has fewer than 80 columns for up to 10^10 keys.
 std::string ProgressLine(std::string_view what, std::uint64_t done, std::uint64_t total, Duration time);
 
+/// Draws the progress line of one command, and takes it away again.
+///
 /// Thread safety: none.
 class Progress {
  public:

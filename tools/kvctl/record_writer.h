@@ -15,6 +15,8 @@
 
 namespace remora::kvctl {
 
+/// Writes records by multi-puts, and checks that the server keeps earlier ones.
+///
 /// Thread safety: that of its client.
 class RecordWriter {
  public:

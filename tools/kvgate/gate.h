@@ -14,6 +14,8 @@
 
 namespace remora::kvgate {
 
+/// Accepts clients at all addresses of the gate, and distributes them to its threads.
+///
 /// Thread safety: none. One thread starts the gate and runs it.
 class Gate {
  public:

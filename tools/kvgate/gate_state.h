@@ -35,6 +35,8 @@ struct GateOptions {
   EventFlags notify{};   // of keyspace notifications, at the begin
 };
 
+/// Options, counters and registries that all threads of a gate use.
+///
 /// Thread safety: all members may be used from any thread.
 struct GateState {
   /// `clock` lives longer.

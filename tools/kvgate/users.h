@@ -17,6 +17,8 @@ struct User {
   bool is_read_only = false;
 };
 
+/// The users that a tokens file names, or the default user without one.
+///
 /// Thread safety: const functions may be called by any thread.
 class Users {
  public:

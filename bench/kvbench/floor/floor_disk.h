@@ -14,7 +14,9 @@ class DB;
 
 namespace remora::bench {
 
-/// Thread Safety: none.
+/// Writes single records to a RocksDB of its own, or bytes to a file of its own.
+///
+/// Thread safety: none.
 class DiskFloor {
  public:
   /// Opens a directory, which is made if it is missing; its contents are removed at the end. AlreadyExists:

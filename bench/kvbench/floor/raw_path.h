@@ -24,7 +24,9 @@ struct Place {
   std::uint32_t record_size = 0;    // the whole extent
 };
 
-/// Thread Safety: none. While one of its calls runs, nothing of the client's may be under way, not even the
+/// Makes single READs and WRITEs over the connection of a client.
+///
+/// Thread safety: none. While one of its calls runs, nothing of the client's may be under way, not even the
 /// completion of a SEND.
 class RawPath {
  public:

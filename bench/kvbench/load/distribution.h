@@ -30,7 +30,7 @@ inline double HundredthPower(double x) {
 /// YCSB uses too. It is exact for ranks 0 and 1; ranks 2 to 5 come 20 to 9 % too often, and everything behind
 /// within 5 % (theta 0.99).
 ///
-/// Thread Safety: const members may be called from many threads.
+/// Thread safety: const members may be called from many threads.
 class Zipfian {
  public:
   /// REQUIRES: ranks >= 3, 0 < theta < 1.
@@ -85,7 +85,7 @@ struct RequestDistribution {
 
 /// Draws which of a number of records an operation is for.
 ///
-/// Thread Safety: const members may be called from many threads.
+/// Thread safety: const members may be called from many threads.
 class RecordChooser {
  public:
   /// kZipfian is YCSB's *scrambled* one: a rank of 10^10 is drawn and hashed to a record. As there, the ranks

@@ -13,7 +13,7 @@ namespace remora::bench {
 /// known within 1/128 of itself: finer than any two runs on one machine agree. All cells take 58 KiB, of
 /// which the samples of one run touch a few cache lines.
 ///
-/// Thread Safety: none. One histogram per thread, merged afterwards.
+/// Thread safety: none. One histogram per thread, merged afterwards.
 class Histogram {
  public:
   /// `count` times.

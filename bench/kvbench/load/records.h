@@ -40,7 +40,9 @@ struct KeyOptions {
   std::optional<std::size_t> digits{};
 };
 
-/// Thread Safety: none.
+/// Makes the keys of record numbers, and finds the number of a key.
+///
+/// Thread safety: none.
 class KeyMaker {
  public:
   /// `places`: texts that are kept at a time, one behind the other in memory.
@@ -104,7 +106,7 @@ struct Fields {
 /// record keeps its size when it is written again, and nothing has to be stored beside the fields. A value
 /// has at least kMinBenchValueSize bytes, though its fields be shorter.
 ///
-/// Thread Safety: const members may be called from many threads.
+/// Thread safety: const members may be called from many threads.
 class FieldLayout {
  public:
   struct Extent {
@@ -129,7 +131,7 @@ class FieldLayout {
 /// record's number: the checksum covers record, write number and every byte behind it. So it tells a value of
 /// another record, and one whose bytes come from two writes.
 ///
-/// Thread Safety: none.
+/// Thread safety: none.
 class ValueMaker {
  public:
   /// REQUIRES: kMinBenchValueSize <= fields.max_value_size().

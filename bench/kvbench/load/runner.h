@@ -13,7 +13,7 @@
 
 namespace remora::bench {
 
-/// Connected, and ready to run phases. Thread Safety: none.
+/// Connected, and ready to run phases. Thread safety: none.
 class Runner {
  public:
   virtual ~Runner() = default;

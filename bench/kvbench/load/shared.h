@@ -16,7 +16,7 @@ namespace remora::bench {
 /// counts when its record, and all before it, have been acknowledged. So a thread that asks for the newest
 /// record asks for one that is there.
 ///
-/// Thread Safety: any. Lock-free, so that it may lie in memory that processes share, and one may die.
+/// Thread safety: any. Lock-free, so that it may lie in memory that processes share, and one may die.
 class InsertedRecords {
  public:
   explicit InsertedRecords(std::uint64_t records) : next_(records), end_(records) {}
@@ -51,7 +51,7 @@ class InsertedRecords {
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-/// In memory that processes forked later share. Thread Safety: any.
+/// In memory that processes forked later share. Thread safety: any.
 class Shared {
  public:
   /// How far a thread is; on a cache line of its own.

@@ -35,7 +35,7 @@ using CounterList = std::vector<std::pair<std::string, std::uint64_t>>;
 
 /// One thread's way to the records. Errors as of the store's client, in its own words; NotFound: no such key.
 ///
-/// Thread Safety: none; one thread at a time.
+/// Thread safety: none; one thread at a time.
 class Session {
  public:
   virtual ~Session() = default;
@@ -101,7 +101,9 @@ struct TargetOptions {
   bool batch = false;
 };
 
-/// Thread Safety: none. Its sessions may be used by one thread each.
+/// A server or an embedded store that takes the load; makes sessions with it.
+///
+/// Thread safety: none. Its sessions may be used by one thread each.
 class Target {
  public:
   virtual ~Target() = default;

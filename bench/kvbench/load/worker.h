@@ -47,7 +47,7 @@ inline constexpr std::uint64_t kUnlimited = ~std::uint64_t{0};
 /// The class has more than 25 methods and 15 fields, because one thread runs a phase in three ways (in turn,
 /// with a window, timed) with one set of counts.
 ///
-/// Thread Safety: Prepare and Run by one thread; the results once Run has returned.
+/// Thread safety: Prepare and Run by one thread; the results once Run has returned.
 class Worker {
  public:
   /// All must outlive the worker. `shared`: of all workers of the phase.

@@ -14,7 +14,7 @@ namespace remora::bench {
 
 /// The text comes to its place as a whole: it is written to a file beside it, which is renamed. Where that
 /// cannot be, as for a device, or in a folder that takes no new files, it is written there. Until Commit,
-/// what stood there is left alone, and nothing new is there, however the process ends. Thread Safety: none.
+/// what stood there is left alone, and nothing new is there, however the process ends. Thread safety: none.
 class OutputFile {
  public:
   /// The system's error, with the path: nothing can be written there. Unavailable: it is a pipe that nobody

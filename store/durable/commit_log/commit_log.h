@@ -62,7 +62,9 @@ struct CommitLogOptions {
   std::function<int(int fd)> sync{};
 };
 
-/// Thread Safety: only one thread at a time may call Append. Any thread may call Sync, Recycle and
+/// An append-only log of groups, in the files of one directory.
+///
+/// Thread safety: only one thread at a time may call Append. Any thread may call Sync, Recycle and
 /// the const members, also during an Append.
 class CommitLog {
  public:

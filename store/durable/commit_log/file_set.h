@@ -63,7 +63,7 @@ struct LogKeep {
 /// The class has more than 15 fields, because a file is held, spare or retained, and one thread makes what
 /// the others take.
 ///
-/// Thread Safety: any thread may call any member, at any time.
+/// Thread safety: any thread may call any member, at any time.
 class CommitLogFiles {
  public:
   using FilePtr = std::shared_ptr<CommitLogFile>;

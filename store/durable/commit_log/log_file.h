@@ -57,7 +57,7 @@ bool WillPass(int error);
 
 /// An open file. Owns the descriptor and the mapping, but does not remove the file.
 ///
-/// Thread Safety: any thread may call const members, at any time. The mapping and Write are for one
+/// Thread safety: any thread may call const members, at any time. The mapping and Write are for one
 /// writer at a time.
 class CommitLogFile {
  public:

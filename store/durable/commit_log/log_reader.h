@@ -35,7 +35,7 @@ struct LogPosition {
 
 /// A cursor over the log in a directory. It copies the bytes, so a writer may append meanwhile.
 ///
-/// Thread Safety: none.
+/// Thread safety: none.
 class CommitLogReader {
  public:
   /// Opens a reader that begins behind `from`: an LSN that Append has returned, or

@@ -16,7 +16,9 @@
 
 namespace remora {
 
-/// Thread Safety: any thread may call Ask, at any time. One thread at a time may call IsDue.
+/// Decides whether the applier makes a step now.
+///
+/// Thread safety: any thread may call Ask, at any time. One thread at a time may call IsDue.
 class ApplyPace {
  public:
   static constexpr std::chrono::seconds kEagerFor{60};

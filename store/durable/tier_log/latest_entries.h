@@ -20,7 +20,7 @@ namespace remora {
 /// is replaced by one of the same or a smaller size, it takes no more memory. So a few keys that are written
 /// often stay small.
 ///
-/// Thread Safety: none.
+/// Thread safety: none.
 class LatestEntries {
  public:
   LatestEntries() = default;

@@ -46,7 +46,9 @@ struct LogApplierOptions {
   std::string dir;
 };
 
-/// Thread Safety: none.
+/// Collects groups of the log, and writes their last entries to RocksDB.
+///
+/// Thread safety: none.
 class LogApplier {
  public:
   /// Key in the meta family of the LSN behind the last applied group, in 8 bytes.

@@ -20,7 +20,9 @@ struct LogMoment {
   LogPosition position;
 };
 
-/// Thread Safety: any thread may call any member, at any time.
+/// Keeps the latest snapshot of RocksDB, with its position in the log.
+///
+/// Thread safety: any thread may call any member, at any time.
 class LatestLogMoment {
  public:
   /// Takes a snapshot. REQUIRES: `db` has exactly the groups up to `position`, and nobody writes to it until

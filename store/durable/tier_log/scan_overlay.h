@@ -20,7 +20,9 @@
 
 namespace remora {
 
-/// Thread Safety: none.
+/// An ordered copy of the entries of a range that RocksDB does not have yet.
+///
+/// Thread safety: none.
 class ScanOverlay {
  public:
   /// Reads the groups of the log in `dir` behind `from` up to `until`, and copies the entries in the range.

@@ -110,7 +110,7 @@ struct TierLogOptions {
 /// The class has more than 25 methods and 15 fields, because the log, the thread that applies it, and the
 /// deletes that are not applied change together. Each group of fields names the lock that guards it.
 ///
-/// Thread Safety: one thread at a time may call AddOpening, Begin, and the functions from Put to Write. Any
+/// Thread safety: one thread at a time may call AddOpening, Begin, and the functions from Put to Write. Any
 /// thread may call the others, at any time.
 class TierLog {
  public:

@@ -30,7 +30,7 @@ enum class MetricType : std::uint8_t { kCounter = 1, kGauge, kHistogram };
 constexpr std::uint32_t MetricPlaces(MetricType type) {
   return type == MetricType::kHistogram ? kHistogramPlaces : 1;
 }
-/// kNone: a number of things, or a switch.
+/// Unit of a metric. kNone: a number of things, or a switch.
 enum class MetricUnit : std::uint8_t { kNone = 1, kBytes, kSeconds };
 
 struct MetricEntry {

@@ -57,7 +57,7 @@ inline std::string NoBatch(std::size_t count, std::size_t bytes) {
 
 /// Puts and deletes, in order, to be handed to Apply of a Store or a Client.
 ///
-/// Thread Safety: none.
+/// Thread safety: none.
 class WriteBatch {
  public:
   /// Adds a write; the bytes are copied. It does the same as the single write of that name, but a

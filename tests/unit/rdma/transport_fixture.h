@@ -40,8 +40,8 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// Parameter: "local", "tcp", "tls" or "verbs". Verbs needs REMORA_VERBS_HOST, an address with an RDMA
-/// device.
+/// Starts the service of the suite at an address of one transport. The parameter names it: "local",
+/// "tcp", "tls" or "verbs". Verbs needs REMORA_VERBS_HOST, an address with an RDMA device.
 class TransportTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {

@@ -73,7 +73,9 @@ struct WriteCommand {
   RemoteRegion region;
 };
 
-/// Thread Safety: none, but for asleep().
+/// A server that treats each connection and message as its first byte says.
+///
+/// Thread safety: none, but for asleep().
 class Service {
  public:
   static absl::StatusOr<std::unique_ptr<Service>> Start(const Address& address, const QueueLimits& limits,

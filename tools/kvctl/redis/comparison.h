@@ -22,6 +22,8 @@ class RecordSum {
   std::uint64_t hash_ = 0;
 };
 
+/// Compares records of a source with those of a target, and sums up both sides.
+///
 /// Thread safety: none.
 class Comparison {
  public:

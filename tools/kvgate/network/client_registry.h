@@ -35,6 +35,8 @@ struct ClientRecord {
   std::string library_version{};
 };
 
+/// The set of all connected clients.
+///
 /// Thread safety: all methods may be called from any thread.
 class ClientRegistry {
  public:

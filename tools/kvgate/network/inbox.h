@@ -11,6 +11,8 @@
 
 namespace remora::kvgate {
 
+/// A queue of functions, with a descriptor that wakes their thread.
+///
 /// Thread safety: any thread may call Post; the owner alone calls the rest.
 class Inbox {
  public:

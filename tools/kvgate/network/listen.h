@@ -13,7 +13,7 @@
 
 namespace remora::kvgate {
 
-/// An address: of a Unix socket, of a port, or of a port with TLS (rediss://).
+/// An address of a Unix socket, of a port, or of a port with TLS (rediss://).
 struct ListenAddress {
   rdma::Address address;  // kTcp or kLocal
   bool has_tls = false;

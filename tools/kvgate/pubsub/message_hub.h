@@ -26,6 +26,8 @@ enum class NameKind : std::uint8_t { kChannel, kPattern };
 /// Returns whether a channel that begins with `prefix`, and has more behind it, may be one of the name.
 bool MayBeginWith(NameKind kind, std::string_view name, std::string_view prefix);
 
+/// The subscriptions of all connections; adds published messages to their mailboxes.
+///
 /// Thread safety: all methods may be called from any thread.
 class MessageHub {
  public:
