@@ -109,7 +109,8 @@ class Client {
   ///   PermissionDenied: the local server belongs to another user; or the server requires an auth token, and
   ///     this one is missing or unknown to it; or the server does not know the token and may be an impostor;
   ///     or one side does not accept the TLS certificate of the other.
-  ///   FailedPrecondition: no RDMA device reaches the server, or the server refused: its format or version
+  ///   FailedPrecondition: no RDMA device reaches the server, or the server rejected it: its format or
+  ///   version
   ///     differs, or it is full.
   ///   DeadlineExceeded: ClientOptions::connect_timeout is over.
   ///   ResourceExhausted: the process may not lock enough memory, or has none for the location cache.
@@ -145,7 +146,7 @@ class Client {
 
   /// Returns the key's value. Outcomes:
   ///   NotFound: the key does not exist.
-  ///   ResourceExhausted: the record is only in the server's durable tier, and the server has no room for it
+  ///   ResourceExhausted: the record is only in the server's durable tier, and the server has no space for it
   ///     in memory.
   ///   Unavailable: also, the server cannot read its disk.
   ///   DataLoss: the record in the durable tier is damaged. This is not a miss: nothing says whether the key
@@ -198,7 +199,7 @@ class Client {
 
   /// Stores the key's value, or replaces it. Cost: one WRITE, one message and its reply. Outcomes:
   ///   OK: the value is visible to all clients, and as durable as the server's default says.
-  ///   ResourceExhausted: the server has no room; it did nothing.
+  ///   ResourceExhausted: the server has no space; it did nothing.
   absl::Status Put(std::string_view key, std::string_view value);
 
   /// Stores the key's value with a time to live, a condition, or both. Outcomes as for Put without options,
@@ -279,8 +280,8 @@ class Client {
   ///   InvalidArgument: a key or value is out of bounds, or the batch exceeds kMaxBatchBytes or
   ///     kMaxBatchWrites (store/format/wire/write_batch.h).
   ///   Any other: the first write that the server could not do, with its number in the message. So the server
-  ///     refuses a batch unless all its conditions hold, also those of its checks. One of an earlier release
-  ///     refuses all batches with checks: InvalidArgument.
+  ///     rejects a batch unless all its conditions hold, also those of its checks. One of an earlier release
+  ///     rejects all batches with checks: InvalidArgument.
   ///
   /// A client that reads one key after the other sees each change by itself, in the batch's order, as if
   /// separate writes came in quick succession. Once Apply has returned, every GET that begins sees the whole
@@ -329,7 +330,7 @@ class Client {
   /// backup. Each call returns the progress of the backup of that name: call again now and then until it is
   /// done. The backup includes every write that was acknowledged before the first call. Cost: one message.
   /// Outcomes:
-  ///   AlreadyExists: another backup is under way; the server began none.
+  ///   AlreadyExists: another backup is in progress; the server began none.
   ///   FailedPrecondition: the server has no backup directory, or its store is only in memory.
   ///   NotFound: the backup directory is gone.
   ///   Unavailable: also, the server's disk failed or is full.

@@ -39,7 +39,7 @@ struct ClientOptions {
   bool reconnect = true;
   /// Auth token, for a server that requires one (kvserver --tokens): the line that `kvctl create_token`
   /// printed, or the secret in it. The secret never crosses the wire: at each connection both sides prove
-  /// that they have it. So a client with a token refuses a server that does not know it. Empty: no token.
+  /// that they have it. So a client with a token rejects a server that does not know it. Empty: no token.
   /// With a token that only grants reading, each call that would change something ends with PermissionDenied
   /// and does nothing.
   std::string token{};
@@ -54,7 +54,7 @@ struct ClientOptions {
   /// Without `ca`, both sides derive the keys from the auth token. Each connection reads the files anew.
   rdma::TlsFiles tls{};
   /// Shard that the server must be (store/format/cluster/shard_identity.h). At each connection the client
-  /// compares it with the server's greeting, and refuses another server (FailedPrecondition, and the message
+  /// compares it with the server's greeting, and rejects another server (FailedPrecondition, and the message
   /// names both). ClusterClient sets it, from the topology. All zeros: the client takes any server.
   ShardIdentity expected_shard{};
 };

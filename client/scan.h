@@ -26,7 +26,7 @@ namespace remora {
 /// The server keeps the positions of kMaxCursors scans of a client at once. It gives one up when the client
 /// begins more scans, does not continue this one for kCursorSeconds, or reconnects. Then the scan continues
 /// after the last entry that it showed, as of that later moment. With ScanOptions::one_moment the scan ends
-/// instead. (A scan with a limit also continues so when entries expired on their way.)
+/// instead. (A scan with a limit also continues so when entries expired before they arrived.)
 ///
 /// The client may make other calls, and use other scans, between two calls of Next. Scans share the client's
 /// window: scans that take turns copy those entries in the window that they have not shown yet.

@@ -64,7 +64,7 @@ class ClientWatch {
   ///   DeadlineExceeded: the server did not answer within ClientOptions::timeout.
   ///   ResourceExhausted: the server is short of something, for example a thread.
   ///   FailedPrecondition, PermissionDenied: as for Connect, when the call had to connect again.
-  ///   InvalidArgument: the server refused the watch's prefix or token.
+  ///   InvalidArgument: the server rejected the watch's prefix or token.
   ///   Internal: the server sent a malformed page.
   /// OutOfRange, InvalidArgument and Internal are final. After any other error the caller may call Next
   /// again, and the watch continues after the change that it showed last.

@@ -21,7 +21,7 @@ constexpr int kItems = 40;
 
 std::string KeyOf(int i) { return "item/" + std::to_string(i); }
 
-// Callbacks: all of these are under way together.
+// Callbacks: all of these are in flight together.
 void Fill(remora::AsyncClient& client, remora::TimePoint deadline) {
   for (int i = 0; i < kItems; ++i) {
     const auto put = client.Put(KeyOf(i), std::to_string(i), [](const remora::AsyncResult& result) {

@@ -53,7 +53,7 @@ void* MapShared(int fd, std::size_t size, int protection) {
   if (size < kLargePage) {
     return mmap(nullptr, size, protection, MAP_SHARED, fd, 0);
   }
-  // Room for it wherever the first multiple is, and then what is too much of that.
+  // Space for it wherever the first multiple is, and then what is too much of that.
   const std::size_t rounded = SharedMemory::RoundUp(size);
   void* const room =
       mmap(nullptr, rounded + kLargePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

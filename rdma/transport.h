@@ -146,12 +146,12 @@ struct Completion {
 /// One reliable, ordered channel to one peer (an rdma_cm_id with its queue pair).
 ///
 /// A failed request of any kind breaks the connection: status() keeps the first cause, every request
-/// under way completes with ok = false, then kDisconnected comes. A connection never heals; make another.
+/// in flight completes with ok = false, then kDisconnected comes. A connection never heals; make another.
 /// Causes, as status codes: Unavailable (peer closed, died, or cannot be reached), PermissionDenied
-/// (the peer's device refused an access), Internal (anything else, with the device's own words).
+/// (the peer's device rejected an access), Internal (anything else, with the device's own words).
 ///
 /// Buffers that are named in a posted request belong to the transport until its completion.
-/// Destruction ends the connection; requests still under way get no completion, their
+/// Destruction ends the connection; requests still in flight get no completion, their
 /// buffers are the caller's again when the destructor returns. A server's peer may READ until its end has
 /// been brought about (Listener::AwaitEnds).
 ///
@@ -381,8 +381,8 @@ class Listener {
   /// told.
   virtual std::uint64_t without_descriptor() const { return 0; }
 
-  /// Returns a line for the log about a client that was refused before it became a request. Nothing: there is
-  /// none.
+  /// Returns a line for the log about a client that was rejected before it became a request. Nothing: there
+  /// is none.
   virtual std::optional<std::string> NextRefusal() { return std::nullopt; }
 
   /// Waits until the connections that were disconnected or destroyed before have ended. Then none

@@ -2,7 +2,7 @@
 //
 //   Step:  take requests of all connections
 //          commit their writes as one group (store.h): copy, verify, make durable, publish, reply
-//          answer pings, locate records, reserve room for large values, go on with scans, reply
+//          answer pings, locate records, reserve space for large values, go on with scans, reply
 //          (threads of --read_threads read records that are only on disk: locate_service.h)
 //          now that nobody waits: the store's housekeeping, at the pace of the writes, or a bit of it
 //          now and then, and where there is nothing else to do: accept new clients, see who is gone

@@ -28,7 +28,7 @@ class RangeDeletion {
   RangeDeletion& operator=(const RangeDeletion&) = delete;
 
   /// Deletes some more keys, at most one group. Returns false if none are left. Outcomes:
-  ///   Aborted: there is no room right now; call it again later.
+  ///   Aborted: there is no space right now; call it again later.
   ///   DataLoss, Unavailable: the durable tier cannot be read or written.
   absl::StatusOr<bool> Step();
   /// Deletes some more keys as Step does, but does not wait for the disk if the store's writes are synced. A

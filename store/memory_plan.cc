@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<AnonymousMemory>> AnonymousMemory::Map(std::size_
     return absl::ResourceExhaustedError(
         absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", size, " bytes for the store")).message());
   }
-  // A hint: if the system has large pages on request, it provides and looks up fewer pages. A failure does
+  // A hint: if the system has huge pages on request, it provides and looks up fewer pages. A failure does
   // no harm.
   ::madvise(address, size, MADV_HUGEPAGE);
   return std::unique_ptr<AnonymousMemory>(

@@ -15,7 +15,7 @@
 
 namespace remora {
 
-/// Reaction of the store to a write for which its memory has no room.
+/// Reaction of the store to a write for which its memory has no space.
 enum class Eviction : std::uint8_t {
   kNone = 1,       // rejects the write (ResourceExhausted)
   kLeastUsed = 2,  // evicts records that were not used lately. The durable tier keeps them, and a read brings
@@ -23,7 +23,7 @@ enum class Eviction : std::uint8_t {
 };
 
 /// Time at which a logged store loads the contents of its data directory. It loads records while there is
-/// room, and then, with Eviction::kLeastUsed, only the keys of the others.
+/// space, and then, with Eviction::kLeastUsed, only the keys of the others.
 ///
 /// With kInBackground, Open still loads everything itself if the index alone might not fit into memory, or,
 /// without eviction, if the records might not fit.
@@ -59,12 +59,12 @@ struct StoreOptions {
   /// RocksDB's directory. Open makes it if it is missing; its parent must exist. Empty exactly when
   /// `durability` is kMemory.
   std::string data_dir{};
-  /// Identity of the shard whose data these are (kvserver --shard). Open refuses a data_dir that keeps
+  /// Identity of the shard whose data these are (kvserver --shard). Open rejects a data_dir that keeps
   /// another one (FailedPrecondition), and has it keep this one if it has none. All zeros: Open does not
   /// compare it.
   ShardIdentity shard{};
   Loading loading = Loading::kInOpen;
-  /// Largest number of threads that load. 0: one for each processor. Without meaning for kInSteps.
+  /// Largest number of threads that load. 0: one for each CPU. Without meaning for kInSteps.
   std::size_t load_threads = 0;
   Syncing syncing = Syncing::kInThread;
   /// Lower bounds on the log that the store keeps for watches that are behind: the latest

@@ -83,7 +83,7 @@ class Store {
   ///   NotFound: the key does not exist.
   ///   InvalidArgument: the key's size is out of bounds.
   ///   Unavailable, DataLoss: the durable tier cannot be read.
-  ///   ResourceExhausted: the index leaves no room for the record, or reservations left none for 30 s.
+  ///   ResourceExhausted: the index leaves no space for the record, or reservations left none for 30 s.
   absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version = nullptr) const;
 
   /// Gets each of `keys` into the result with the same index. Each value was its key's at some moment of the
@@ -106,7 +106,7 @@ class Store {
   ///   OutOfRange: the ttl is Until a moment that is over.
   ///   InvalidArgument: a size, the ttl, the condition or the durability is out of bounds.
   ///   DataLoss: the key's record in the durable tier is damaged.
-  ///   ResourceExhausted: there is no room, and none will come of itself.
+  ///   ResourceExhausted: there is no space, and none will come of itself.
   ///   Unavailable: the durable tier failed. The write is not visible, but a restart may show it.
   absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options = {});
   absl::Status Delete(std::string_view key, const WriteOptions& options = {});
@@ -156,7 +156,7 @@ class Store {
   ///   InvalidArgument: a bound is longer than a key, or the resume token is malformed.
   ///   FailedPrecondition: the store is only in memory and keeps no order (use ScanOptions::any_order); or it
   ///     has a durable tier, and the resume token is from a scan without order.
-  ///   Aborted: there is no room now to make waiting writes visible; try again later.
+  ///   Aborted: there is no space now to make waiting writes visible; try again later.
   ///   Unavailable: the disk failed.
   absl::StatusOr<std::unique_ptr<StoreScan>> Scan(const ScanOptions& options = {});
 
@@ -188,7 +188,7 @@ class Store {
   /// after the other, so it is not atomic: readers see the keys go, and a crash leaves some undeleted. Works
   /// with any durability. Outcomes:
   ///   InvalidArgument: a bound is longer than a key, or DeleteRange has no bound.
-  ///   Aborted: as for Scan, and no room came within 5 s; no key was deleted.
+  ///   Aborted: as for Scan, and no space came within 5 s; no key was deleted.
   ///   DataLoss, Unavailable: the durable tier failed; some keys may be deleted.
   absl::StatusOr<std::uint64_t> DeleteRange(const RangeOptions& range);
   absl::StatusOr<std::uint64_t> DropAll();

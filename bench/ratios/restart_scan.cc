@@ -5,7 +5,7 @@
 // - to take that memory.
 //
 // Measured in turns, so that whatever disturbs one disturbs the other. The files were just written, so the
-// system has them in memory: this is what the processor does, and no disk.
+// system has them in memory: this is what the CPU does, and no disk.
 #include <stdlib.h>
 #include <sysexits.h>
 
@@ -150,7 +150,7 @@ class RestartScan {
     options.data_dir = directory_;
     options.loading = Loading::kInBackground;
     options.load_threads = measured.parts;
-    constexpr std::size_t kBeside = 160;  // of index, header and rounding, with some room left
+    constexpr std::size_t kBeside = 160;  // of index, header and rounding, with some space left
     options.memory_size = kMinMemorySize * 2 + flags_.keys * (flags_.value_size * 9 / 8 + kBeside);
     REMORA_ASSIGN_OR_RETURN(const std::size_t region_size, RegionSize(options.memory_size));
     REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<AnonymousMemory> memory, AnonymousMemory::Map(region_size));

@@ -2,7 +2,7 @@
 // over the local transport, whose server is a thread of this process.
 //
 // Measured in turns, so that whatever disturbs one disturbs the others. The files were just written, so the
-// system has them in memory: this is what the processors do, and no disk. The bare iterator is one of
+// system has them in memory: this is what the CPUs do, and no disk. The bare iterator is one of
 // RocksDB's own, opened read-only on the same files.
 #include <rocksdb/db.h>
 #include <rocksdb/options.h>

@@ -21,10 +21,10 @@ class Failure(Exception):
     """A fault, described for people; the script ends with it."""
 
 
-# --- Processors -------------------------------------------------------------------------------------------
+# --- CPUs -------------------------------------------------------------------------------------------------
 
 CPUS = sorted(os.sched_getaffinity(0))
-# Where client and server run. On few processors, those that a message wakes up in turns may be faster together.
+# Where client and server run. On few CPUs, those that a message wakes up in turns may be faster together.
 PLACEMENTS = {"two cores": ([CPUS[0]], CPUS[1:2])} if len(CPUS) > 1 else {}
 PLACEMENTS |= {"free": (CPUS, CPUS), "one core": ([CPUS[0]], [CPUS[0]])}
 
@@ -142,7 +142,7 @@ def kvbench(binaries, flags, report, cpus=None):
 
 
 def memory_for(records, value_size):
-    """Bytes for a store of so many records, with room for clients and for cleaning."""
+    """Bytes for a store of so many records, with space for clients and for cleaning."""
     return (384 << 20) + int(records * (value_size + 96) * 1.5)
 
 

@@ -3,7 +3,7 @@
 // For each write that was sent and not answered, the client asks the server, in the order in which the writes
 // began, before it sends any other write. When it knows all outcomes, it sends those writes again that were
 // not done, in front of those that never were sent. So writes keep their order. If a write was not done, but
-// a later one was, the server had refused it: the client does not send it again, because it would come too
+// a later one was, the server had rejected it: the client does not send it again, because it would come too
 // late. The same holds if the later write may have been done, which is so when its caller cancelled it and
 // nobody asks about it.
 //
@@ -53,7 +53,7 @@ class LostWrites {
   }
 
   /// Takes all writes that were not done, when the outcomes of all are known. Calls again(operation) for each
-  /// that may be sent again, the last one first, and refused(operation) for each that would come too late.
+  /// that may be sent again, the last one first, and `refused(operation)` for each that would come too late.
   template <typename Again, typename Refused>
   void TakeUndone(const Again& again, const Refused& refused) {
     OperationList reversed;

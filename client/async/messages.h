@@ -20,7 +20,7 @@
 namespace remora {
 
 /// Sends messages in the order in which their operations began. Writes keep their order, also among large
-/// puts, lists of puts, and writes whose replies were lost (LostWrites). An error of a method is the
+/// puts, multi-puts, and writes whose replies were lost (LostWrites). An error of a method is the
 /// connection's: it breaks.
 ///
 /// Thread safety: none. Ownership: the objects passed to the constructor outlive it.

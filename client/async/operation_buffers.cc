@@ -9,7 +9,7 @@
 namespace remora {
 namespace {
 
-// Each operation has room for a bucket, and for the size of most records.
+// Each operation has space for a bucket, and for the size of most records.
 constexpr std::size_t kBucketBytes = sizeof(Bucket);
 constexpr std::size_t kRecordBytes = 4608;
 constexpr std::size_t kStride = kBucketBytes + kRecordBytes;

@@ -14,8 +14,8 @@
 
 namespace remora {
 
-/// Buffers of the operations. Each operation has room for a bucket and for a record of most sizes. For larger
-/// records there are a few buffers, which operations take and return.
+/// Buffers of the operations. Each operation has space for a bucket and for a record of most sizes. For
+/// larger records there are a few buffers, which operations take and return.
 ///
 /// Thread safety: none. Ownership: the session is destroyed first, because a device may write to these
 /// buffers until then.

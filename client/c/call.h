@@ -98,7 +98,7 @@ inline std::string_view View(const void* bytes, size_t size) {
   return {static_cast<const char*>(bytes), size};
 }
 
-/// Refuses an empty token: a program that has lost its position must not start from now without notice.
+/// Rejects an empty token: a program that has lost its position must not start from now without notice.
 inline absl::Status CheckToken(const char* token, const char* what) {
   if (token == nullptr || *token != '\0') return absl::OkStatus();
   return absl::InvalidArgumentError(

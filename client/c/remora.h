@@ -46,7 +46,7 @@ typedef enum remora_code {
   REMORA_UNAVAILABLE = 3,
   /* Any call: the server did not answer in time. The rest as for REMORA_UNAVAILABLE. */
   REMORA_DEADLINE_EXCEEDED = 4,
-  /* The server has no room; or, in any call, this process is out of memory. The call did nothing. */
+  /* The server has no space; or, in any call, this process is out of memory. The call did nothing. */
   REMORA_RESOURCE_EXHAUSTED = 5,
   REMORA_OUT_OF_RANGE = 6,
   REMORA_PERMISSION_DENIED = 7,
@@ -126,7 +126,7 @@ void remora_options_init(remora_options* options);
  *   REMORA_UNAVAILABLE: the host does not exist, or no server listens there.
  *   REMORA_PERMISSION_DENIED: the local server belongs to another user, or the token is missing or wrong;
  *     or one side does not accept the TLS certificate of the other.
- *   REMORA_FAILED_PRECONDITION: no RDMA device reaches the server; or the server refused, because its
+ *   REMORA_FAILED_PRECONDITION: no RDMA device reaches the server; or the server rejected it, because its
  *     version differs or it is full.
  *   REMORA_DEADLINE_EXCEEDED: connect_timeout_ms is over.
  *   REMORA_RESOURCE_EXHAUSTED: the process may not lock enough memory. */
@@ -140,7 +140,7 @@ void remora_close(remora_client* client);
 /* Gets the value of a key: *value points into memory of the client, valid until the client's next call.
  * Unless `version` is null, *version becomes the version of the write that stored the value. Outcomes:
  *   REMORA_NOT_FOUND: the key does not exist.
- *   REMORA_RESOURCE_EXHAUSTED: the record is only on the server's disk, and the server has no room for it
+ *   REMORA_RESOURCE_EXHAUSTED: the record is only on the server's disk, and the server has no space for it
  *     in memory.
  *   REMORA_UNAVAILABLE: also, the server cannot read its disk.
  *   REMORA_DATA_LOSS: the record on the server's disk is damaged. The connection stays usable.
@@ -247,7 +247,7 @@ void remora_write_options_init(remora_write_options* options);
 
 /* Stores the key's value, or replaces it. Outcomes:
  *   REMORA_OK: the value is visible to all clients, and as durable as the options say.
- *   REMORA_RESOURCE_EXHAUSTED: the server has no room; it did nothing.
+ *   REMORA_RESOURCE_EXHAUSTED: the server has no space; it did nothing.
  *   REMORA_ALREADY_EXISTS, REMORA_NOT_FOUND, REMORA_FAILED_PRECONDITION: the condition does not hold. */
 remora_code remora_put(remora_client* client, const void* key, size_t key_size, const void* value,
                        size_t value_size, const remora_write_options* options);
@@ -338,7 +338,7 @@ remora_code remora_apply(remora_client* client, const remora_batch* batch,
 
 /* Progress of a backup of the server's store. */
 typedef struct remora_backup_progress {
-  int done;           /* 0: it is under way, and the other fields mean nothing */
+  int done;           /* 0: it is in progress, and the other fields mean nothing */
   uint64_t id;        /* the backup's number in the server's backup directory */
   uint64_t version;   /* the backup has all writes up to this one, and perhaps later ones */
   uint64_t bytes;     /* total size of its files */
@@ -349,7 +349,7 @@ typedef struct remora_backup_progress {
  * call with a `name`, a random number other than 0, begins the backup. Each call returns the progress of
  * the backup of that name: call again now and then until it is done. The backup includes every write that
  * was acknowledged before the first call. Outcomes:
- *   REMORA_ALREADY_EXISTS: another backup is under way; the server began none.
+ *   REMORA_ALREADY_EXISTS: another backup is in progress; the server began none.
  *   REMORA_FAILED_PRECONDITION: the server has no backup directory, or its store is only in memory.
  *   REMORA_NOT_FOUND: the backup directory is gone.
  *   REMORA_UNAVAILABLE: also, the server's disk failed or is full. */

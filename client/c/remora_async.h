@@ -55,7 +55,7 @@ void remora_async_close(remora_async* async);
  *   REMORA_UNAVAILABLE: the connection broke, and the client got no other one within timeout_ms. For a
  *     write, as above.
  *   REMORA_UNKNOWN: a write, as for any call.
- *   REMORA_ABORTED: a write was not done: the server refused it and did a later one. The reason was lost
+ *   REMORA_ABORTED: a write was not done: the server rejected it and did a later one. The reason was lost
  *     with the connection.
  *
  * The server does writes in the order in which the caller began them. A get that begins after a put of the

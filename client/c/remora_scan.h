@@ -27,7 +27,7 @@ typedef struct remora_scan_options {
   int one_moment;     /* 1: end with REMORA_ABORTED rather than continue as of a later moment; default: 0 */
   uint64_t limit;     /* most entries to show; 0, the default: no limit */
   const char* resume_token; /* resume token of remora_scan_resume_token: continue there, instead of a range
-                        and an order. Null, the default: begin anew. "" is refused */
+                        and an order. Null, the default: begin anew. "" is rejected */
   int any_order; /* 1: show keys in any order (see below), without reverse and one_moment; default: 0 */
   int reserved;  /* must be 0 */
 } remora_scan_options;
@@ -80,7 +80,7 @@ remora_code remora_drop_all(remora_client* client, uint64_t* deleted);
 typedef struct remora_watch_options {
   size_t struct_size;
   remora_bytes prefix; /* watch the keys that begin with this; size 0, the default: all keys */
-  /* Resume token of remora_watch_resume_token: continue there. Null, the default: begin now. "" is refused.
+  /* Resume token of remora_watch_resume_token: continue there. Null, the default: begin now. "" is rejected.
    */
   const char* resume_token;
 } remora_watch_options;

@@ -25,7 +25,7 @@
 //      that. If the server dies before the copy is made, its memory stays as it is.
 //
 // The functions are inline and short, to keep the number of instructions between the record's first byte and
-// the next GET's first look small. A processor can then begin the next GET while it waits for the memory of
+// the next GET's first look small. A CPU can then begin the next GET while it waits for the memory of
 // this one.
 #pragma once
 
@@ -63,7 +63,7 @@ class FastGet {
     line_ += PreferredLine(key_hash) * kLineSize;
     return is_known;
   }
-  /// Prefetches the line, not the rest of the bucket: few GETs need the rest, and a processor can have only
+  /// Prefetches the line, not the rest of the bucket: few GETs need the rest, and a CPU can have only
   /// so many accesses in flight.
   void PrefetchLine(const Session& session) const { session.region().Prefetch(line_, kLineSize); }
   std::uint64_t line_offset() const { return line_; }

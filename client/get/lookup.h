@@ -104,7 +104,7 @@ class Lookup {
   /// Returns whether the step belongs to the fast path. Then nothing is READ, and the driver calls Look
   /// instead of Take.
   bool is_look() const { return reading_ == Reading::kLine || reading_ == Reading::kLikely; }
-  /// Makes a step of the fast path. `buffer` has room for a record, and must stay unchanged until the lookup
+  /// Makes a step of the fast path. `buffer` has space for a record, and must stay unchanged until the lookup
   /// ends. REQUIRES: is_look().
   void Look(std::span<std::byte> buffer);
   /// Returns whether the READ is of the directory or of generations, which all lookups of the session use. It

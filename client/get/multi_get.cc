@@ -40,7 +40,7 @@ absl::Status ReadShared(Session& session, Lookup& lookup) {
 
 /// Returns the buffer for a key's READ of this round. A bucket goes to the key's own buffer, because the
 /// search looks at the last bucket again while it reads records. Anything else takes its bytes from
-/// `records`. Empty: `records` has too little room, and the READ must wait for another round.
+/// `records`. Empty: `records` has too little space, and the READ must wait for another round.
 std::span<std::byte> BufferFor(const Lookup& lookup, std::span<std::byte> bucket,
                                std::span<std::byte>* records) {
   if (lookup.is_bucket()) return bucket;

@@ -1,5 +1,5 @@
 // PUT of a value that does not pass through the staging buffer (store/format/wire/messages.h): the client
-// reserves room, fills it, and commits.
+// reserves space, fills it, and commits.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
 // PUTs of many keys in parallel. Small ones share messages (store/format/wire/multi_put.h). As many messages
-// are in flight at once as there are credits and room in the staging buffer. The client sends them in order,
+// are in flight at once as there are credits and space in the staging buffer. The client sends them in order,
 // and the server does them in that order.
 #include "client/put/multi_put.h"
 

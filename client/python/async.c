@@ -5,7 +5,7 @@
 
 #include "client/python/remora_python.h"
 
-// One that is under way. Freed by its callback.
+// One that is in flight. Freed by its callback.
 typedef struct Operation {
   Async* self;
   PyObject* future;

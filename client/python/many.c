@@ -149,7 +149,7 @@ static PyObject* PutMany(Client* self, PyObject* sequence, const remora_write_op
 
 // The pairs as a tuple, those of a mapping as its items() are. Null: an exception is raised.
 static PyObject* PairsOf(PyObject* object) {
-  // Also where it is empty, and so no element would be refused.
+  // Also where it is empty, and so no element would be rejected.
   if (PyUnicode_Check(object) || PyBytes_Check(object) || PyByteArray_Check(object)) {
     PyErr_Format(PyExc_TypeError,
                  "put_many: a %S is no list of pairs; pass tuples of key and value, or a mapping",

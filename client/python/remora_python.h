@@ -1,5 +1,5 @@
 // Inside the extension module remora._remora: remora.h for Python, with the buffer protocol, and without the
-// interpreter's lock while a call is under way. remora/_remora.pyi says what it has.
+// interpreter's lock while a call is in progress. remora/_remora.pyi says what it has.
 //
 // module.c makes the module; client.c with many.c, counters.c and settings.c, buffer.c, batch.c, scan.c,
 // watch.c, async.c with async_drive.c, and async_buffer.c its types; arguments.c takes what Python gives.
@@ -14,7 +14,7 @@
 #include "client/c/remora.h"
 
 // A scan, a watch or a buffer of a client: the part of its Python object that belongs to the client. The
-// object may lose its last reference while a call of the client is under way; then the handle ends behind
+// object may lose its last reference while a call of the client is in progress; then the handle ends behind
 // that call.
 typedef struct Handle {
   remora_scan* scan;      // or null
@@ -31,7 +31,7 @@ typedef struct {
   Handle* handles;        // a list
   int has_unused;         // some of them are
   unsigned forks;         // as `forks` was when it connected
-  int busy;               // a call is under way, from Begin to End
+  int busy;               // a call is in progress, from Begin to End
   int stopping;           // no call may wait any more
   PyThreadState* thread;  // of that call, from the moment that it waits; else null
   int interrupted;        // a signal's handler has raised an exception in that call
@@ -47,7 +47,7 @@ typedef struct Registered {
 typedef struct {
   PyObject ob_base;
   remora_async* async;      // null: closed
-  PyObject* ended;          // a list, while remora_async_poll or _close is under way
+  PyObject* ended;          // a list, while remora_async_poll or _close is in progress
   int closing;              // poll closes it when it has ended
   unsigned forks;           // as `forks` was when it connected
   int attempting;           // from remora_async_begin_attempt to _end_attempt; meanwhile nothing is released
@@ -157,7 +157,7 @@ void ReleaseArguments(WriteArguments* taken);
 extern unsigned forks;
 
 // A call runs between Begin and End. Its results are in memory of the client, so the binding makes Python
-// objects of them before End. That may run the garbage collector, and so a finalizer. Begin refuses the calls
+// objects of them before End. That may run the garbage collector, and so a finalizer. Begin rejects the calls
 // of a finalizer until End.
 
 /// Begins a call. Returns false if it may not begin; then an exception is raised.
@@ -231,7 +231,7 @@ PyObject* AsyncClose(PyObject* async, PyObject* none);
 extern PyObject* async_buffer_type;
 
 PyObject* AsyncRegister(PyObject* async, PyObject* memory);
-/// Releases what was to be released while an attempt was under way.
+/// Releases what was to be released while an attempt was in progress.
 void EndReleased(Async* self);
 /// Returns whether the object is a buffer that an operation may name; otherwise an exception is raised.
 int IsRegistered(PyObject* object);
@@ -249,7 +249,7 @@ extern PyObject* batch_type;
 typedef struct {
   PyObject ob_base;
   remora_batch* batch;
-  size_t calls;  // that are under way with it; until they have ended it does not change
+  size_t calls;  // that are in flight with it; until they have ended it does not change
 } Batch;
 
 /// (batch, *, durability=None). Null: an exception is raised. Borrowed from the arguments.

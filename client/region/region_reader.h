@@ -118,7 +118,7 @@ class RegionReader {
   void TakeDirectory(const DirectoryRange& range, std::span<const std::byte> bytes);
 
  private:
-  // The number of bytes at the start of a record that are worth prefetching before the copy. The processor
+  // The number of bytes at the start of a record that are worth prefetching before the copy. The CPU
   // itself prefetches the following ones.
   static constexpr std::size_t kPrefetched = 1024;
 

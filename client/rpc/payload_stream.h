@@ -1,4 +1,4 @@
-// Bytes of a request on their way to the server: from the caller's memory or from a copy of it.
+// Bytes of a request that go to the server: from the caller's memory or from a copy of it.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace remora {
 
-/// A value on its way to the server. With a `local_key` it is in memory registered under that key. The device
+/// A value in flight to the server. With a `local_key` it is in memory registered under that key. The device
 /// gathers it from there if that pays (kLeastGathered); otherwise the client copies it.
 struct SentValue {
   std::string_view bytes{};

@@ -39,7 +39,7 @@ absl::StatusOr<bool> RequestChannel::Send(const RequestSpec& asked, std::uint32_
   const bool is_question = asked.operation == Operation::kQueryCompletion;
   const std::size_t size = is_question ? 0 : asked.key.size() + asked.value.size() + hints_.bytes();
   // Without a staging buffer, the payload goes behind the request; or it stays here, if the server will
-  // refuse it.
+  // reject it.
   const bool is_inline = server_.is_read_only() && size > 0 && !NeedsWriter(asked.operation);
   const std::size_t header_size = is_inline ? sizeof(Request) : 0;
   std::optional<StagingRing::Piece> piece;
@@ -113,7 +113,7 @@ absl::StatusOr<bool> RequestChannel::SendList(const List& list, Listing listing)
     in_flight.owner[in_flight.put_count++] = put.owner;
   }
   in_flight.value = {reinterpret_cast<const char*>(payload), size};
-  // Without a staging buffer, the server refuses the request whatever its contents.
+  // Without a staging buffer, the server rejects the request whatever its contents.
   if (!server_.is_read_only()) {
     request.read_count = static_cast<std::uint8_t>(hints_.Take(end));
     end += request.read_count * sizeof(std::uint64_t);

@@ -133,11 +133,11 @@ class RequestChannel {
   /// Sends a request for `owner`, to which TakeReply assigns the reply. The channel copies key and value,
   /// unless it gathers the value: then the value must not change as long as IsGathering(owner). The message
   /// takes along the hashes of keys that were read lately. Returns false if there is now no credit, or no
-  /// room in the staging buffer. With `asks_later`, also if the server would forget an earlier request that
+  /// space in the staging buffer. With `asks_later`, also if the server would forget an earlier request that
   /// is still unanswered (store/format/wire/messages.h). Errors are the connection's.
   absl::StatusOr<bool> Send(const RequestSpec& asked, std::uint32_t owner);
 
-  /// A list of puts that share a message, in their order. It points to the caller's keys and values.
+  /// The puts of a multi-put, in their order. It points to the caller's keys and values.
   class List {
    public:
     struct Put {
@@ -154,7 +154,7 @@ class RequestChannel {
     /// Makes an empty list for up to `most` puts. REQUIRES: most <= kMaxPutsPerMessage.
     explicit List(std::size_t most = kMaxPutsPerMessage) : most_(most) {}
     /// Adds a put. Returns false if it cannot share a message at all or with these puts, or if there is no
-    /// room for it.
+    /// space for it.
     bool Add(std::string_view key, std::string_view value, const PutOptions& options, std::uint32_t owner) {
       const std::size_t bytes = bytes_ + MultiPutEntrySize(key, value);
       if (puts_.size() == most_ || bytes > kMaxMultiPutBytes || !Takes(options)) return false;
@@ -178,7 +178,7 @@ class RequestChannel {
   };
   /// Selects whether the client can ask later for the outcome of each put of a list.
   enum class Listing : std::uint8_t { kWithoutIds = 1, kWithIds = 2 };
-  /// Sends a list of puts (store/format/wire/multi_put.h), as Send does. kWithIds: the list has at most
+  /// Sends a multi-put (store/format/wire/multi_put.h), as Send does. kWithIds: the list has at most
   /// MostListed() puts. REQUIRES: the list is not empty, and its puts are in bounds.
   absl::StatusOr<bool> SendList(const List& list, Listing listing);
   /// Returns how many puts a list kWithIds may have. With more, two lists could not be in flight at once. Two
@@ -289,7 +289,7 @@ class RequestChannel {
   InFlightRequest& Begin(const Request& request, std::uint32_t owner,
                          const std::optional<StagingRing::Piece>& piece);
   absl::Status Post(const InFlightRequest& in_flight, const Request& request);
-  /// Posts the SEND from `buffer`, which has room for the request, and behind it the bytes that go along.
+  /// Posts the SEND from `buffer`, which has space for the request, and behind it the bytes that go along.
   absl::Status Post(const InFlightRequest& in_flight, const Request& request, std::span<std::byte> buffer);
   void FreeIfDone(InFlightRequest& in_flight);
 

@@ -245,7 +245,7 @@ absl::StatusOr<bool> ClientScan::Impl::NextPage() {
         "scans "
         "of this client took its place, or the connection is another");
   }
-  // With a limit, the scan continues to make up for entries that expired on their way.
+  // With a limit, the scan continues to make up for entries that expired before they arrived.
   const bool is_short = dropped_ && has_limit_ && !one_moment_;
   if (!lost_ && !is_short) {
     if (!pieces_.empty()) return NoScanPage("it ends inside an entry");

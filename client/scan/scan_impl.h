@@ -96,7 +96,7 @@ class ClientScan::Impl final : public ScanWindow::Owner {
   std::size_t half_ = 0;          // half of the window with the page
   bool asked_ = false;            // the request for the next page, into the other half, is in flight
   bool lost_ = false;             // the server has dropped the cursor
-  bool dropped_ = false;          // an entry expired on its way
+  bool dropped_ = false;          // an entry expired before it arrived
   std::string_view page_;         // rest of the page: in the window, or in own_
   std::string own_;
   bool has_ahead_ = false;

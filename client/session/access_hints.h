@@ -31,7 +31,8 @@ class AccessHints {
   /// Returns how many bytes Take would copy.
   std::size_t bytes() const { return std::min(count_, kMaxReads) * sizeof(std::uint64_t); }
 
-  /// Copies the hashes to `to`, which has room for kMaxReads of them, and forgets them. Returns their number.
+  /// Copies the hashes to `to`, which has space for kMaxReads of them, and forgets them. Returns their
+  /// number.
   std::size_t Take(std::byte* to) {
     const std::size_t taken = std::min(count_, kMaxReads);
     std::memcpy(to, hashes_.data(), taken * sizeof(std::uint64_t));

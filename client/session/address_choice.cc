@@ -26,7 +26,7 @@ absl::StatusOr<AddressChoice> AddressChoice::Of(std::string_view addresses, cons
 
 absl::StatusOr<Dialer> AddressChoice::MakeDialer() const {
   ClientOptions options = options_;
-  // One text has the certificates for all addresses, and Dial refuses them where there is no TLS.
+  // One text has the certificates for all addresses, and Dial rejects them where there is no TLS.
   const bool any_tls = std::ranges::any_of(addresses_, &rdma::Address::tls);
   if (any_tls && !current().tls) options.tls = {};
   return DialerFor(current(), options, *clock_);

@@ -14,7 +14,7 @@
 namespace remora {
 namespace {
 
-// Largest memory that slots can address. A client refuses a larger one, also because it keeps some bytes for
+// Largest memory that slots can address. A client rejects a larger one, also because it keeps some bytes for
 // each MiB.
 constexpr std::uint64_t kMaxRegionSize = (kMaxOffsetUnits + 1) * kUnitSize;
 
@@ -31,7 +31,7 @@ absl::Status NoServer() {
 absl::Status RefusalStatus(std::span<const std::byte> data, bool has_token) {
   HelloRefusal refusal;
   const bool is_refusal = FromBytes(data, &refusal);
-  // A server that ends, or whose device has no room for another connection, rejects without a reason.
+  // A server that ends, or whose device has no space for another connection, rejects without a reason.
   if (!is_refusal || refusal.magic == 0) {
     return absl::UnavailableError(
         "the server rejected the connection: it is ending, or has no room; try again");

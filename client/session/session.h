@@ -151,7 +151,7 @@ class Session {
   /// READs the superblock into the session's own buffer, where it is valid until the next call.
   absl::StatusOr<const Superblock*> ReadSuperblock();
 
-  /// Sends a request for RequestChannel::kCall as soon as there is a credit and room, and waits for its
+  /// Sends a request for RequestChannel::kCall as soon as there is a credit and space, and waits for its
   /// reply. The reply's text is valid until the next one. `send` sends the request, with the result of
   /// RequestChannel::Send. REQUIRES: no other request for kCall is in flight.
   using Send = absl::FunctionRef<absl::StatusOr<bool>(RequestChannel&)>;
@@ -278,7 +278,7 @@ class Session {
 
   // Identity, and attempts to connect:
   Identity identity_;
-  RefusalReason refusal_ = RefusalReason{};  // of the last attempt, if the server refused it
+  RefusalReason refusal_ = RefusalReason{};  // of the last attempt, if the server rejected it
   int unanswered_attempts_ = 0;              // since the last connection was made
 
   // Parts:

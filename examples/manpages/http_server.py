@@ -126,7 +126,7 @@ def parse_fields(lines: list[bytes]) -> dict[str, str]:
 
 
 def parse_head(head: bytes, names: frozenset[str]) -> Request:
-    """Returns the request of a head without its last empty line; or raises Refusal (invariants 1 and 2)."""
+    """Returns the request of a head without its last empty line; or raises `Refusal` (invariants 1 and 2)."""
     line, *rest = head.split(b"\r\n")
     match = REQUEST_LINE.fullmatch(line)
     if not match:
@@ -252,7 +252,7 @@ class Connection:
 
 
 def plain(refusal: Refusal) -> Response:
-    """Returns the answer to a refused request, as text."""
+    """Returns the answer to a rejected request, as text."""
     text = f"{refusal.status} {HTTPStatus(refusal.status).phrase}: {refusal.text}\n"
     return Response(text.encode(), "text/plain; charset=utf-8", refusal.status, refusal.headers)
 

@@ -53,7 +53,7 @@ def time_of_file(path: pathlib.Path) -> tuple[float, float] | None:
 
 
 def query_of(request: Request, *names: str) -> list[str]:
-    """Returns these fields of the query; refuses others, and texts that are too long."""
+    """Returns these fields of the query; rejects others, and texts that are too long."""
     if unknown := set(request.query) - set(names):
         raise Refusal(400, f"the query has a field {sorted(unknown)[0][:40]!r}; this page takes {', '.join(names) or 'none'}")
     texts = [request.query.get(name, "") for name in names]

@@ -205,7 +205,7 @@ void LocalListener::RefuseOne() {
   spare_ = UniqueFd();
   {
     const UniqueFd socket(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (socket) {  // else it has hung up, or another thread was faster at the spare one: nobody was refused
+    if (socket) {  // else it has hung up, or another thread was faster at the spare one: nobody was rejected
       SendReply(socket.get(), {.answer = LocalAnswer::kNoRoom}, {}).IgnoreError();
       ++dropped_handshakes_;
       ++without_descriptor_;

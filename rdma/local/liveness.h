@@ -29,7 +29,7 @@ inline void AcquireFence() {
 // The kernel's word (futex(2), "Robust futexes") is the first of glibc's mutex.
 static_assert(offsetof(pthread_mutex_t, __data.__lock) == 0 && sizeof(pthread_mutex_t::__data.__lock) == 4);
 
-/// Returns, to a client, false for good once the listener's owner has let go or died. Relaxed:
+/// Returns, to a client, false for good once the listener's owner has released it or died. Relaxed:
 /// callers that have copied bytes before put AcquireFence between.
 inline bool IsAlive(const LocalListenerPage& page) {
   const auto word = static_cast<std::uint32_t>(__atomic_load_n(&page.alive.__data.__lock, __ATOMIC_RELAXED));

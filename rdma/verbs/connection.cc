@@ -53,7 +53,7 @@ ibv_sge DeviceSge(const Sge& sge) {
 
 }  // namespace
 
-// --- Requests under way ------------------------------------------------------------------------------
+// --- Requests in flight ------------------------------------------------------------------------------
 
 RequestRing::RequestRing(std::uint32_t limit) : limit_(limit), slots_(std::bit_ceil(limit)) {}
 

@@ -40,7 +40,7 @@ absl::Status StatusFromCompletion(ibv_wc_status status, std::uint32_t vendor_err
           "the peer's device refused an access: outside of the region, with a wrong or revoked key, or of a "
           "kind that the region does not allow"));
     case IBV_WC_WR_FLUSH_ERR:
-      // A queue pair that goes to error by itself does so because it answered a request with a refusal.
+      // A queue pair that goes to error by itself does so because it answered a request with a rejection.
       return absl::PermissionDeniedError(
           words("this side's device refused an access of the peer and ended the connection"));
     case IBV_WC_RETRY_EXC_ERR:

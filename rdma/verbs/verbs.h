@@ -33,7 +33,7 @@ namespace remora::rdma {
 /// - A listener has a fixed number of connections: 512, or as many as fit a completion queue of the
 ///   device. Further requests are rejected without data.
 /// - A peer whose process ends is noticed at once. One that cannot be reached is noticed only while
-///   requests, or a Probe, are under way, after some 2 s of retries.
+///   requests, or a Probe, are in flight, after some 2 s of retries.
 /// - Connection::peer() also names the device and how many READs it works on at once, as both sides
 ///   agreed.
 absl::StatusOr<std::unique_ptr<ClientConnection>> DialVerbs(const Address& address, const QueueLimits& limits,

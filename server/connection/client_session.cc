@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<ClientSession>> ClientSession::Accept(
   if (!prepared.ok()) {
     session->shared_staging_.reset();
     session->messages_.reset();
-    connection = std::move(session->connection_);  // for the caller to refuse
+    connection = std::move(session->connection_);  // for the caller to reject
     return prepared;
   }
   reply.credits = kCredits;

@@ -55,7 +55,7 @@ HttpResponse Refusal(std::string_view status, std::string_view fields = {}) {
           true};
 }
 
-/// Returns a refusal whose text says why. `head`: of the request.
+/// Returns a rejection whose text says why. `head`: of the request.
 HttpResponse RefusalWithText(std::string_view status, std::string_view text, std::string_view head) {
   return {absl::StrCat("HTTP/1.1 ", AbslView(status),
                        "\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n"

@@ -38,7 +38,7 @@ class HttpResponder {
   void Add(const std::string& path, std::function<HttpAnswer()> answer);
 
   /// Returns the response to a request. `head`: the request line and the header fields, with the empty line
-  /// at their end; any bytes. A request with a body is refused, whatever it asks for, and so is a method
+  /// at their end; any bytes. A request with a body is rejected, whatever it asks for, and so is a method
   /// other than GET and HEAD, and a request for another host.
   HttpResponse Respond(std::string_view head);
   /// Returns the response to a request whose head is too long.
@@ -46,7 +46,7 @@ class HttpResponder {
 
  private:
   class Library;
-  /// Returns the refusal of a request whose Host is missing, there twice, or not of this server.
+  /// Returns the rejection of a request whose Host is missing, there twice, or not of this server.
   std::optional<HttpResponse> RefuseHost(std::string_view head) const;
 
   const HostCheck hosts_;

@@ -316,7 +316,7 @@ int Main(int argc, char** argv) {
   flags.server.on_reload = [&reload] { reload.Reload(); };
 
   if (!flags.server.tokens_file.empty()) {
-    // Before anything is made; and by clients a token that cannot be read is refused in the same way.
+    // Before anything is made; and by clients a token that cannot be read is rejected in the same way.
     const absl::Status tokens = ReadTokens(flags.server.tokens_file).status();
     if (!tokens.ok()) return Fail(TokensExitStatus(tokens), tokens);
   }

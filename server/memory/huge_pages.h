@@ -5,7 +5,7 @@
 // The system gives shared memory such pages if it was told to (shmem_enabled). Otherwise a process
 // may still ask for each page by itself, from Linux 6.1 on (MADV_COLLAPSE); the system copies the
 // existing bytes into it. That takes about a millisecond, for which a user of just that memory
-// waits. So a thread does it, some way behind the store, and rests in between.
+// waits. So a thread does it, some way behind the store, and pauses in between.
 #pragma once
 
 #include <condition_variable>

@@ -103,7 +103,7 @@ std::size_t WriteBufferFor(const SystemMemory& system) {
 
 std::size_t BesideMemory(const SystemMemory& system, bool is_durable) {
   // Measured while a store was filled, with 64 MiB: up to 136 MiB of them, and 3 MiB of a store in memory.
-  // The rest is room for the program's own pages, and for those of files that it is about to write.
+  // The rest is for the program's own pages, and for those of files that it is about to write.
   constexpr std::size_t kProgram = std::size_t{36} << 20;
   return kProgram + (is_durable ? 3 * WriteBufferFor(system) : 0);
 }

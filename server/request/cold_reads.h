@@ -13,7 +13,7 @@
 
 namespace remora {
 
-/// Pause between two tries to bring records to memory that had no room there.
+/// Pause between two tries to bring records to memory that had no space there.
 inline constexpr std::chrono::milliseconds kRoomPause{5};
 /// Values that were read and wait in the server for their use, for GETs and for writes each. Beyond it, a
 /// record is read anew.

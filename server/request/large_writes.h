@@ -1,10 +1,11 @@
 // Space that clients have reserved for large values, and their right to write it.
 //
-//   Reserve      the store gives up room; where the transport can take a grant back, the client is granted to
+//   Reserve      the store gives up space; where the transport can take a grant back, the client is granted
+//   to
 //                WRITE it; else it sends its bytes in parts, which are copied in
 //   BeginCommit  the grant is revoked: from here on nobody can change the bytes
 //   (the store verifies and publishes them, in place)
-//   EndCommit    the room is the record's, or the store's again
+//   EndCommit    the space is the record's, or the store's again
 //
 // So no client can write a byte that a reader can reach through the index. A grant ends before the
 // store even reads the written bytes, and covers key and value of that record and nothing else.

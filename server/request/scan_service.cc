@@ -299,7 +299,7 @@ void ScanService::Expire() {
       Remove(client, client.cursors.begin());
       store_.Add(Counter::kScanCursorsIdle, 1);
     }
-    // By then, what was under way has arrived, or the connection is broken.
+    // By then, what was in flight has arrived, or the connection is broken.
     if (client.cursors.empty() && now - client.used >= kIdle) idle.push_back(connection);
   }
   for (rdma::Connection* connection : idle) End(*connection);

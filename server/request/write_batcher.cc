@@ -112,7 +112,7 @@ void WriteBatcher::TakeParked() {
       continue;
     }
     BeginGroup();
-    // If the request is refused, that comes in its turn.
+    // If the request is rejected, that comes in its turn.
     AddRequest(pending).IgnoreError();
     parked_.ParkBehind(pending, writes_);
   }

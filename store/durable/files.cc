@@ -147,13 +147,13 @@ class DurableFiles::System final : public rocksdb::FileSystemWrapper {
 
   /// Does the work of PrepareWrite.
   IOStatus MakeRoom(std::size_t record);
-  /// Makes room in the newest log, if it has no record, and in the spare file.
+  /// Makes space in the newest log, if it has no record, and in the spare file.
   IOStatus MakeRoomLocked(std::size_t record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Gives the spare file the name of a log, or makes a file if there is no spare.
   IOStatus MakeLogFile(const std::string& name, RoomyFile* file) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Relaxed: numbers of a log that begins meanwhile, in another thread, are as good as those before it. That
-  // log has the room of the spare file.
+  // log has the space of the spare file.
   std::atomic<std::size_t> room_{0};  // for a record, in the newest log and in the spare file
   std::atomic<std::uint64_t> logs_made_{0};
   // Numbers of logs, as logs_made_ was then.
@@ -323,7 +323,7 @@ IOStatus DurableFiles::System::MakeRoomLocked(std::size_t record) {
   Log& newest = *logs_.back();
   const bool is_empty = newest.number() != written_;
   if (status.ok() && is_empty) status = newest.Make(*this);
-  // The log has the room of the spare file at least, whatever record is the first.
+  // The log has the space of the spare file at least, whatever record is the first.
   const std::size_t room = std::max(record, spare_.room);
   if (status.ok() && is_empty) status = newest.Reserve(room);
   if (status.ok() && spare_.file == nullptr) {

@@ -3,7 +3,7 @@
 //   F1  A failure due to a temporary shortage of the system (WillPass), or to a used-up quota, is
 //       reported to RocksDB as a full disk. That is the only error from which RocksDB recovers by itself.
 //       It tries every few seconds to move its memtables to a table, and to begin another log.
-//   F2  RocksDB gets no record for a log before PrepareWrite has made room for it. There is a spare file,
+//   F2  RocksDB gets no record for a log before PrepareWrite has made space for it. There is a spare file,
 //       which is open and has space for the first record of the next log. If RocksDB begins a log, this file
 //       takes the name of the log. So the first record of a log needs neither a descriptor nor more space.
 //       That matters because RocksDB does not begin another log if this record fails: nothing is in memory
@@ -44,7 +44,7 @@ class DurableFiles {
   /// all others is in tables, which are synced.
   rocksdb::Status SyncLogs();
 
-  /// Makes room for a write of a batch of `bytes` to a log (F2). REQUIRES: one thread calls PrepareWrite,
+  /// Makes space for a write of a batch of `bytes` to a log (F2). REQUIRES: one thread calls PrepareWrite,
   /// writes to the database, and calls the functions below. Cost: a comparison, unless a log has begun or the
   /// batch is larger than earlier ones.
   ///

@@ -56,7 +56,7 @@ class Flusher::Listener final : public rocksdb::EventListener {
   void OnBackgroundError(rocksdb::BackgroundErrorReason reason, rocksdb::Status* error) override {
     if (reason == rocksdb::BackgroundErrorReason::kCompaction &&
         error->severity() <= rocksdb::Status::Severity::kSoftError) {
-      // RocksDB 7.8 would refuse writes until it is resumed if an earlier error had stopped it.
+      // RocksDB 7.8 would reject writes until it is resumed if an earlier error had stopped it.
       if (resumed_by_ == ResumedBy::kFlusher) *error = rocksdb::Status::OK();
       return;
     }

@@ -157,7 +157,7 @@ void StoreEngine::RunMaintenance() {
 std::optional<TimePoint> StoreEngine::NextWork() const {
   const WriterLock lock(core_.mutex);
   std::optional<TimePoint> next = maintenance_.NextDue();
-  if (queue_.front_is_due()) {  // the disk has it, but there was no room to publish it
+  if (queue_.front_is_due()) {  // the disk has it, but there was no space to publish it
     const TimePoint now = core_.clock.Now();
     next = next ? std::min(*next, now) : now;
   }

@@ -1,6 +1,6 @@
-// The search for free slots in one cache line of a bucket. An insert looks for room first in that line of the
-// bucket in which readers look first for the key (PreferredLine). So a load, which inserts millions of keys,
-// touches one line for each.
+// The search for free slots in one cache line of a bucket. An insert looks for space first in that line of
+// the bucket in which readers look first for the key (PreferredLine). So a load, which inserts millions of
+// keys, touches one line for each.
 #pragma once
 
 #ifdef __SSE2__

@@ -127,7 +127,7 @@ void Index::Erase(std::uint64_t key_hash, const Entry& entry) {
       if (SlotWord(bucket, slot) == word) StoreSlot(bucket, slot, 0);
     }
   }
-  // Compacts later: a caller may have reserved room in the chain.
+  // Compacts later: a caller may have reserved space in the chain.
   if (Next(main) != 0) to_compact_.push_back(main);
 }
 
@@ -205,7 +205,7 @@ Index::SlotRef Index::FreeSlot(std::uint64_t key_hash) const {
   for (std::uint64_t bucket = Main(MainBucketOf(key_hash)); bucket != 0; bucket = Next(bucket)) {
     if (const auto slot = FreeSlotIn(bucket, PreferredLine(key_hash))) return {bucket, *slot, 0};
   }
-  REMORA_CHECK(false);  // the caller has reserved room
+  REMORA_CHECK(false);  // the caller has reserved space
   return {};
 }
 

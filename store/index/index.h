@@ -11,8 +11,8 @@
 //
 // The writer moves entries in the same way for two more reasons. When a slot becomes free, it copies an entry
 // there from an overflow bucket further down the chain. It unlinks an overflow bucket that has become empty,
-// and uses it again later. When the line of a bucket in which readers look first for a key has room again, it
-// copies the key's entry there from another line.
+// and uses it again later. When the line of a bucket in which readers look first for a key has space again,
+// it copies the key's entry there from another line.
 #pragma once
 
 #include <array>
@@ -133,7 +133,7 @@ class Index {
   /// Publishes the record of a cold key. REQUIRES: Reserve returned true.
   void MarkHot(std::uint64_t key_hash, const ColdEntry& entry, const Place& place, TimePoint now);
   void EraseCold(const ColdEntry& entry);
-  /// Inserts a cold key that the index does not know, and makes room for it.
+  /// Inserts a cold key that the index does not know, and makes space for it.
   enum class Entered : std::uint8_t {
     kDone = 1,
     kNoRoom = 2,  // no segment is free for an overflow bucket
@@ -147,7 +147,7 @@ class Index {
 
   /// Clears slots and frees buckets that were retired long enough ago, a bounded number at a time. A retired
   /// slot may still name a place in a retired segment. So the caller must not free a segment that was retired
-  /// after one of the slots that Tick has left. REQUIRES: no room is reserved.
+  /// after one of the slots that Tick has left. REQUIRES: no space is reserved.
   void Tick(TimePoint now);
   /// Starts the grace period of all that was retired since the last call. REQUIRES: the caller read the clock
   /// (`now`) after the last of it was retired.

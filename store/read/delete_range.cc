@@ -24,7 +24,7 @@ constexpr std::size_t kMaxKeys = 256;
 constexpr std::size_t kMaxLooks = 1024;   // entries of the durable tier
 constexpr std::size_t kMaxBuckets = 256;  // buckets of the index
 
-// Room for pending writes comes when retired memory has rested, after two grace periods; or it never comes.
+// Space for pending writes comes two grace periods after memory was retired; or it never comes.
 constexpr std::chrono::seconds kBeginPatience{5};
 
 }  // namespace

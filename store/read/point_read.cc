@@ -18,7 +18,7 @@ namespace {
 // or if it takes longer than the grace period.
 constexpr int kMaxSearches = 8;
 
-// Time for which a read waits for room. Retired memory is free again sooner. Reserved memory may never be:
+// Time for which a read waits for space. Retired memory is free again sooner. Reserved memory may never be:
 // this very thread may hold the reservation.
 constexpr std::chrono::seconds kPatience{30};
 

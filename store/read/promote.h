@@ -35,8 +35,8 @@ class Promoter {
   /// Returns the place of the key's record, and promotes it first if it is not in memory. A record in memory
   /// may have expired. Outcomes:
   ///   NotFound: the key does not exist.
-  ///   Aborted: there is no room right now, or the key's last write is pending; try again.
-  ///   ResourceExhausted: there is no room, and none will come of itself.
+  ///   Aborted: there is no space right now, or the key's last write is pending; try again.
+  ///   ResourceExhausted: there is no space, and none will come of itself.
   ///   Unavailable, DataLoss: the tier cannot be read, or a sync has failed.
   absl::StatusOr<Place> FindOrPromote(std::string_view key, std::uint64_t key_hash) REMORA_WRITER;
 
@@ -67,7 +67,7 @@ class Promoter {
   /// Copies the record of a key from `source` to the log; nothing leads to the copy yet. `entry`: the cold
   /// entry of the key's hash, if there is one. Sets *run to the length of the run that the record needs.
   ///   NotFound: the entry is another key's, or the record has expired.
-  ///   Aborted: there is no room right now.
+  ///   Aborted: there is no space right now.
   absl::StatusOr<Place> Append(std::string_view key, std::uint64_t key_hash,
                                const std::optional<Index::ColdEntry>& entry, Source source, TimePoint now,
                                std::int64_t unix_ms, std::size_t* run) REMORA_WRITER;

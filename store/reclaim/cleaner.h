@@ -29,7 +29,7 @@ class Cleaner {
   Cleaner(const Cleaner&) = delete;
   Cleaner& operator=(const Cleaner&) = delete;
 
-  /// Looks at `bytes` of records or a few more. False: cleaning would gain nothing, or there is no room to
+  /// Looks at `bytes` of records or a few more. False: cleaning would gain nothing, or there is no space to
   /// move a record to until a retired segment becomes free.
   bool Work(std::uint64_t bytes, TimePoint now, std::int64_t unix_ms);
 
@@ -39,7 +39,7 @@ class Cleaner {
   bool PickVictim(TimePoint now);
   /// Moves or evicts a live record. False: neither is possible.
   bool Rehouse(const Place& place, TimePoint now);
-  /// Moves a live record. False: there is no room to move it to.
+  /// Moves a live record. False: there is no space to move it to.
   bool Move(const Index::Entry& entry, std::string_view key, std::uint64_t key_hash, TimePoint now);
 
   Segments& segments_;

@@ -62,7 +62,7 @@ class Evictor {
   bool MayLeave(const Place& place) const;
 
   /// Evicts the live record to which `entry` leads. False: the record stays, for one of these reasons:
-  ///   - The index has no room there for a cold key.
+  ///   - The index has no space there for a cold key.
   ///   - The index has a cold key with the same hash.
   ///   - It may not leave.
   bool Evict(std::uint64_t key_hash, const Index::Entry& entry, TimePoint now);

@@ -83,7 +83,7 @@ class SpaceManager {
 
  private:
   // The cleaner keeps 1/kFreeShare of all segments, and at least kMinFree, free or retired, so that writes
-  // have room while it works.
+  // have space while it works.
   static constexpr std::size_t kFreeShare = 64;
   static constexpr std::size_t kMinFree = 3;
 

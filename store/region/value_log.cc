@@ -72,7 +72,7 @@ std::optional<Place> ValueLog::TakeFromHead(Head head, std::uint32_t extent_code
   }
   place.offset_units = open.next / kUnitSize;
   open.next += size;
-  // Prefetches the lines of the next record, if it has the usual size, so that this processor can write them.
+  // Prefetches the lines of the next record, if it has the usual size, so that this CPU can write them.
   for (std::size_t i = 0; i < kLinesAhead; ++i) {
     __builtin_prefetch(region_.data() + open.next + i * kCacheLine, /*rw=*/1);
   }

@@ -65,7 +65,7 @@ class ValueLog {
   /// Takes a run for a large record, whose key and value the caller puts into MutableBody. Nothing: no run is
   /// free. REQUIRES: RunLength(key_size, value_size) > 0.
   std::optional<Place> Reserve(std::size_t key_size, std::size_t value_size);
-  /// Returns the room for key and value of a reserved record.
+  /// Returns the space for key and value of a reserved record.
   std::span<std::byte> MutableBody(const Place& place) const {
     const RecordHeader& header = Header(place);
     return {Memory(place) + sizeof(RecordHeader), std::size_t{header.key_size} + header.value_size};
@@ -135,7 +135,7 @@ class ValueLog {
     std::uint64_t end = 0;
   };
 
-  /// A head's segment that has no room for the next record, and is not sealed yet.
+  /// A head's segment that has no space for the next record, and is not sealed yet.
   struct Full {
     SegmentNumber segment = 0;
     std::uint64_t end = 0;

@@ -19,7 +19,7 @@ namespace remora {
 /// up with the writes.
 inline constexpr std::size_t kMaxGroup = 1024;
 
-/// Returns the error of a write whose bytes Write::verify refuses.
+/// Returns the error of a write whose bytes Write::verify rejects.
 inline absl::Status DamagedError() {
   return absl::DataLossError(
       "the request was damaged on its way: key and value do not match their checksum; nothing was done");

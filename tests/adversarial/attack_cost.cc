@@ -39,15 +39,15 @@ struct How {
   int rounds = 5;
   /// Pause of the measured client between two operations.
   std::chrono::microseconds pause{0};
-  /// The attacker takes the processor time that others leave, as if it had a machine of its own. The
+  /// The attacker takes the CPU time that others leave, as if it had a machine of its own. The
   /// comparison is the same attack on another server, which takes no more either. So the system's work for
   /// the attacker, for which others may have to wait, counts on both sides. The attacked server has a
-  /// processor of its own. One more process, which takes no more either, computes all the time, so that
-  /// nobody finds a processor asleep, and its caches cold, when the attacker waits.
+  /// CPU of its own. One more process, which takes no more either, computes all the time, so that
+  /// nobody finds a CPU asleep, and its caches cold, when the attacker waits.
   bool aside = false;
 };
 
-/// Keeps who is attacked to one processor, and this thread, what it starts, and `elsewhere` to the others.
+/// Keeps who is attacked to one CPU, and this thread, what it starts, and `elsewhere` to the others.
 /// Else the two that are measured may be put on one and wait for each other, while another one has only the
 /// attacker. Nothing, where there is but one.
 void Part(const Served& served, const Served& elsewhere) {

@@ -16,10 +16,10 @@ struct Attack {
   void (*act)(const rdma::Address& where);
 };
 
-/// All that can be done over this transport. The last one does nothing but to keep a processor busy.
+/// All that can be done over this transport. The last one does nothing but to keep a CPU busy.
 std::vector<Attack> AttacksOver(rdma::TransportKind kind);
 
-/// Clients beyond this number are refused: --max_clients has to be this.
+/// Clients beyond this number are rejected: --max_clients has to be this.
 inline constexpr int kAttackedClients = 12;
 
 }  // namespace remora

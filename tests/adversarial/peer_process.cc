@@ -1,6 +1,6 @@
 // A hostile client in a process of its own, to be frozen or killed.
 //   hostile_peer freeze|stream ADDRESS     says "ready" once it is at it
-// freeze: holds room for a large value, and stops. stream: writes without end.
+// freeze: holds space for a large value, and stops. stream: writes without end.
 #include <signal.h>
 #include <sys/prctl.h>
 

@@ -41,14 +41,14 @@ class RawPeer {
   virtual Answer Join(std::span<const std::byte> hello) = 0;
   /// Joins as a client does that keeps to the rules. False: it was not accepted.
   bool Join(const HelloRequest& hello = {});
-  /// Returns the server's bytes when it accepted or refused.
+  /// Returns the server's bytes when it accepted or rejected.
   virtual std::span<const std::byte> said() const = 0;
   /// REQUIRES: Join was accepted.
   const HelloReply& hello() const { return hello_; }
 
   /// WRITEs to its own staging buffer.
   virtual void Write(std::uint64_t offset, std::string_view bytes) = 0;
-  /// Sends a message. False: there was no room for it within some seconds, or the connection has ended.
+  /// Sends a message. False: there was no space for it within some seconds, or the connection has ended.
   virtual bool Send(std::span<const std::byte> message) = 0;
   /// The next message. Nothing: the connection has ended, or none came in time.
   virtual std::optional<std::string> Receive(std::chrono::milliseconds patience) = 0;

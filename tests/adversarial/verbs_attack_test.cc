@@ -18,7 +18,7 @@ class VerbsAttack : public Hostile {
     EXPECT_TRUE(peer->Join());
     return peer;
   }
-  /// The device refuses it, and the connection is over.
+  /// The device rejects it, and the connection is over.
   void ExpectRefused(ibv_wr_opcode operation, std::uint64_t address, std::uint32_t key, std::size_t size,
                      const std::string& what) {
     const auto peer = EnterRaw();

@@ -125,7 +125,7 @@ TEST_P(AccessAttack, WhoSendsWritesWithATokenForReading) {
   EXPECT_EQ(Get("key"), "value");
   EXPECT_EQ(count(Counter::kLastVersion), version);
 
-  // A payload outside of what it may have, or shorter than it says: refused, and nobody falls.
+  // A payload outside of what it may have, or shorter than it says: rejected, and nobody falls.
   Request locate = HandClient::MakeRequest(Operation::kLocate, 3, 0);
   locate.payload_offset = ~std::uint64_t{0} - 1;
   EXPECT_EQ(reader->AskInline(locate, "key")->status(), ReplyStatus::kInvalid);

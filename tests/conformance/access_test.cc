@@ -42,7 +42,7 @@ TEST_P(Access, OthersAreNotAndHearWhy) {
   const absl::Status bad = ConnectStatus(Holding("secret!"));
   EXPECT_CODE(kInvalidArgument, bad);
   EXPECT_THAT(bad.message(), testing::Not(testing::HasSubstr("secret!")));
-  EXPECT_CODE(kOk, kv_->client()->Ping());  // refusals are counted by now
+  EXPECT_CODE(kOk, kv_->client()->Ping());  // rejections are counted by now
   EXPECT_EQ(count(Counter::kRefusedToken), 2u);
   EXPECT_EQ(count(Counter::kConnections), 1u);
 }

@@ -201,8 +201,8 @@ TEST_F(AsyncEnd, CallbacksBeginAndCancel) {
   ExpectThatAllIsWell();
 }
 
-// Through a mapping, a GET ends in the Poll that posts it: a caller that begins another in each callback is
-// still let go.
+// Through a mapping, a GET ends in the Poll that posts it: for a caller that begins another in each
+// callback, Poll still returns.
 TEST_F(AsyncEnd, PollReturnsThoughCallbacksNeverStop) {
   std::uint64_t ended = 0;
   bool stop = false;

@@ -238,7 +238,7 @@ class AsyncLargeEnd : public AsyncSim {
   }
 
   static constexpr int kAlways = 1 << 30;
-  int steps_ = kAlways;  // of the server's, before it rests
+  int steps_ = kAlways;  // of the server's, before it is retired
 };
 
 INSTANTIATE_TEST_SUITE_P(With, AsyncLargeEnd, testing::Bool(),
@@ -272,7 +272,7 @@ TEST_P(AsyncLargeEnd, CancelledAtAnyStepItGivesBackWhatWasReserved) {
       EXPECT_TRUE(seen == "NOT_FOUND" || seen == value);
     }
     ASSERT_NO_FATAL_FAILURE(Settle(*client));
-    // Nothing that nobody can reach takes room, and the connection lives.
+    // Nothing that nobody can reach takes space, and the connection lives.
     if (seen == "NOT_FOUND") {
       ++not_done;
       EXPECT_LT(Used(), kMiB);
@@ -391,7 +391,7 @@ TEST_P(AsyncLargeEnd, APutWaitsForItsTurnAsLongAsItMay) {
 
 // --- Cut off --------------------------------------------------------------------------------------------
 
-// Each is done once, in order, or refused; also one whose commit was not answered.
+// Each is done once, in order, or rejected; also one whose commit was not answered.
 TEST_P(AsyncLargeEnd, AConnectionCutAtAnyStepLeavesEachDoneOnceAndInOrder) {
   const std::string value = RandomBytes(400'000, 1);
   const std::string other = RandomBytes(300'000, 2);

@@ -80,7 +80,7 @@ class AsyncLost : public SimServed, public testing::Test {
     };
     begun(client.Get(to + "there", into(batch.reads)));
     begun(client.Put(to + "once", "made", {.condition = Condition::Absent()}, batch.absent.Taker()));
-    // It is there, and gone when the next one is done: this one is refused, or has come too late.
+    // It is there, and gone when the next one is done: this one is rejected, or has come too late.
     begun(client.Put(to + "there", "late", {.condition = Condition::Absent()}, batch.refused.Taker()));
     begun(client.Delete(to + "there", batch.removed.Taker()));
     // They share messages. Any of them that is done again is seen: it comes behind what is put behind them.
@@ -339,7 +339,7 @@ TEST_F(AsyncLost, WhatIsCancelledOrLateMeanwhileIsNotSentAgain) {
   }
 }
 
-// A write that was refused at its turn is not sent again behind one that was done since. Nor is it sent
+// A write that was rejected at its turn is not sent again behind one that was done since. Nor is it sent
 // behind one that may have been done, of which nobody asks any more.
 TEST_F(AsyncLost, BehindWhatWasCancelledNothingIsSentThatCameBefore) {
   Serve(Options());

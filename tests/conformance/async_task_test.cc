@@ -112,7 +112,7 @@ Task<void> PutAndGet(CoroutineClient& kv, int number, int& ended) {
   ++ended;
 }
 
-// More tasks than there is room for: they wait for it, and nobody is refused.
+// More tasks than there is space for: they wait for it, and nobody is rejected.
 TEST_P(AsyncTask, ThousandsAtADepthOfFew) {
   START();
   ConnectTasks({.depth = 4});

@@ -162,7 +162,7 @@ TEST_P(Async, PutsOfWhatIsSmallShareMessages) {
     EXPECT_OUTCOME(kOk, outcomes[i]);
     EXPECT_EQ(outcomes[i].version, outcomes[0].version + i);
   }
-  // Not those on conditions, nor of another durability than the one before, nor more than a list has room
+  // Not those on conditions, nor of another durability than the one before, nor more than a list has space
   // for.
   outcomes = std::vector<Outcome>(16);
   put(0, 40);
@@ -251,7 +251,7 @@ TEST_P(Async, WritesAreDoneInTheOrderInWhichTheyWereBegun) {
   }
 }
 
-// Mixed operations of many keys, at several depths. Of one key, one operation is under way at a time, so that
+// Mixed operations of many keys, at several depths. Of one key, one operation is in flight at a time, so that
 // the model knows what each must say.
 class Mixed {
  public:
@@ -394,7 +394,7 @@ TEST_P(Async, OfWhatHasExpired) {
   ASSERT_OUTCOME(kOk, AsyncPut("short", "1", {.ttl = hours(1)}));
   ASSERT_OUTCOME(kOk, AsyncPut("long", "2", {.ttl = hours(2)}));
   EXPECT_EQ(AsyncGet("short").text() + AsyncGet("long").text(), "12");
-  // An hour passes for the operations that are under way, too: they may end at their deadlines.
+  // An hour passes for the operations that are in flight, too: they may end at their deadlines.
   deployment_->Advance(hours(1));
   EXPECT_EQ(AsyncGet("short").text() + AsyncGet("long").text(), "NOT_FOUND2");
 }

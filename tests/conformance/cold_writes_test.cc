@@ -251,7 +251,7 @@ TEST_F(ColdWrites, KeepNoMoreValuesThanTheirLimit) {
   keys.resize(kValues);
   const std::uint64_t reads_before = store().Read(Counter::kColdReads);
   // The first write of the connection waits until the server has taken the others' values. If the server used
-  // some earlier, values that it takes later would find room again, and be kept.
+  // some earlier, values that it takes later would find space again, and be kept.
   on_read_ = [this, reads_before](ColdRead* cold) {
     const TimePoint deadline = Deadline();
     while (cold->key == NumberKey(0) && store().Read(Counter::kColdReads) < reads_before + kValues &&

@@ -1,4 +1,4 @@
-// Clients that reserve room for large values and do not keep to the rules, or to life.
+// Clients that reserve space for large values and do not keep to the rules, or to life.
 #include <chrono>
 #include <memory>
 #include <optional>

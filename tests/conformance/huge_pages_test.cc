@@ -1,4 +1,4 @@
-// Memory becomes large pages under clients that read it, and a server that writes it.
+// Memory becomes huge pages under clients that read it, and a server that writes it.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Large values under the simulated transport: clients that write while they must not be able to, at each
-// moment of a commit, and READs that take longer than memory rests.
+// Large values under the simulated transport. Clients write while they must not be able to, at each moment of
+// a commit. READs take longer than memory stays retired.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -141,8 +141,8 @@ TEST_F(LargeAttack, ASlowReadIsProvenByTheGenerations) {
   EXPECT_LE(reader_->counters().retries, 8u);
 }
 
-// While it is read, the value is overwritten, its memory rests, and is used for another key's value of the
-// same hash. Nothing but the generations tells.
+// While it is read, the value is overwritten, its memory is retired, and is used for another key's value of
+// the same hash. Nothing but the generations tells.
 TEST_F(LargeAttack, MemoryThatIsUsedAnewUnderASlowReadIsNotTheValue) {
   const auto values = Colliding(2 * kMiB);
   const std::string& value = values.first;

@@ -53,7 +53,7 @@ TEST_P(Large, TheLargestValueComesBackWhole) {
   ExpectValue("key", value);
   EXPECT_CODE(kInvalidArgument, Put("key", value + "v"));
   ASSERT_CODE(kOk, Delete("key"));
-  // Its memory comes back: there would not be room for two.
+  // Its memory comes back: there would not be space for two.
   ASSERT_CODE(kOk, Put("other", value));
   ExpectValue("other", value);
 }
@@ -149,7 +149,7 @@ TEST_P(Large, RoomIsAccountedFor) {
   for (int i = 0; i < 20; ++i) ASSERT_CODE(kOk, Put("key", RandomBytes(8 * kMiB, 1)));
   EXPECT_GT(store().Read(Counter::kLogBytesUsed), 8 * kMiB);
   ASSERT_CODE(kOk, Delete("key"));
-  // Small writes, until what is dead has rested.
+  // Small writes, until the dead records' memory can be used again.
   for (int i = 0; i < 10; ++i) {
     deployment_->Advance(milliseconds(250));
     ASSERT_CODE(kOk, Put("small", "value"));

@@ -201,7 +201,7 @@ TEST_P(LivingAdversary, ASplitUnderAReadHidesNothing) {
       [&] {
         Write(Comes(next++), 40);
         if (network_.random()() % 4 != 0) return;
-        network_.Advance(std::chrono::milliseconds(250));  // long enough for what rested to be used again
+        network_.Advance(std::chrono::milliseconds(250));  // long enough for retired memory to be used again
         server_->Step();
       },
       gap);
@@ -220,7 +220,8 @@ TEST_P(LivingAdversary, ASplitUnderAReadHidesNothing) {
 }
 
 // Growth costs readers next to nothing: a GET is two READs, a miss is one, and few of either are one more. At
-// 1,000 new keys a second, so that what rests is a small part of what there is, as in a store that is large.
+// 1,000 new keys a second, so that retired memory is a small part of what there is, as in a store that is
+// large.
 class SlowGrowth : public LivingAdversary {};
 INSTANTIATE_TEST_SUITE_P(With, SlowGrowth, testing::Values(Adversary{256, 1, 6}));
 

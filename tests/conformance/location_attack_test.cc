@@ -178,7 +178,7 @@ TEST_F(LocationAttack, AReaderThatReadsOtherKeysIsNotDeceived) {
   EXPECT_EQ(Get(kVictim), "good 2");
 }
 
-// While a GET is under way, at each moment of it that there is, the record is overwritten, its segment
+// While a GET is in flight, at each moment of it that there is, the record is overwritten, its segment
 // emptied, and the place used again.
 class LocationAttackInside : public LocationAttack, public testing::WithParamInterface<std::size_t> {
  protected:
@@ -233,7 +233,7 @@ TEST_P(LocationAttackInside, AColdGetThatLooksFirstLearnsNothingWrong) {
   } while (GetWhileAttacked(piece++));
 }
 
-// While a cold GET is under way, its segment is only emptied: the place of what it found is used again later.
+// While a cold GET is in flight, its segment is only emptied: the place of what it found is used again later.
 // The GET may learn the place, but not with the number that the segment has by then.
 TEST_P(LocationAttackInside, ASegmentIsEmptiedWhileAColdGetLearnsAPlaceInIt) {
   bool emptied = true;

@@ -155,7 +155,7 @@ void LostAnswers::CutAtAnyStep() {
       const std::uint64_t last = GetParam().name == "Batch" ? version + 1 : version;
       EXPECT_EQ(store().Read(Counter::kLastVersion), last) << "of all that was written";
       EXPECT_LE(client->counters().reconnects, 1u);
-      if (GetParam().is_large) {  // room for the next one
+      if (GetParam().is_large) {  // space for the next one
         ASSERT_CODE(kOk, client->Delete(key));
         network_.Advance(std::chrono::seconds(1));
       }

@@ -150,8 +150,8 @@ TEST_P(MultiPut, ThatTheDiskIsToHave) {
   for (std::size_t i = 90; i < keys.size(); ++i) EXPECT_EQ(Get(keys[i]), values[i]);
 }
 
-// Again and again what was overwritten has to rest before there is room for more, in the middle of a list,
-// too.
+// Again and again what was overwritten has to be retired for long enough before there is space for more, in
+// the middle of a list, too.
 TEST_P(MultiPut, WaitsForRoomInTheMiddle) {
   START({.memory_size = kMinMemorySize});
   auto other = Connect();

@@ -292,7 +292,7 @@ TEST_P(RegisteredEnd, APutThatIsLateEndsWhenTheDeviceIsDone) {
   }
 }
 
-// Nobody tells when the device is done with what a broken connection had under way: so that ends first.
+// Nobody tells when the device is done with what a broken connection had in flight: so that ends first.
 TEST_P(RegisteredEnd, WithoutAConnectionItEndsWhenTheDeviceCanNotBeThere) {
   for (const bool reconnects : {false, true}) {
     const auto client = NewClient({.reconnect = reconnects});

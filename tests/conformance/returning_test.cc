@@ -154,7 +154,7 @@ TEST_F(Returning, WhatIsNoEarlierWriteOfItsOwnIsInvalid) {
   const auto hand = ByHand(false);
   ASSERT_ANSWER(kOk, hand->Put("key", "1"));
   ASSERT_ANSWER(kInvalid, hand->AskForOutcome(0));
-  ASSERT_ANSWER(kInvalid, hand->AskForOutcome(1));  // of this connection: it may be under way
+  ASSERT_ANSWER(kInvalid, hand->AskForOutcome(1));  // of this connection: it may be in flight
   ASSERT_ANSWER(kInvalid, hand->AskForOutcome(1'000'000));
   hello_.client = 0;
   const auto nobody = ByHand(false);

@@ -196,7 +196,7 @@ TEST_P(RemoteBehaviour, ManyClientsWriteAtOnce) {
 
 // --- The handshake --------------------------------------------------------------------------------------
 
-// Dials, and asks with `hello` instead of the hello of this build's client. Returns the server's refusal.
+// Dials, and asks with `hello` instead of the hello of this build's client. Returns the server's rejection.
 absl::StatusOr<HelloRefusal> RefusalOf(Deployment& deployment, const HelloRequest& hello) {
   auto connection = deployment.Dial();
   if (!connection.ok()) return connection.status();

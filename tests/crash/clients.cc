@@ -53,7 +53,7 @@ class Clients::Client {
       } else {
         ReadOne(Key());
       }
-      // Writers need the processor, too.
+      // Writers need the CPU, too.
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   }

@@ -262,7 +262,7 @@ int SyncFile(Sync* next, int fd) {
   // The journal is the disk, and the system needs not be asked.
   if (!disk.has_journal()) return next(fd);
   SyncInPlace(fd);
-  // Of what came while it was under way, nobody was told.
+  // Of what came while it was in progress, nobody was told.
   disk.Note("synced " + std::string(path.data()) + " " + std::to_string(status.st_size));
   return 0;
 }

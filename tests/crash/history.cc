@@ -107,7 +107,7 @@ class Judgement {
     return CrashesBy(ended, level) > CrashesBefore(begun, level);
   }
 
-  /// No reader who begins later sees it. A write that is refused may have been done all the same: a crash
+  /// No reader who begins later sees it. A write that is rejected may have been done all the same: a crash
   /// took it back, its client sent it once more, and then its condition did not hold.
   HistoryTime VisibleUntil(const HistoryWrite& write) const {
     if (write.outcome != Outcome::kRefused) return kNeverEnded;

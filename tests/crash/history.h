@@ -3,8 +3,8 @@
 //
 // The rules, for every server that keeps its promises. A write's level is its durability; a crash has the
 // lowest level whose acknowledged writes survive it.
-//   H1  A value that is read was written, by a write that had begun and was not refused. A crash above its
-//       level may take a write back before it is answered; it may be seen until then, and refused later.
+//   H1  A value that is read was written, by a write that had begun and was not rejected. A crash above its
+//       level may take a write back before it is answered; it may be seen until then, and rejected later.
 //   H2  A write is done once: it has one version, unless a crash has taken it back, which is above its level.
 //   H3  No two writes have one version, and no write begins and gets a version that is not above all that
 //       were told before, by anybody, whatever crashes came between.
@@ -15,7 +15,7 @@
 //   H6  A condition on a version held: no write that is known has come between.
 //   H7  A counter, to which each increment adds one: no two increments made the same number. Each number is
 //       above those told before. It is not below the increments that were acknowledged by then, nor above
-//       those that had begun and were not refused.
+//       those that had begun and were not rejected.
 #pragma once
 
 #include <cstddef>

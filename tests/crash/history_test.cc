@@ -107,7 +107,7 @@ TEST_F(HistoryTest, ARefusedWriteIsSeen) {
 // A client sends a write again that got no answer.
 class RefusedAfterACrashTest : public HistoryTest {
  protected:
-  /// Write 1 is seen, a crash comes, and write 1 is refused in the end.
+  /// Write 1 is seen, a crash comes, and write 1 is rejected in the end.
   void Run(bool is_delete, Durability level, Durability survives) {
     Put("a", 1, Durability::kMemory);
     HistoryWrite& write = Write({{"a", is_delete}}, 0, level);

@@ -3,8 +3,8 @@
 //   acked_writer ADDRESS NAME KEYS verify ACKED
 //
 // Write n (from 0) goes to key NAME/(n % KEYS); its number is printed as soon as it is acknowledged.
-// Afterwards each key must hold the newest write to it among the ACKED first ones. The write that was under
-// way at the end may be there instead: acknowledged or not, it may have been done.
+// Afterwards each key must hold the newest write to it among the ACKED first ones. The write that was in
+// flight at the end may be there instead: acknowledged or not, it may have been done.
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -46,7 +46,7 @@ int Verify(remora::Client& client, std::string_view name, std::uint64_t keys, st
   int wrong = 0;
   for (std::uint64_t k = 0; k < keys && k < acked; ++k) {
     const std::uint64_t newest = k + (acked - 1 - k) / keys * keys;
-    const bool may_be_newer = acked % keys == k;  // write number `acked` was under way
+    const bool may_be_newer = acked % keys == k;  // write number `acked` was in flight
     const absl::StatusOr<std::string> value = client.Get(KeyOf(name, k, keys));
     if (value.ok() && (*value == ValueOf(newest) || (may_be_newer && *value == ValueOf(acked)))) continue;
     std::fprintf(stderr, "key %s: %s in place of write %s\n", KeyOf(name, k, keys).c_str(),

@@ -102,7 +102,7 @@ class AioEndTest(harness.TestCase):
             await store.put("key", b"value")
             server = self.fall_silent()
             asked = store.get("key")
-            sums = [store.increment("sum") for _ in range(100)]  # more than there is room for
+            sums = [store.increment("sum") for _ in range(100)]  # more than there is space for
             for _ in range(3):
                 connection, _ = await server.accept()
                 self.assertTrue(is_waited_for(connection))

@@ -176,7 +176,7 @@ class AioTest(harness.TestCase):
             task.cancel()
             with self.assertRaises(asyncio.CancelledError):
                 await task
-            # More than there is room for: all of those before have left their places.
+            # More than there is space for: all of those before have left their places.
             for _ in range(100):
                 self.store.ping().cancel()
             self.assertEqual(await self.store.get("key"), b"before")

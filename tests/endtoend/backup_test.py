@@ -184,7 +184,7 @@ class BackupTest(harness.TestCase):
         self.assertEqual(self.export_of(f"{self.folder}/restored"), whole)
 
     def test_one_at_a_time(self):
-        """Another one is under way, or is being read: a backup that comes then is to come again."""
+        """Another one is in progress, or is being read: a backup that comes then is to come again."""
         server = self.serve()
         self.run_ok("put", "key", "value")
         self.run_ok("backup")

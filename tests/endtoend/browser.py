@@ -89,7 +89,7 @@ class Browser:
         return self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText")
 
     def complaints(self):
-        """The lines of the page's console since the last call: errors, and what a policy has refused."""
+        """The lines of the page's console since the last call: errors, and what a policy has rejected."""
         return [entry["message"] for entry in self.command("se/log", type="browser")]
 
     def look(self, width, height=900, dark=False):

@@ -1,4 +1,4 @@
-"""kvserver's configuration: read from a file, outvoted by flags, shown by kvctl, read anew, refused with the line."""
+"""kvserver's configuration: read from a file, outvoted by flags, shown by kvctl, read anew, rejected with the line."""
 
 import contextlib
 import json

@@ -91,7 +91,7 @@ class FilesTest(ConsoleTestCase):
         for name, _ in PAGES.values():
             text = (FILES / name).read_text().replace("http://www.w3.org/2000/svg", "")
             self.assertNotRegex(text, r"https?:|//[a-z]+\.|@import|url\(", name)
-        # The policy refuses these.
+        # The policy rejects these.
         self.assertNotRegex(page, r"<style|\bstyle=|\bon[a-z]+=|<script>|javascript:")
 
     def test_other_paths_are_not_there(self):

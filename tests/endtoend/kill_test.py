@@ -12,7 +12,7 @@ import harness
 
 # Few keys are overwritten again and again; many are each written once.
 FEW, MANY = 50, 1_000_000
-# Acknowledgements that are on their way to us, at most: lines of a pipe of one page.
+# Acknowledgements that are in flight to us, at most: lines of a pipe of one page.
 PIPE_SIZE = 4096
 IN_FLIGHT = PIPE_SIZE // 2
 ENOUGH = 2 * IN_FLIGHT

@@ -1,4 +1,4 @@
-"""kvbench against a real server: the traces of a long run that is ended, and refusals before it begins."""
+"""kvbench against a real server: the traces of a long run that is ended, and rejections before it begins."""
 
 import json
 import signal

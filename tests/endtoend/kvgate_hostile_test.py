@@ -190,7 +190,7 @@ class HostileTest(redis_pair.TestCase):
         def served():
             try:
                 return self.wire().call("PING") == b"+PONG\r\n"
-            except ConnectionError:  # The gate refused it, and closed it before the command was sent.
+            except ConnectionError:  # The gate rejected it, and closed it before the command was sent.
                 return False
 
         harness.wait_until(served, "another one may come")

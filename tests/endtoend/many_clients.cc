@@ -1,7 +1,7 @@
 // As many clients as a server takes, for the memory test:
 //   many_clients ADDRESS WRITES VALUE_SIZE
 //
-// Connects until it is refused, and prints how many clients it has, and why no more. They take turns to
+// Connects until it is rejected, and prints how many clients it has, and why no more. They take turns to
 // write, each time another key. Then it prints the server's registered_bytes, and keeps all connections until
 // standard input ends.
 #include <sysexits.h>

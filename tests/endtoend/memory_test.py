@@ -141,7 +141,7 @@ class AddressSpaceTest(harness.TestCase):
         return ping.returncode == 0 or re.search(rb"the server refused|left for another client", ping.stderr)
 
     def refuse(self, server, address, room):
-        """Limits the growth to `room` bytes, writes until writes are refused, and lifts the limit."""
+        """Limits the growth to `room` bytes, writes until writes are rejected, and lifts the limit."""
         status = pathlib.Path(f"/proc/{server.pid}/status").read_text(encoding="utf-8")
         size = int(re.search(r"^VmSize:\s+(\d+) kB$", status, re.MULTILINE)[1]) << 10
         resource.prlimit(server.pid, resource.RLIMIT_AS, (size + room, resource.RLIM_INFINITY))

@@ -18,7 +18,7 @@ import remora  # noqa: E402
 
 
 def is_in_use(store):
-    """Whether another thread's call is under way."""
+    """Whether another thread's call is in progress."""
     try:
         store.counters()
     except RuntimeError as error:
@@ -59,7 +59,7 @@ def finalizing(act):
 
 @contextlib.contextmanager
 def signalled(store, number):
-    """Has a signal come as soon as a call of the client is under way."""
+    """Has a signal come as soon as a call of the client is in progress."""
     over = threading.Event()
 
     def send():

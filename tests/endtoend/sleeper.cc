@@ -68,7 +68,7 @@ class Caller {
   virtual ~Caller() = default;
   /// Stores the value, and reads it.
   virtual void Write(const std::string& key, const std::string& value) = 0;
-  /// Has the server refuse a write of a key that exists.
+  /// Has the server reject a write of a key that exists.
   virtual void Ask(const std::string& key) = 0;
 };
 

@@ -1,4 +1,4 @@
-"""The real programs over tls://: by a token, by certificates as the guide makes them, and what refusals say."""
+"""The real programs over tls://: by a token, by certificates as the guide makes them, and what rejections say."""
 
 import os
 import pathlib

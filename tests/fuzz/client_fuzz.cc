@@ -1,5 +1,5 @@
 // A client whose server says anything: its READs, the server's words as it connects, and replies, are changed
-// on their way. It may fail; it must not crash, nor be led outside of its buffers, nor wait for ever.
+// in flight. It may fail; it must not crash, nor be led outside of its buffers, nor wait for ever.
 #include <algorithm>
 #include <chrono>
 #include <cstring>

@@ -32,7 +32,7 @@ class HostileClient {
     for (std::uint64_t i = 0; i < kReceives; ++i) Receive(i);
   }
 
-  /// False: it was refused.
+  /// False: it was rejected.
   bool Connect() {
     HelloRequest hello;
     std::string bytes(reinterpret_cast<const char*>(&hello), sizeof(hello));

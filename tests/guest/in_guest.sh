@@ -11,7 +11,7 @@ export REMORA_REQUIRE_VERBS=1
 
 say() { echo "== $* (${SECONDS} s)"; }
 
-# Prints the output of a suite for each test that failed, and for the one that was under way when it ended early.
+# Prints the output of a suite for each test that failed, and for the one that was running when it ended early.
 what_failed() {
   awk '/^\[ RUN/ { said = "" } { said = said $0 "\n" } /^\[  FAILED/ { printf "%s", said; said = "" }
        END { printf "%s", said }' "$scratch/suite"

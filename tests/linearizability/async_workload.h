@@ -1,4 +1,4 @@
-// A client that has many operations under way at once, at random, and notes what it asked and was told.
+// A client that has many operations in flight at once, at random, and notes what it asked and was told.
 #pragma once
 
 #include <chrono>
@@ -55,7 +55,7 @@ class AsyncWorker : public Recorder {
   void GiveBack(std::optional<std::size_t> piece);
 
   std::vector<AsyncClient::OperationId> begun_;  // of late; most have ended
-  std::size_t most_ = 4;                         // under way, for now
+  std::size_t most_ = 4;                         // in flight, for now
   std::vector<std::byte> memory_;
   std::unique_ptr<RegisteredBuffer> registered_;
   std::vector<std::size_t> free_pieces_;

@@ -20,9 +20,9 @@
 //   - A scan is of one moment: there is a version so that it shows, of each key, the last write up to that.
 //   - A watch shows each write once, in the order of versions, and not before it is seen (watches.h).
 //   - A client's writes are done in the order in which it began them, if so many can be in flight at once
-//     (CheckOptions::writes_in_order). A refused write, too, was decided at its turn. (A write of unknown
-//     outcome is let come behind a refused one. To try it before each refusal takes too long where there are
-//     many.)
+//     (CheckOptions::writes_in_order). A rejected write, too, was decided at its turn. (A write of unknown
+//     outcome is let come behind a rejected one. To try it before each rejection takes too long where there
+//     are many.)
 //   - A record with a time to live is gone by itself within what the clocks' drift leaves open.
 #pragma once
 

@@ -328,7 +328,7 @@ TEST(LinearTest, WhatAClientWasNotToldOfHasItsTurnToo) {
   EXPECT_THAT(Told(early).Missing(3, 12, 20).Get(3, 30, 40, "b", 3).FaultsInOrder(), HasSubstr("no order"));
 }
 
-// An earlier result explains a refusal as well, but no later one does.
+// An earlier result explains a rejection as well, but no later one does.
 TEST(LinearTest, WhatAClientWasNotToldOfMayBeDoneBeforeItWasRefusedSomething) {
   const Told told = Told()
                         .Put(1, 0, 1, "a", 1)

@@ -187,7 +187,7 @@ void KeyChecker::Forget(std::uint32_t operation) {
   for (const std::uint32_t unknown : unknown_) {
     const bool everywhere =
         std::ranges::all_of(configurations_, [&](const Configuration& c) { return IsIn(c.used, unknown); });
-    // A refusal does not say that what came before it was not done: nobody had to look for it so far.
+    // A rejection does not say that what came before it was not done: nobody had to look for it so far.
     const bool is_passed = place_[operation] != kNoPlace && IsBehind(operation, unknown);
     if (everywhere || is_passed) past.push_back(unknown);
   }

@@ -26,11 +26,11 @@ class KeyChecker {
   std::string possible() const { return possible_; }
 
  private:
-  /// The key's state, and what is done of the operations under way.
+  /// The key's state, and what is done of the operations in flight.
   struct Configuration {
     State state;
     std::size_t acknowledged = 0;     // of writes_, so many are done
-    std::vector<std::uint32_t> done;  // of what is under way and finds something, sorted
+    std::vector<std::uint32_t> done;  // of what is in flight and finds something, sorted
     std::vector<std::uint32_t> used;  // of the writes of unknown outcome, sorted
 
     friend bool operator==(const Configuration&, const Configuration&) = default;
@@ -84,7 +84,7 @@ class KeyChecker {
   std::vector<std::size_t> behind_;
   std::vector<bool> over_;                     // has ended, and is done
   std::vector<std::size_t> signatures_;        // of the writes of unknown outcome: the same of those alike
-  std::vector<std::uint32_t> finding_;         // under way
+  std::vector<std::uint32_t> finding_;         // in flight
   std::vector<std::uint32_t> unknown_;         // begun, and not used in all configurations
   std::vector<Configuration> configurations_;  // none is as good as another
   std::vector<bool> tried_;                    // signatures

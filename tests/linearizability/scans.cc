@@ -93,7 +93,7 @@ void AddGets(const ScanResult& scan, std::map<std::string, std::vector<Operation
     if (shown.contains(key)) continue;
     get.key = key;
     get.ended = scan.opened;
-    get.looked_until = scan.ended;  // a record may have expired on its way
+    get.looked_until = scan.ended;  // a record may have expired before it arrived
     operations.push_back(get);
   }
 }

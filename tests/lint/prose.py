@@ -30,6 +30,28 @@ ABBREVIATION = re.compile(r"\b(e\.g|i\.e|vs|cf|et al)\.$", re.IGNORECASE)
 LIST_ITEM = re.compile(r"\s*([-*+]|\d+[.)]|[A-Z]\d+[.:)]?)\s+")
 SUBJECT = re.compile(r"(?:^|[;:]\s+)(?:and |but |so |or )?(who|whoever|what|whatever)\b", re.IGNORECASE)
 PERSON = re.compile(r"\b(he|him|his|himself|she|her|hers)\b", re.IGNORECASE)
+# Patterns of the words that docs/style/naming.md replaces, by the term to use. Words that are ordinary ones, too, have none.
+TERMS = {
+    "in flight": r"under way|on (?:its|their) way",
+    "prefetch": r"fores(?:ee\w*|aw)",
+    "fast path": r"shortest way",
+    "retired memory": r"rests|rested|resting",
+    "mark cold": r"chill\w*",
+    "preferred line": r"br(?:ings?|ought|inging) (?:\w+ ){0,3}home",
+    "promote": r"fetch(?:es|ed|ing)?",
+    "completion record": r"remembered writes?",
+    "client ID": r"client's name|name of (?:a|the|its) client(?! of)",
+    "staging buffer": r"(?<!time )slices?",
+    "pool": r"stocks?",
+    "multi-put": r"put lists?|lists? of puts(?! and)",
+    "space": r"room",
+    "maintenance debt": r"ow(?:e|es|ed|ing) work|owed",
+    "huge pages": r"large pages?",
+    "reject": r"(?<!connections )(?:refus(?:e|es|ed|ing)(?! to)|refusals?)",
+    "CPU": r"processors?",
+    "unpin": r"lets? go|letting go",
+}
+TERM = re.compile("|".join(rf"(\b(?:{pattern})\b)" for pattern in TERMS.values()), re.IGNORECASE)
 DOC_HEAD = re.compile(r"(Of|As|What|Whether|The same)\b")
 CLASS_DOC = re.compile(
     r"^ *///(?P<head>.*)\n(?: *///.*\n)*(?: *(?:template|requires)\b.*\n)* *(?:class|struct|union|enum)\b", re.MULTILINE
@@ -204,6 +226,8 @@ def faults_of_paragraph(paragraph):
         subject = SUBJECT.search(sentence.lstrip("\"'(*_"))
         if subject and not sentence.rstrip("\"')*_").endswith("?"):
             yield f'"{subject.group(1)}" as a subject: name the actor or the thing'
+        for term in TERM.finditer(sentence):
+            yield f'"{term.group()}": write "{list(TERMS)[term.lastindex - 1]}", or another word (docs/style/naming.md)'
         person = PERSON.search(sentence)
         if person:
             yield f'"{person.group(1)}": a thread, client or caller is "it"'

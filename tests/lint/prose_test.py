@@ -2,6 +2,7 @@
 """prose.py itself: it must be able to fail."""
 
 import pathlib
+import re
 import tempfile
 import unittest
 
@@ -82,6 +83,25 @@ class ProseTest(unittest.TestCase):
                            "3: the doc comment of a class that begins with")
         self.check("a.h", "/// Owns the segments.\n///\n/// Thread safety: none.\nclass A {};\n")
         self.check("a.h", "/// NotFound: there is none.\nint Find();\n\nclass A {};\n")
+
+    def test_replaced_terms_are_found(self):
+        for text in ("It is under way.", "A reply on its way.", "The index foresees it.", "In the shortest way.", "It rested.",
+                     "It chills a key.", "It brings an entry home.", "It fetches the record.", "A remembered write.",
+                     "The client's name.", "A slice of it.", "Stock of windows.", "A put list.", "Lists of puts.",
+                     "There is no room.", "The owed work.", "A large page.", "It refuses the write.", "A refusal.",
+                     "Two processors.", "It lets go."):
+            self.check("page.md", text + "\n", '1: "')
+            self.check("a.cc", f"int a;\n// {text}\n", '2: "')
+        self.check("page.md", 'The rest of it. "Room" is `refused`. Connections refused. It refuses to start. Time slices.\n')
+
+    def test_replaced_terms_are_those_of_the_page(self):
+        page = (pathlib.Path(__file__).parents[2] / "docs/style/naming.md").read_text(encoding="utf-8")
+        rows = re.findall(r'^\| (".*?) \| (.*?) \| (.*?) ?\|$', page, re.MULTILINE)
+        checked = [use for old, use, is_checked in rows if is_checked]
+        self.assertEqual(len(checked), len(prose.TERMS), checked)
+        for (term, pattern), (old, use, _) in zip(prose.TERMS.items(), (row for row in rows if row[2])):
+            self.assertIn(term, use)
+            self.assertRegex(old, rf"(?i)\b(?:{pattern})\b")
 
     def test_comments_of_all_languages_are_read(self):
         self.check("a.cc", f"int a;\n// {LONG}\n", "2: a sentence")

@@ -48,7 +48,7 @@
 #define KILLED_LATE          2 /* a record dies after the slot leads elsewhere */
 #define MOVED_NOT_KILLED     3 /* a moved record stays live at its old place */
 #define NO_REST              4 /* memory is used again at once */
-#define HALF_A_REST          5 /* memory rests for T */
+#define HALF_A_REST          5 /* memory is retired for T */
 #define NOT_COUNTED          6 /* an emptied segment's generation stays */
 #define COUNTED_LATE         7 /* it changes when the segment is used again */
 #define LOOK_AS_YOUNG_AS_ITS_END 8
@@ -81,7 +81,7 @@
 #define RESTS (2 * GRACE)
 #endif
 
-/* The use of a segment: FREE, in use (a record's version, live or not; the key's, or others' bytes), or resting. */
+/* The use of a segment: FREE, in use (a record's version, live or not; the key's, or others' bytes), or retired. */
 mtype = { FREE, OURS, OTHERS, RESTING };
 mtype use[SEGMENTS] = FREE;
 byte version[SEGMENTS];
@@ -112,7 +112,7 @@ inline SetValue(v) {
 
 /* --- The store --------------------------------------------------------------------------------------------- */
 
-/* ValueLog::Append, Seal: a record where there is room, which nobody can find yet. */
+/* ValueLog::Append, Seal: a record where there is space, which nobody can find yet. */
 inline Append(v, s) {
   if
   :: use[0] == FREE && rested[0] == 0 -> s = 0

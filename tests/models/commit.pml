@@ -355,7 +355,7 @@ active proctype Client() {
 #else
        if
        :: known || !had_id
-       :: !known && had_id -> id = 0; asks = false; lost = false /* refused (O4): a write in doubt ends as Unknown */
+       :: !known && had_id -> id = 0; asks = false; lost = false /* rejected (O4): a write in doubt ends as Unknown */
        fi;
        known = true; had_id = true
 #endif

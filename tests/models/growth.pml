@@ -45,7 +45,7 @@
 #define DEAD_IS_MISSING  5 /* a reader that met a dead record takes the key for missing */
 #define MOVED_NOT_COPIED 6 /* an entry leaves its slot before it is in another */
 #define STAYS_AT_HOME    7 /* a reader does not go on where a deeper bucket sends it */
-#define RESTS_TOO_EARLY  8 /* a copied entry rests from before the split bucket says so */
+#define RESTS_TOO_EARLY  8 /* a copied entry's grace period begins before the split bucket says so */
 #define DEAD_IS_FOUND    9 /* a reader does not look at the live bit */
 
 #ifndef WRITES
@@ -136,7 +136,7 @@ inline Find(k, to) {
   FIRST_OF(HOLDS_KEY, to)
 }
 
-/* A free slot of the key's chain, which gets an overflow bucket if it has none (AddOverflow). NONE: no room. */
+/* A free slot of the key's chain, which gets an overflow bucket if it has none (AddOverflow). NONE: no space. */
 inline FindRoom(k, to) {
   home_ = HOME(k, splits);
   FIRST_OF(IS_FREE, to);
@@ -273,7 +273,7 @@ inline Compact() {
 }
 #endif
 
-/* Index::Tick: a slot has rested. One after the other, as it is one store each. */
+/* Index::Tick: a retired slot may be used again. One after the other, as it is one store each. */
 inline Clear(s) {
   d_step {
     word[s] = 0;

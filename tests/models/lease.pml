@@ -1,4 +1,4 @@
-/* Reads of a primary's memory under a lease, and refusals by it, while other members take over.
+/* Reads of a primary's memory under a lease, and rejections by it, while other members take over.
  *
  * A plan: no code does this yet. Members of a shard agree on a configuration by compare-and-swap in etcd. The primary
  * commits a write once all members of its set have it; members.pml is the model of that. Here it is one step.
@@ -22,7 +22,7 @@
  *                        The round and the epoch that the client saw in its last look.
  *
  * Properties
- *   K4  A read, and a refusal by a primary, is of a moment behind all writes that were acknowledged, or read, before
+ *   K4  A read, and a rejection by a primary, is of a moment behind all writes that were acknowledged, or read, before
  *       it began.
  *
  * Assumptions
@@ -58,7 +58,7 @@
 #define ANSWERS_AFTER_ITS_SWAP        5  /* a new primary still answers the rounds of the one before */
 #define ENDS_A_ROUND_WITHOUT_ANSWERS  6  /* a primary ends rounds by itself */
 #define A_START_IS_NO_BOUND           7  /* a member that was started anew takes over without waiting */
-#define REFUSES_WITHOUT_A_ROUND       8  /* a primary refuses a write by what it knows */
+#define REFUSES_WITHOUT_A_ROUND       8  /* a primary rejects a write by what it knows */
 #define NEW_MEMBERS_DO_NOT_WAIT       9  /* a member that has just joined takes over without waiting */
 #define FORGETS_REMOVED_MEMBERS_EARLY 10 /* a primary leaves a member out before the swap that removes it */
 #define ROUNDS_WITHOUT_ETCD           11 /* below the minimum, a primary ends rounds without asking etcd */
@@ -84,7 +84,7 @@
 #define RESTARTS 1
 #endif
 #ifndef REFUSES
-#define REFUSES 1 /* 1: primaries may refuse writes */
+#define REFUSES 1 /* 1: primaries may reject writes */
 #endif
 #ifndef READS
 #define READS 1 /* 1: a client reads */

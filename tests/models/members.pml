@@ -11,7 +11,7 @@
  *   set                  The members for which a primary waits. It has a member before the swap that adds it, and
  *                        until the primary knows of the swap that removes it.
  *   epoch, state         The epoch that a member serves or follows. It serves only in the epoch of its own swap.
- *   seen                 The greatest epoch that a member has read in etcd since its start. Older ones are refused.
+ *   seen                 The greatest epoch that a member has read in etcd since its start. Older ones are rejected.
  *   torn                 The member has lost the end of its log. The swap that adds it again ends this.
  *   size, groups         The log of each member. Groups of writes have numbers.
  *   acknowledged         The number of groups that a primary knows another member to have. It never falls in an epoch.

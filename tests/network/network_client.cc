@@ -46,7 +46,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// Time by which a call may end later than its deadline. Two emulated processors that many programs share take
+// Time by which a call may end later than its deadline. Two emulated CPUs that many programs share take
 // some time to come back to one of them, and so does the end of a connection.
 constexpr milliseconds kMargin{5000};
 constexpr std::size_t kKeys = 16;

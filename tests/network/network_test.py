@@ -24,7 +24,7 @@ from harness import BIN, PATIENCE, Server, kvctl, program, wait_until  # noqa: E
 
 SERVER = "verbs://10.98.0.1:7470"
 TIMEOUT_MS = 5000
-# Two emulated processors are shared by all of it: so much later than stated may anything be noticed.
+# Two emulated CPUs are shared by all of it: so much later than stated may anything be noticed.
 MARGIN = 8
 
 LONG = "--long" in sys.argv

@@ -30,7 +30,7 @@ from harness import PATIENCE, Server, kvctl, program, stats, wait_until  # noqa:
 from network_test import LONG, ONLY, TIMEOUT_MS, check, failures, figures, say  # noqa: E402
 
 ADDRESS = f"{SCHEME}://{two_hosts.SERVER_HOST}:7470"
-# The processors may be busy with other tests: so much later than stated may anything be noticed, in seconds.
+# The CPUs may be busy with other tests: so much later than stated may anything be noticed, in seconds.
 MARGIN = 6
 
 

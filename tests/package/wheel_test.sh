@@ -17,7 +17,7 @@ trap clean_up EXIT
 
 fail() { echo "wheel_test: $*"; exit 1; }
 quietly() { "$@" >"$scratch/log" 2>&1 || { tail -n 40 "$scratch/log"; fail "failed: $*"; }; }
-# refused STATUS TEXT COMMAND...
+# `refused STATUS TEXT COMMAND...`
 refused() {
   local expected=$1 text=$2 status=0
   shift 2

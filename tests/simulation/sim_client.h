@@ -20,7 +20,7 @@ class SimClient {
   virtual ~SimClient() = default;
 
   virtual absl::Status Connect(Client::Dialer dialer, const ClientOptions& options, const Clock& clock) = 0;
-  /// Nothing is done any more of what is under way. Does not wait.
+  /// Nothing is done any more of what is in flight. Does not wait.
   virtual void Disconnect() = 0;
   virtual bool is_connected() const = 0;
 
@@ -29,7 +29,7 @@ class SimClient {
   virtual void Do() = 0;
   /// Reads every key, in the end. REQUIRES: it is not of NewAsyncClient.
   virtual void ReadAll() = 0;
-  /// Goes on with what is under way, and begins nothing.
+  /// Goes on with what is in flight, and begins nothing.
   virtual void Settle() = 0;
 
   /// Returns true if something is in flight.

@@ -18,7 +18,7 @@ struct SimSettings {
   ClientOptions client;
   linear::WorkloadOptions workload;
   std::uint32_t clients = 4;
-  std::uint32_t async_clients = 1;  // of them, with many operations under way at once
+  std::uint32_t async_clients = 1;  // of them, with many operations in flight at once
   std::uint32_t watchers = 0;       // of the others
   std::int64_t drift_ppm = 0;       // of the server's clock; each client has its own
   std::size_t piece_size = 8;

@@ -134,7 +134,7 @@ class SimConnection final : public rdma::ClientConnection {
   void Break(const absl::Status& cause);
   void CutOff(SimNetwork::Cut cut);
   /// Checks that memory that the peer may WRITE goes only when this has ended: with a device the peer would
-  /// be told that an access was refused.
+  /// be told that an access was rejected.
   void CheckEnding() const {
     REMORA_CHECK(disconnected_ || state_ != State::kOpen || !status_.ok() || other_ == nullptr);
   }
@@ -157,7 +157,7 @@ class SimConnection final : public rdma::ClientConnection {
   std::deque<std::vector<std::byte>> messages_;  // from the other end, not yet in a receive
   std::deque<rdma::Completion> completions_;
   absl::Status status_;
-  int late_ = 0;                          // Polls until what was on its way comes
+  int late_ = 0;                          // Polls until all that is in flight has come
   std::optional<TimePoint> gives_up_at_;  // sends again and again to one that it does not know to be cut off
 };
 
@@ -368,7 +368,7 @@ absl::Status SimConnection::PostWritev(std::span<const rdma::Sge> from, const Re
     return absl::OkStatus();
   }
   if (!other_->MayWrite(region)) {
-    // The server's device refuses it, and both ends learn that.
+    // The server's device rejects it, and both ends learn that.
     other_->Break(absl::PermissionDeniedError("the peer wrote where it may not"));
     Break(absl::PermissionDeniedError("a WRITE to memory that was not granted, or not any more"));
     return absl::OkStatus();

@@ -277,7 +277,7 @@ class World {
     }
   }
 
-  /// All that is under way ends; then somebody reads everything.
+  /// All that is in flight ends; then somebody reads everything.
   void Finish() {
     stopping_ = true;
     for (const auto& actor : actors_) actor->wake = {};

@@ -22,7 +22,7 @@ namespace remora {
 
 class HandClient {
  public:
-  /// Over a connection that is dialled and not connected. Must not be refused.
+  /// Over a connection that is dialled and not connected. Must not be rejected.
   HandClient(std::unique_ptr<rdma::ClientConnection> connection, const Clock& clock,
              const HelloRequest& hello = HelloRequest())
       : clock_(clock), connection_(std::move(connection)) {
@@ -81,7 +81,7 @@ class HandClient {
       const auto count = rdma::PollUntil(*connection_, completions, deadline, spinner_);
       if (!count.ok()) return std::nullopt;
       for (std::size_t i = 0; i < *count; ++i) {
-        // Where a WRITE was refused, the connection is broken, and not every device tells of its end.
+        // Where a WRITE was rejected, the connection is broken, and not every device tells of its end.
         if (completions[i].kind == rdma::CompletionKind::kDisconnected || !completions[i].ok)
           return std::nullopt;
         if (completions[i].kind == rdma::CompletionKind::kReceive) Take(completions[i]);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tools/on-debian and tools/on-arm64 without a download: their refusals, and the times of the files that they copy.
+# tools/on-debian and tools/on-arm64 without a download: their rejections, and the times of the files that they copy.
 set -euo pipefail
 
 root=$(readlink -f "$(dirname "$0")/../..")
@@ -13,7 +13,7 @@ fail() {
   exit 1
 }
 
-# refuses STATUS WORDS COMMAND...
+# `refuses STATUS WORDS COMMAND...`
 refuses() {
   local expected=$1 words=$2 status=0
   shift 2

@@ -1,4 +1,4 @@
-"""Data of earlier releases, opened by today's programs; and data of later ones, refused.
+"""Data of earlier releases, opened by today's programs; and data of later ones, rejected.
 
 The fixtures are what make_fixture.py made with the programs of a commit:
     first-light   27d8f19, the first one: keys, values and versions, nothing else

@@ -203,7 +203,7 @@ Outcome Write(Client& client, const Arguments& arguments) {
       return {kExitCondition, std::string(status.message())};
     case absl::StatusCode::kOutOfRange:
       return {EX_DATAERR, std::string(status.message())};
-    case absl::StatusCode::kResourceExhausted:  // it is the server that lacks room
+    case absl::StatusCode::kResourceExhausted:  // it is the server that lacks space
       return {EX_CANTCREAT, std::string(status.message())};
     default:
       return FromStatus(status);

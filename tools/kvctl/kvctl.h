@@ -127,7 +127,7 @@ void AppendEscaped(std::string_view bytes, std::string* line);
 
 /// Fills `arguments`. Returns the exit code where there is nothing to run, else -1.
 int Parse(int argc, char** argv, Arguments* arguments);
-/// Refuses what can be refused before anything is connected.
+/// Rejects what can be rejected before anything is connected.
 Outcome Prepare(Arguments* arguments);
 
 /// `reconnects`: the client's calls do, too (ClientOptions::reconnect).

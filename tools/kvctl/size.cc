@@ -41,7 +41,7 @@ Outcome Size(const Arguments& arguments) {
                       records, record_bytes, kMaxMemorySize)};
   if (records > kMaxMemorySize / record_bytes) return beyond;
   const std::uint64_t least = MemoryNeeded(records, records * record_bytes);
-  // While records are replaced, up to a quarter of the region rests or is free (docs/internals/memory.md).
+  // While records are replaced, up to a quarter of the region is retired or free (docs/internals/memory.md).
   const std::uint64_t region = std::max<std::uint64_t>(least / 3 * 4, least + 8 * kSegmentSize);
   if (region > kMaxMemorySize) return beyond;
   const std::uint64_t clients = arguments.clients * kClientBytes + kAddressBytes;

@@ -150,7 +150,7 @@ class Importer {
   Outcome ReadAll() {
     bool ended = false;
     for (line_number_ = 1;; ++line_number_) {
-      // The writer of the lines may wait for the result of these, and a refusal must end the import.
+      // The writer of the lines may wait for the result of these, and a rejection must end the import.
       if (!group_.empty() && lines_.IsSlow()) {
         if (Outcome outcome = PutGroup(); Failed(outcome)) return outcome;
       }
@@ -209,7 +209,7 @@ class Importer {
       PutRequest& request = requests.emplace_back();
       request.key = record.line.key;
       request.value = record.line.value;
-      // By the server's clock: a record that has expired by then is refused, whatever time the import has
+      // By the server's clock: a record that has expired by then is rejected, whatever time the import has
       // taken.
       const std::uint64_t expires_ms = record.line.expires_ms;
       request.options.ttl = expires_ms == 0 ? kNeverExpires : Until(std::min(expires_ms, kMaxExpiry));

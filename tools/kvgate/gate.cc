@@ -101,7 +101,7 @@ int Gate::Accept(int listening_fd, bool has_tls) {
   if (state_.clients.size() >= state_.max_clients) {
     constexpr std::string_view kFull = "-ERR max number of clients reached\r\n";
     state_.rejected.fetch_add(1, std::memory_order_relaxed);
-    // A new socket has room for it.
+    // A new socket has space for it.
     [[maybe_unused]] const ssize_t sent = ::send(fd, kFull.data(), kFull.size(), MSG_NOSIGNAL);
     ::close(fd);
     return 0;

@@ -13,7 +13,7 @@
 namespace remora::bench {
 namespace {
 
-// One buffer for what is READ, one for what is WRITTEN: of the second, bytes may be under way while the first
+// One buffer for what is READ, one for what is WRITTEN: of the second, bytes may be in flight while the first
 // is in use.
 constexpr std::size_t kReadSize = kMaxSmallExtent;
 constexpr std::size_t kWriteOffset = (kReadSize + 63) / 64 * 64;

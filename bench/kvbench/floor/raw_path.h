@@ -26,7 +26,7 @@ struct Place {
 
 /// Makes single READs and WRITEs over the connection of a client.
 ///
-/// Thread safety: none. While one of its calls runs, nothing of the client's may be under way, not even the
+/// Thread safety: none. While one of its calls runs, nothing of the client's may be in flight, not even the
 /// completion of a SEND.
 class RawPath {
  public:
@@ -44,7 +44,7 @@ class RawPath {
   absl::Status ReadBucket(const Place& place);
   absl::Status ReadRecord(const Place& place);
 
-  /// WRITEs key and value to this connection's staging buffer, as a PUT does. The bytes are under way until
+  /// WRITEs key and value to this connection's staging buffer, as a PUT does. The bytes are in flight until
   /// the completion of the next SEND.
   absl::Status Write(std::string_view key, std::string_view value);
 

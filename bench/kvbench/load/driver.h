@@ -45,7 +45,7 @@ struct Team {
   std::span<const std::unique_ptr<Session>> sessions;  // one thread for each
   std::uint32_t first_worker = 0;
   std::uint32_t workers = 1;  // of all processes
-  /// A process whose processor time is counted with the server's counters; 0: none.
+  /// A process whose CPU time is counted with the server's counters; 0: none.
   pid_t server_pid = 0;
   /// Returns when all processes have called it as often. False: one of them is gone. Called twice for each
   /// phase: when all is ready, and when the operations are done. Empty: there is one process.
@@ -54,7 +54,7 @@ struct Team {
   RestartCheck* restarts = nullptr;
 };
 
-/// The processor time that a process has taken, with the name that it has among the server's counters.
+/// The CPU time that a process has taken, with the name that it has among the server's counters.
 /// NotFound: there is no such process.
 absl::StatusOr<CounterList::value_type> ProcessorTime(pid_t process);
 

@@ -90,7 +90,7 @@ class ClientSession final : public BatchSession {
 
 class AsyncSession final : public Session {
  public:
-  // `client`: for what is not done with others under way.
+  // `client`: for what is not done with others in flight.
   AsyncSession(std::unique_ptr<AsyncClient> async, std::unique_ptr<Client> client)
       : async_(std::move(async)), client_(std::move(client)) {}
 
@@ -124,7 +124,7 @@ class AsyncSession final : public Session {
   }
 
  private:
-  /// Ends what is under way, with Cancelled.
+  /// Ends what is in flight, with Cancelled.
   void Abandon() {
     last_counters_ = async_->counters();
     async_.reset();

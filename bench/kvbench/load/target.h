@@ -19,7 +19,7 @@
 
 namespace remora::bench {
 
-/// A Get or Put that is under way together with others. It belongs to the session from Begin until it ends.
+/// A Get or Put that is in flight together with others. It belongs to the session from Begin until it ends.
 struct Request {
   bool is_put = false;
   std::string_view key{};
@@ -49,7 +49,7 @@ class Session {
   // made meanwhile.
   virtual void Begin(Request* request) = 0;
   /// Adds those that have ended, in whatever order; with `wait`, returns with one at least. REQUIRES: one is
-  /// under way.
+  /// in flight.
   virtual void Advance(bool wait, std::vector<Request*>* ended) = 0;
 
   /// The counters of the server (or of the embedded store), by name; empty for those of others.
@@ -60,7 +60,7 @@ class Session {
   virtual ClientCounters OwnCounters() const { return {}; }
 };
 
-/// For stores that have no requests under way, but do several at a time: those that were begun are done
+/// For stores that have no requests in flight, but do several at a time: those that were begun are done
 /// together when somebody asks for their ends.
 class BatchSession : public Session {
  public:
@@ -107,7 +107,7 @@ struct TargetOptions {
 class Target {
  public:
   virtual ~Target() = default;
-  /// Must not outlive the target. `depth`: requests that may be under way at once. Errors as Client::Connect.
+  /// Must not outlive the target. `depth`: requests that may be in flight at once. Errors as Client::Connect.
   virtual absl::StatusOr<std::unique_ptr<Session>> NewSession(std::uint32_t depth) = 0;
 };
 

@@ -92,7 +92,7 @@ bool Worker::DoTimed(std::uint64_t number) {
   return outcome != Outcome::kPointless;
 }
 
-// The work between an operation and the next is short, and depends on no value that was read: a processor
+// The work between an operation and the next is short, and depends on no value that was read: a CPU
 // that waits for one's value then begins the next meanwhile.
 bool Worker::DoUntimed(std::uint64_t first, std::uint64_t end) {
   for (std::uint64_t number = first; number < end && !IsStopped(); ++number) {

@@ -85,7 +85,7 @@ class Worker {
     bool is_known = false;  // and its key
   };
   /// So many are planned at once, so that what this takes does not stand between each and the next; no more
-  /// than leave room in a processor's first cache.
+  /// than leave space in a CPU's first cache.
   static constexpr std::size_t kTurns = 64;
   enum class Outcome : std::uint8_t { kRight, kWrong, kPointless };
 
@@ -165,7 +165,7 @@ class Worker {
   std::optional<Zipfian> scan_lengths_;
   KeyMaker keys_;  // of what scans find
   std::array<Turn, kTurns> turns_;
-  KeyMaker place_keys_;  // of turns, or of those under way at once
+  KeyMaker place_keys_;  // of turns, or of those in flight at once
   ValueMaker values_;
   const std::uint64_t first_write_number_;
   Random random_;      // which field an update changes, and how far scans go

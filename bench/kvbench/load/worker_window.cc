@@ -1,4 +1,4 @@
-// A thread that has several operations under way at once.
+// A thread that has several operations in flight at once.
 #include <thread>
 #include <utility>
 
@@ -6,7 +6,7 @@
 
 namespace remora::bench {
 
-// One of those under way. An operation that reads and then writes is one request after the other.
+// One of those in flight. An operation that reads and then writes is one request after the other.
 struct Worker::Place : Request {
   OperationKind kind = OperationKind::kRead;
   std::uint64_t number = 0;
@@ -55,7 +55,7 @@ void Worker::RunWindow(TimePoint deadline) {
     if (free.size() + ended.size() < places.size()) {
       session_.Advance(/*wait=*/ended.empty() && !is_early, &ended);
     }
-    // Nothing of ours has ended: the processor may be somebody's whom that waits for.
+    // Nothing of ours has ended: the thread that it waits for may need this CPU.
     if (ended.size() == looked_at_again) std::this_thread::yield();
     last_ = clock_.Now();
     const std::size_t free_before = free.size();

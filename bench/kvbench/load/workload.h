@@ -66,7 +66,7 @@ struct Workload {
 
   // Settings for which YCSB has no properties.
   std::uint64_t seed = 1;
-  /// Operations that each thread has under way at once.
+  /// Operations that each thread has in flight at once.
   std::uint32_t depth = 1;
   /// At depth 1, times one operation in so many. Reading the clock costs some 20 ns, twice for each operation
   /// timed then.

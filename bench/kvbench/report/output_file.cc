@@ -106,7 +106,7 @@ absl::Status OutputFile::Commit(const std::string& text) {
     ::umask(mask);
     ::fchmod(descriptor_, mode_.value_or(0666 & ~mask));
   }
-  // Some file systems say only when it is closed that there was no room.
+  // Some file systems say only when it is closed that there was no space.
   absl::Status status;
   if (!WriteAll(descriptor_, text) || ::close(std::exchange(descriptor_, -1)) != 0)
     status = CannotWrite(path_);

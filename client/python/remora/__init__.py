@@ -70,7 +70,7 @@ dict(store), which gets key by key, may raise NotFound. (dict(store.items()) is 
 bool(store), ask the server. There is no pop, update, setdefault or clear: use conditions, put_many, drop_all.
 
 One thread at a time may use a client, and a forked child must not use it. During a call, other Python threads run, and
-the client refuses other calls: those of other threads, of finalizers and of signal handlers. Ctrl-C ends a waiting call
+the client rejects other calls: those of other threads, of finalizers and of signal handlers. Ctrl-C ends a waiting call
 within about 50 ms. A write may or may not have been done then, and the next call makes another connection.
 """
 

@@ -38,7 +38,7 @@ class Beside:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, step)
 
     def close(self) -> None:
-        """Ends with Cancelled what waits: for the server, or for the step that is under way."""
+        """Ends with Cancelled what waits: for the server, or for the step that is in progress."""
         self._closed = True
         self._client._stop()
         self._thread.submit(self._end)

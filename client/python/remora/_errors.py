@@ -17,7 +17,7 @@ class InvalidArgument(Error, ValueError):
 
 
 class Unavailable(Error, ConnectionError):
-    """The server is gone, or its disk failed. Of a write that was under way it is not known whether it was done."""
+    """The server is gone, or its disk failed. Of a write that was in flight it is not known whether it was done."""
 
 
 class DeadlineExceeded(Error, TimeoutError):
@@ -25,7 +25,7 @@ class DeadlineExceeded(Error, TimeoutError):
 
 
 class ResourceExhausted(Error):
-    """No room; nothing was done."""
+    """No space; nothing was done."""
 
 
 class OutOfRange(Error):
@@ -37,7 +37,7 @@ class PermissionDenied(Error, PermissionError):
 
 
 class FailedPrecondition(Error):
-    """A condition does not hold; the value is no number. Connecting: no RDMA device, or the server refused."""
+    """A condition does not hold; the value is no number. Connecting: no RDMA device, or the server rejected it."""
 
 
 class AlreadyExists(Error):
@@ -61,7 +61,7 @@ class Aborted(Error):
 
 
 class Cancelled(Error):
-    """Of remora.aio: the client was closed. Of a write that was under way it is not known whether it was done. Of a scan:
+    """Of remora.aio: the client was closed. Of a write that was in flight it is not known whether it was done. Of a scan:
     a signal ended one of its steps."""
 
 

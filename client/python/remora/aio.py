@@ -1,4 +1,4 @@
-"""The client for asyncio: many operations under way over one connection.
+"""The client for asyncio: many operations in flight over one connection.
 
     import asyncio
     from remora import aio

@@ -43,7 +43,7 @@ class TcpAcceptor {
   std::optional<TimePoint> NextDeadline() const;
 
   // --- The server thread ---
-  /// Notes that the server thread has taken a request, so that there may be room for more.
+  /// Notes that the server thread has taken a request, so that there may be space for more.
   void ReturnCapacity();
   /// Returns the number of clients that the acceptor dropped before they became requests.
   std::uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }

@@ -46,8 +46,8 @@ class TcpEvents {
   /// Returns the CPU on which a NIC thread last reported; -1 before the first report.
   int cpu() const { return cpu_.load(std::memory_order_relaxed); }
   void ReportRequest(TcpRequest request);
-  /// Reports a client that was refused before it became a request, with a line for the log. Drops the line if
-  /// kMaxRefusals wait.
+  /// Reports a client that was rejected before it became a request, with a line for the log. Drops the line
+  /// if kMaxRefusals wait.
   void ReportRefusal(std::string line);
   static constexpr std::size_t kMaxRefusals = 16;
   std::size_t request_count() const { return request_count_.load(); }
@@ -55,7 +55,7 @@ class TcpEvents {
   /// Takes the next link, or the next request. Null or nothing: there is none. Cost: a load if there is none.
   std::shared_ptr<TcpLink> NextLink();
   std::optional<TcpRequest> NextRequest();
-  /// Takes the next line about a refused client. Nothing: there is none. Cost: a load if there is none.
+  /// Takes the next line about a rejected client. Nothing: there is none. Cost: a load if there is none.
   std::optional<std::string> NextRefusal();
 
   /// Makes fd() turn readable with each report from now on. No wake-up is lost, because a mutex orders Arm

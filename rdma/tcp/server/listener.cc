@@ -29,7 +29,8 @@ absl::StatusOr<std::unique_ptr<Listener>> ListenTcp(const Address& address, cons
 
 Descriptors DescriptorsOfTcp() {
   // kOwn counts the acceptor's socket, its spare descriptor and its epoll, one for the events, and two of the
-  // NIC thread. The others are clients in their handshake, and refused clients that still receive the reason.
+  // NIC thread. The others are clients in their handshake, and rejected clients that still receive the
+  // reason.
   constexpr std::size_t kOwn = 6;
   constexpr std::size_t kHearing = 64;
   return {.listener = kOwn + TcpAcceptor::kMaxHalfOpen + TcpAcceptor::kMaxWaiting + kHearing,

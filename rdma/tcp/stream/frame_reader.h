@@ -31,7 +31,7 @@ class TcpFrameReader {
     kEnded,      // the peer gave up the connection; error() states the reason
   };
 
-  /// Makes a reader with room for `receives` receives. `peer`: "the server" or "the client", for errors.
+  /// Makes a reader with space for `receives` receives. `peer`: "the server" or "the client", for errors.
   TcpFrameReader(std::uint32_t receives, std::string_view peer);
 
   /// Returns the inbox, with which the user receives bytes, and begins and ends turns.

@@ -107,7 +107,7 @@ class CommitLogFile {
 /// - NotFound, PermissionDenied, Unavailable: `dir` or a file cannot be read or synced.
 absl::Status SyncLogFiles(const std::string& dir);
 
-/// Returns OK if a new file of this size has room on the disk of `dir`, or if the file system cannot say it.
+/// Returns OK if a new file of this size has space on the disk of `dir`, or if the file system cannot say it.
 ///
 /// - Unavailable: the disk or the quota is full, or the limit on file sizes is lower.
 absl::Status CheckDiskRoom(const std::string& dir, std::uint64_t bytes);

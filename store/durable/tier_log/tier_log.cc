@@ -329,7 +329,7 @@ bool TierLog::Holds(std::uint64_t version) {
   pace_.Ask();  // C12: later calls are about later versions
   // Acquire: from here on, this thread's reads of RocksDB see the applied groups.
   if (version <= applied_version_.load(std::memory_order_acquire)) return true;
-  // An evictor asks for many records. RocksDB refuses each attempt after a failed flush.
+  // An evictor asks for many records. RocksDB rejects each attempt after a failed flush.
   const bool is_tried_by_thread = options_.applying == LogApplying::kInThread;
   if (is_tried_by_thread && apply_failed_.load(std::memory_order_relaxed)) return false;
   const Lsn until = appended();

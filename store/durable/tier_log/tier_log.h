@@ -25,7 +25,7 @@
 //        delay.
 //   T1   A group that is larger than a file of the log goes directly to RocksDB, after all logged groups
 //        are applied. It is on the disk when Write returns. Before it is written, the log gets a mark in
-//        its place (C8c). It is refused if the disk has no room for the tables that the flush writes.
+//        its place (C8c). It is rejected if the disk has no space for the tables that the flush writes.
 //   T2   A flush takes what is in the memtables when RocksDB begins it. After a failed flush, RocksDB may
 //        try again by itself. So from before a flush until one succeeds, the log is synced before each
 //        step of the applier.
@@ -244,7 +244,7 @@ class TierLog {
   absl::Status Persist() ABSL_EXCLUSIVE_LOCKS_REQUIRED(persist_mutex_) ABSL_LOCKS_EXCLUDED(apply_mutex_);
   absl::Status Flush() { return options_.flusher->Flush(options_.db, {options_.entries, options_.meta}); }
   /// Persists if enough bytes are applied, or if the last flush or the last step of the applier has failed.
-  /// RocksDB refuses both after an error, until Persist has resumed it (T3).
+  /// RocksDB rejects both after an error, until Persist has resumed it (T3).
   absl::Status PersistStep() ABSL_LOCKS_EXCLUDED(persist_mutex_, apply_mutex_);
   /// Appends a group. If the log is full, it first makes space. Errors are those of CommitLog::Append, and
   /// of PersistAll.

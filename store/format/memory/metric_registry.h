@@ -230,7 +230,7 @@ inline constexpr std::size_t kMetricCount = std::size(kMetrics);
 /// Places that the metrics take.
 inline constexpr std::size_t kMetricPlaces =
     kMetrics[kMetricCount - 1].place + MetricPlaces(kMetrics[kMetricCount - 1].type);
-/// Places that the superblock has room for.
+/// Places that the superblock has space for.
 inline constexpr std::size_t kMetricCapacity = 256;
 static_assert(kMetricPlaces <= kMetricCapacity);
 

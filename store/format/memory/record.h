@@ -143,7 +143,7 @@ inline RecordState JudgeRecord(const RecordHeader& header, std::string_view stor
   return live ? RecordState::kLive : RecordState::kDead;
 }
 
-/// Judges a record that VerifyLive has refused, and whose sizes match.
+/// Judges a record that VerifyLive has rejected, and whose sizes match.
 [[gnu::noinline]] inline RecordState JudgeRefused(const RecordHeader& header, const char* body,
                                                   std::string_view key, std::uint64_t key_hash,
                                                   const RecordPlace& place) {

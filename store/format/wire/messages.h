@@ -158,7 +158,7 @@ enum ReplyFlag : std::uint16_t {
   kLoading = 1,     // the index may lack keys that exist; in one incarnation, it goes from 1 to 0 once
   kWantsReads = 2,  // until a reply does not say so
   kReadOnly = 4,    // of a HelloReply: requests that need a writer are rejected, there is no staging buffer
-  // The cause of a kDurableTier, or of the first one in a put list (store/base/shortage.h):
+  // The cause of a kDurableTier, or of the first one in a multi-put (store/base/shortage.h):
   kShortage = 8,
   kDisk = 16,
   kHasSettings = 32,  // of a HelloReply: the server takes kSettings
@@ -250,7 +250,7 @@ enum class Operation : std::uint8_t {
   // backup.
   kBackup = 15,
   kQueryCompletion = 13,  // nothing; payload_offset: the request ID of a write that this client has sent
-  // Its value is the bytes of a list of puts; key_size, ttl_ms and condition are 0.
+  // Its value is the bytes of a multi-put; key_size, ttl_ms and condition are 0.
   kMultiPut = 16,
   // Nothing in the staging buffer; condition: the place of the first wanted byte in the text of the settings.
   // For a server with ReplyFlag::kHasSettings.
@@ -292,8 +292,8 @@ struct Request {
   Operation operation = Operation::kPing;
   std::uint8_t read_count = 0;  // up to kMaxReads
   std::uint8_t durability = 0;  // of a write: EncodeDurability
-  std::uint8_t put_count = 0;   // put list: how many
-  std::uint8_t put_ids = 0;  // put list: put_count: each has an id, the last one request_id; or 0: none has
+  std::uint8_t put_count = 0;   // multi-put: how many
+  std::uint8_t put_ids = 0;  // multi-put: put_count: each has an id, the last one request_id; or 0: none has
   std::uint8_t reserved[5] = {};
 };
 static_assert(sizeof(Request) == 56);
@@ -334,7 +334,7 @@ enum class ReplyStatus : std::uint8_t {
 
 struct Reply {
   std::uint64_t request_id = 0;
-  std::uint64_t version = 0;   // of a write: its own; batch: of its first; put list: of the first that was
+  std::uint64_t version = 0;   // of a write: its own; batch: of its first; multi-put: of the first that was
                                // done; locate: that of the record; scan: the cursor;
                                // settings: the hash of the text (HashSettings)
   std::uint64_t slot = 0;      // of what stores a record, and locate: where it is (EncodeSlot); scan
@@ -345,7 +345,7 @@ struct Reply {
   std::uint8_t reserved = 0;
   std::uint16_t flags = 0;  // ReplyFlag
   // Bytes behind this struct, up to kMaxReplyBehind. Status not kOk: text, why. kOk, of a reserve: a Grant,
-  // or nothing; of a backup: a BackupDone; nothing: it is under way; of a put list: MultiPutOutcomes. Of
+  // or nothing; of a backup: a BackupDone; nothing: it is in progress; of a multi-put: MultiPutOutcomes. Of
   // settings: the bytes from there on.
   std::uint16_t behind_size = 0;
   std::uint16_t reserved2 = 0;

@@ -27,7 +27,7 @@ inline constexpr std::size_t kMaxBatchBytes = std::size_t{256} << 10;
 inline constexpr std::size_t kMaxBatchWrites = 1024;
 
 /// kCheck writes nothing: the batch is done only if the condition on its key holds. Checks stand behind all
-/// writes. A server of an earlier release refuses the batch as malformed, and does nothing.
+/// writes. A server of an earlier release rejects the batch as malformed, and does nothing.
 enum class BatchKind : std::uint8_t { kPut = 1, kDelete = 2, kCheck = 3 };
 
 struct BatchEntry {

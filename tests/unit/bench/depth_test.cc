@@ -1,4 +1,4 @@
-// Several operations of a thread under way at once, scans, and the stores that are compared with.
+// Several operations of a thread in flight at once, scans, and the stores that are compared with.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sysexits.h>

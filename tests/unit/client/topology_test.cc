@@ -207,7 +207,7 @@ TEST_F(TopologyOnDisk, ErrorsNameTheFile) {
   EXPECT_THAT(std::string(Topology::Read(path_).status().message()), HasSubstr("more than 1048576 bytes"));
 }
 
-/// Expects that the bytes are refused with one line of text, or give a topology that is written as it was
+/// Expects that the bytes are rejected with one line of text, or give a topology that is written as it was
 /// read.
 void ExpectRefusedOrWhole(const std::string& text) {
   const absl::StatusOr<Topology> topology = Topology::Parse(text, "file");

@@ -158,7 +158,7 @@ TEST(LocalRing, TwoThreads) {
   thread.join();
 }
 
-/// Waits until another thread, which may have no processor just now, changes `round`. Returns the new one.
+/// Waits until another thread, which may have no CPU just now, changes `round`. Returns the new one.
 int NextRound(const std::atomic<int>& round, int last) {
   int now = last;
   for (int i = 0; (now = round.load(std::memory_order_acquire)) == last; ++i) {
@@ -168,7 +168,7 @@ int NextRound(const std::atomic<int>& round, int last) {
 }
 
 // A4. Both begin at once, with an offset that varies. Without the order of A4, each loads while its own store
-// is still under way, and now and then both see nothing. A busy machine has time for fewer rounds.
+// is still in flight, and now and then both see nothing. A busy machine has time for fewer rounds.
 TEST(LocalRing, ASleeperFindsTheMessageOrIsFound) {
   constexpr int kRounds = 300'000;
   constexpr int kEnd = -1;

@@ -41,7 +41,7 @@ TEST(SharedMemory, AnotherMappingSeesTheOwnersBytes) {
   }
 }
 
-/// Bytes of this process's shared memory that are in large pages, by the kernel's count.
+/// Bytes of this process's shared memory that are in huge pages, by the kernel's count.
 std::size_t MappedInLargePages() {
   std::ifstream rollup("/proc/self/smaps_rollup");
   std::size_t kilobytes = 0;

@@ -150,7 +150,7 @@ TEST_F(TcpLinkTest, FramesBehindAnOutboxThatTheServerThreadEmptiedAreTaken) {
     ASSERT_THAT(link_->PostSend(1, {message.data(), 8, 0}), IsOk());
     while (link_->Take(completions) > 0) {
     }
-    // At most one packet may come. More follows once the peer's system has said that it has room.
+    // At most one packet may come. More follows once the peer's system has said that it has space.
     pollfd fd = {peer_.get(), POLLIN, 0};
     poll(&fd, 1, 10);
   }

@@ -55,7 +55,7 @@ class TlsTest : public ::testing::Test {
     return (*connection)->Connect({&mode, 1}, deadline);
   }
   absl::Status Connect(const ClientTls& tls) { return Connect(tls, Where()); }
-  /// The client fails so, with these words, and the server reports the refusal with those.
+  /// The client fails so, with these words, and the server reports the rejection with those.
   void ExpectRefused(const absl::Status& status, absl::StatusCode code, const std::string& words,
                      const std::string& servers_words) {
     ASSERT_THAT(status, HasCode(code));

@@ -98,7 +98,7 @@ class Service {
 
   std::size_t session_count() const { return sessions_.size(); }
   std::uint64_t disconnects() const { return disconnects_; }
-  /// Returns the listener's lines about refused clients.
+  /// Returns the listener's lines about rejected clients.
   const std::vector<std::string>& refusals() const { return refusals_; }
   std::span<const std::byte> region_bytes() const { return region_memory_->bytes(); }
   /// Returns keys of staging buffers and grants: the keys that only this side should be able to

@@ -207,7 +207,7 @@ TEST_P(TransportTest, AReadSeesTheWritesBeforeIt) {  // O2
     ASSERT_THAT(client->Write(offset, bytes), IsOk());
     const auto seen = client->ReadFrom(client->welcome().staging, offset, {bytes.size()});
     if (is_verbs()) {
-      // The device lets nobody READ memory for WRITE, so what there would be to observe is refused.
+      // The device lets nobody READ memory for WRITE, so what there would be to observe is rejected.
       ASSERT_THAT(seen, HasCode(absl::StatusCode::kPermissionDenied));
       return;
     }

@@ -446,7 +446,7 @@ TEST_P(VerbsTest, MoreConnectionsThanACompletionQueueHoldsAreRejected) {
   const std::size_t most = clients.size();
   clients.pop_back();
   ASSERT_TRUE(service_->Await([&](Service& service) { return service.session_count() == most - 1; }));
-  // There is room again when the end has been brought about.
+  // There is space again when the end has been brought about.
   const TimePoint deadline = Deadline();
   absl::StatusOr<std::unique_ptr<Client>> next;
   do {

@@ -210,7 +210,7 @@ TEST_P(WindowsTest, ConnectionsThatComeDisturbNobody) {
   EXPECT_THAT(busy[1]->connection().status(), IsOk());
 }
 
-// Its binding may still be under way: then that may break the connection over which it was asked for, no
+// Its binding may still be in flight: then that may break the connection over which it was asked for, no
 // other.
 TEST_P(WindowsTest, GrantsThatAreReplacedAtOnceHarmNobodyElse) {
   StartService();

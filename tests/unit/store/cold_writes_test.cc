@@ -40,7 +40,7 @@ class ColdWritesTest : public ColdFixture {
     return write;
   }
 
-  /// Submits writes, and does so again while there is no room for the first of them.
+  /// Submits writes, and does so again while there is no space for the first of them.
   void SubmitWithRoom(std::span<Write> writes) {
     for (;;) {
       for (Write& write : writes) write.needs_read = false;

@@ -346,7 +346,7 @@ TEST_P(CommitToTierTest, NothingOfAGroupThatIsNotDurableIsVisible) {
   const std::uint64_t used = store_->Read(Counter::kLogBytesUsed);
   const std::uint64_t version = store_->Read(Counter::kLastVersion);
   constexpr absl::StatusCode kUnavailable = absl::StatusCode::kUnavailable;
-  const std::string large(30'000, 'v');  // the log has room for it
+  const std::string large(30'000, 'v');  // the log has space for it
   {
     FileSizeLimit limit(4096);
     EXPECT_THAT(Commit({PutOf("a", large), DeleteOf("b"), PutOf("c", "3"), DeleteOf("missing")}),

@@ -131,7 +131,7 @@ TEST_F(DiskFullTest, WhatWasWrittenBeforeItWasFullIsSyncedAllTheSame) {
 }
 
 // RocksDB begins a log once its memtable is full. The store never gives it a first record for that log which
-// the disk may refuse (F2 of store/durable/files.h).
+// the disk may reject (F2 of store/durable/files.h).
 class DiskFullAsALogBeginsTest : public DiskFullTest, public testing::WithParamInterface<std::size_t> {};
 INSTANTIATE_TEST_SUITE_P(All, DiskFullAsALogBeginsTest,
                          // The second is more than RocksDB gives to the file system at once.

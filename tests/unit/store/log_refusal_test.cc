@@ -25,7 +25,7 @@ namespace {
 using testing::HasSubstr;
 
 // C6 of store/durable/tier_log/tier_log.h: no record leaves memory before RocksDB has it. So once memory is
-// full, a write is refused, and says why. It neither waits nor is put off without end.
+// full, a write is rejected, and says why. It neither waits nor is put off without end.
 TEST(LogRefusalTest, FullMemoryThatMayForgetNothing) {
   constexpr std::size_t kMemory = std::size_t{16} << 20;
   const TempDir temp;

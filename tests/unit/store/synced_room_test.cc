@@ -121,7 +121,7 @@ TEST_F(SyncedRoomTest, NoRecordOfABatchIsCleanedThatOneOfItsWritesHolds) {
   }
 }
 
-// The index has no room for the pending keys: other keys came meanwhile, and all memory is used or rests.
+// The index has no space for the pending keys: other keys came meanwhile, and all memory is used or retired.
 TEST_F(SyncedRoomTest, ADeletionWaitsForTheRoomOfPendingWrites) {
   constexpr std::size_t kGroup = 100;
   const auto submit = [&](char kind, int first, std::string_view value, Durability level) {

@@ -35,7 +35,7 @@ bool HasCapability(unsigned capability) {
 unsigned UsableCpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  // A machine of more CPUs than the set has room for has enough of them.
+  // A machine of more CPUs than the set has space for has enough of them.
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return CPU_SETSIZE;
   return static_cast<unsigned>(CPU_COUNT(&set));
 }

@@ -30,7 +30,7 @@ using Connector = std::function<absl::StatusOr<std::unique_ptr<Client>>(const Cl
 /// Connects, pings, and READs the metrics.
 ServerFacts ReadServer(const Connector& connect);
 
-/// Adds server, and if it answers round_trip, loading, writes and room. `facts`: nothing if there was no
+/// Adds server, and if it answers round_trip, loading, writes and `room`. `facts`: nothing if there was no
 /// answer in time. `address`: in the commands that the remedies name.
 void JudgeServer(const std::optional<ServerFacts>& facts, const std::string& address, Checks* checks);
 

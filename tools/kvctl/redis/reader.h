@@ -56,8 +56,8 @@ class RedisReader {
   /// come.
   std::string resume_token() const;
   bool begins_anew() const { return begins_anew_; }
-  /// Returns whether the Redis has refused the place where SCAN was to go on, so that the token is of no use.
-  /// A gate does so with the cursors that it has forgotten.
+  /// Returns whether the Redis has rejected the place where SCAN was to go on, so that the token is of no
+  /// use. A gate does so with the cursors that it has forgotten.
   bool is_refused() const { return is_refused_; }
   /// Returns how many keys SCAN has named so far.
   std::uint64_t keys() const { return keys_; }

@@ -292,7 +292,7 @@ std::size_t TransactionKeys::AddChecks(WriteBatch* batch) const {
   return batch->count() - writes;
 }
 
-/// A single write has room for more than a batch.
+/// A single write has space for more than a batch.
 Task<absl::Status> TransactionKeys::WriteOne(const std::string& key, const Entry& entry) {
   const Condition condition = Required(key, &entry);
   if (entry.exists) {
@@ -303,7 +303,7 @@ Task<absl::Status> TransactionKeys::WriteOne(const std::string& key, const Entry
 
 Task<absl::Status> TransactionKeys::Commit() {
   for (auto& [key, entry] : entries_) {
-    // The server refuses a batch that deletes a missing key.
+    // The server rejects a batch that deletes a missing key.
     if (!entry.is_written || entry.exists || entry.is_read) continue;
     const absl::StatusOr<std::optional<KeyExpiry>> found = co_await FindExpiry(server_, key);
     if (!found.ok()) co_return found.status();

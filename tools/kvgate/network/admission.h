@@ -1,4 +1,4 @@
-// Decides whether a command of a connection runs now, waits for EXEC, or is refused.
+// Decides whether a command of a connection runs now, waits for EXEC, or is rejected.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ bool IsOfHttp(const Request& request);
 std::string Refusal(const Call& call);
 
 /// Replies with the error, and has EXEC do nothing if the command was for a transaction. An EXEC that is
-/// itself refused ends the transaction.
+/// itself rejected ends the transaction.
 void Refuse(Call& call, std::string_view refusal);
 
 /// Returns whether the command waits for EXEC.

@@ -27,7 +27,7 @@ class Channel {
   int fd() const { return fd_; }
   bool is_encrypted() const { return tls_ != nullptr; }
 
-  /// Behave as recv(2) and send(2). While the handshake is under way, they return -1, and errno is EAGAIN.
+  /// Behave as recv(2) and send(2). While the handshake is in progress, they return -1, and errno is EAGAIN.
   ssize_t Receive(std::span<char> to);
   ssize_t Send(std::string_view bytes);
   /// Sends encrypted bytes that the socket has not taken yet. Returns false if the socket failed.

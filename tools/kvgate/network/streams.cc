@@ -9,7 +9,7 @@ namespace remora::kvgate {
 namespace {
 
 constexpr std::size_t kReadSize = std::size_t{16} << 10;
-// After a read that was full: a large value is on its way.
+// After a read that was full: a large value is in flight.
 constexpr std::size_t kLargeReadSize = std::size_t{256} << 10;
 // An empty output that has held more gives its memory back.
 constexpr std::size_t kKeptOutput = std::size_t{64} << 10;

@@ -22,7 +22,7 @@ struct Message {
   std::string payload;
 };
 
-/// A message on its way to one subscriber.
+/// A message in flight to one subscriber.
 struct Delivery {
   std::shared_ptr<const Message> message{};
   std::shared_ptr<const std::string> pattern{};  // that the channel fits; null: the channel is subscribed
