@@ -86,9 +86,10 @@ struct BackupProgress {
 /// Threads that work in parallel have one client each; client/client_pool.h lends them. A client is a
 /// connection, with its own memory at the server, and shares nothing, so no call takes a lock. If two threads
 /// are in calls of one client at the same time, the client notices it, though not always at once, and ends
-/// the process with a message (client/session/call_guard.h). Clients do not even share a location cache: each
-/// drops entries by the changes of the server's memory that it has itself seen
-/// (client/cache/segment_generations.h).
+/// the process with a message (client/session/call_guard.h).
+///
+/// Clients do not even share a location cache: each drops entries by the changes of the server's memory that
+/// it has itself seen (client/cache/segment_generations.h).
 ///
 /// In a forked child each call ends with FailedPrecondition and does nothing, because to the server parent
 /// and child would be the same client. The child must not destroy the client either; it connects anew. The

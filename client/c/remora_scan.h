@@ -43,9 +43,10 @@ void remora_scan_options_init(remora_scan_options* options);
  * REMORA_FAILED_PRECONDITION, unless the options ask for any_order. Such a scan shows each key that exists
  * from the scan's begin to its end exactly once. It shows a key that is written or goes meanwhile once or
  * not at all, as it is at some moment in between. This holds also when the server gives the scan's
- * position up and the scan continues. The server looks at all keys, whatever the range. On a store with a
- * disk, any order is the order of the keys. A resume token of the one kind of scan does not work with the
- * other: REMORA_FAILED_PRECONDITION.
+ * position up and the scan continues. The server looks at all keys, whatever the range.
+ *
+ * On a store with a disk, any order is the order of the keys. A resume token of the one kind of scan does
+ * not work with the other: REMORA_FAILED_PRECONDITION.
  *
  * The caller owns *scan and ends it with remora_scan_end. */
 typedef struct remora_scan remora_scan;

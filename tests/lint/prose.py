@@ -16,7 +16,8 @@ import tokenize
 
 WIDTH = 100  # columns of Markdown, also of tables and code in it; clang-format and tools/format bound those of code
 MAX_WORDS = 30  # of a sentence
-MAX_LINES = 8  # of a paragraph
+MAX_LINES = 8  # of a paragraph of a comment
+MAX_PAGE_LINES = 6  # of a paragraph of a page
 
 C_LIKE = {".cc", ".h", ".c", ".pml"}
 HASH_LIKE = {".cmake", ".sh"}
@@ -214,9 +215,9 @@ def words(sentence):
     return sum(1 for word in sentence.split() if re.search(r"\w", word))
 
 
-def faults_of_paragraph(paragraph):
-    if not paragraph.row and len(paragraph.lines) > MAX_LINES:
-        yield f"a paragraph of {len(paragraph.lines)} lines; {MAX_LINES} at most"
+def faults_of_paragraph(paragraph, max_lines):
+    if not paragraph.row and len(paragraph.lines) > max_lines:
+        yield f"a paragraph of {len(paragraph.lines)} lines; {max_lines} at most"
     if paragraph.doc and DOC_HEAD.match(paragraph.lines[0].strip()):
         head = DOC_HEAD.match(paragraph.lines[0].strip()).group()
         yield f'a doc comment that begins with "{head}"; begin with a verb ("Returns ...") or a noun'
@@ -254,7 +255,7 @@ def faults_of(path):
             if len(line) > WIDTH:
                 yield number, f"{len(line)} columns; {WIDTH} at most"
     for paragraph in texts(path):
-        for fault in faults_of_paragraph(paragraph):
+        for fault in faults_of_paragraph(paragraph, MAX_PAGE_LINES if path.suffix == ".md" else MAX_LINES):
             yield paragraph.number, fault
 
 

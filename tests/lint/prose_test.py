@@ -50,9 +50,11 @@ class ProseTest(unittest.TestCase):
             self.check("page.md", page, "1: 105 columns")
         self.check("page.md", f"```\n{wide}\n```\n", "2: 101 columns")
 
-    def test_paragraphs_have_at_most_eight_lines(self):
-        self.check("page.md", "A line.\n" * 9, "1: a paragraph of 9 lines")
-        self.check("page.md", "A line.\n" * 8 + "\n" + "A line.\n" * 8)
+    def test_paragraphs_of_pages_have_at_most_six_lines_and_those_of_comments_eight(self):
+        self.check("page.md", "A line.\n" * 7, "1: a paragraph of 7 lines; 6 at most")
+        self.check("page.md", "A line.\n" * 6 + "\n" + "A line.\n" * 6)
+        self.check("a.cc", "// A line.\n" * 9, "1: a paragraph of 9 lines; 8 at most")
+        self.check("a.cc", "// A line.\n" * 8 + "//\n" + "// A line.\n" * 8)
 
     def test_topics_are_headings_and_not_bold(self):
         self.check("page.md", "# Title\n\n**Topic.** The text.\n\n**Bold** only in\n\n- **A list** may.\n",
