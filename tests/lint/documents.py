@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the documents: their links, their reach from README.md, their sizes, and what they say of sources. prose.py
-checks their language.
+"""Checks the documents: their links, their reach from README.md, their sizes, their pictures, and what they say of
+sources. prose.py checks their language.
 
 A path in a code span must exist. An item of a numbered list that begins with a source is a stop of a way through the
 code. Sources must have each function and class that it names, and this source at least one of them.
@@ -9,6 +9,7 @@ code. Sources must have each function and class that it names, and this source a
 """
 
 import functools
+import hashlib
 import os
 import pathlib
 import re
@@ -17,7 +18,7 @@ import sys
 MAX_LINES = {"README.md": 150, "ARCHITECTURE.md": 300, "CONTRIBUTING.md": 120}
 
 # The files that tools/docs puts into the site, beside pages. A link to another file would have no target there.
-SITE = re.compile(r"LICENSE$|examples/|docs/operating/(alerts\.yml|grafana-dashboard\.json)$")
+SITE = re.compile(r"LICENSE$|examples/|docs/diagrams/[\w-]+\.svg$|docs/operating/(alerts\.yml|grafana-dashboard\.json)$")
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`[^`]*`")
@@ -127,6 +128,20 @@ def faults_of_sources(root, path):
             yield number, f"names nothing that {source} has"
 
 
+def faults_of_pictures(root):
+    """The pictures that tools/diagrams has not drawn of today's sources."""
+    folder = root / "docs/diagrams"
+    names = {path.stem for end in ("dot", "svg") for path in folder.glob(f"*.{end}")}
+    for name in sorted(names):
+        source, picture = folder / f"{name}.dot", folder / f"{name}.svg"
+        if not source.exists():
+            yield f"docs/diagrams/{name}.svg:1: has no source {name}.dot"
+        elif not picture.exists():
+            yield f"docs/diagrams/{name}.dot:1: has no picture; run tools/diagrams"
+        elif hashlib.sha256(source.read_bytes()).hexdigest() not in picture.read_text(encoding="utf-8"):
+            yield f"docs/diagrams/{name}.svg:1: is of another {name}.dot; run tools/diagrams"
+
+
 def reached(root):
     """All pages to which links lead from README.md."""
     found, waiting = set(), [root / "README.md"]
@@ -146,6 +161,7 @@ def check(root):
             yield f"{name}:{number}: {fault}"
         if path not in found:
             yield f"{name}:1: no link leads here from README.md"
+    yield from faults_of_pictures(root)
 
 
 def main():

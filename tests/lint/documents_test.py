@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """documents.py itself: it must be able to fail."""
 
+import hashlib
 import pathlib
 import tempfile
 import unittest
@@ -49,6 +50,19 @@ class DocumentsTest(unittest.TestCase):
             with self.subTest(fault=fault):
                 found = self.faults(page=PAGE + page, **sources, **{"rdma/put.cc": "void Put() {}\n"})
                 self.assertEqual(found, [f"docs/page.md:{fault}"])
+
+    def test_pictures_of_other_sources(self):
+        dot = "digraph a {}\n"
+        svg = f"<svg><!-- {hashlib.sha256(dot.encode()).hexdigest()} --></svg>\n"
+        page = PAGE + "![a](diagrams/a.svg)\n"
+        self.assertEqual(self.faults(page=page, **{"docs/diagrams/a.dot": dot, "docs/diagrams/a.svg": svg}), [])
+        for files, fault in (
+            ({"a.dot": dot + " ", "a.svg": svg}, "a.svg:1: is of another a.dot; run tools/diagrams"),
+            ({"a.dot": dot, "a.svg": svg, "b.dot": dot}, "b.dot:1: has no picture; run tools/diagrams"),
+            ({"a.svg": svg}, "a.svg:1: has no source a.dot"),
+        ):
+            found = self.faults(page=page, **{f"docs/diagrams/{name}": text for name, text in files.items()})
+            self.assertEqual(found, [f"docs/diagrams/{fault}"])
 
     def test_a_page_that_no_link_reaches(self):
         self.assertEqual(
