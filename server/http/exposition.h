@@ -12,9 +12,9 @@ inline constexpr char kExpositionType[] = "text/plain; version=0.0.4; charset=ut
 
 /// The metrics of the process, beside those of the registry.
 struct ProcessFacts {
-  std::string_view version;  // of the release
-  std::string_view commit;   // of the sources
-  double start_seconds = 0;  // since 1970
+  std::string_view version{};  // of the release
+  std::string_view commit{};   // of the sources
+  double start_seconds = 0;    // since 1970
   double uptime_seconds = 0;
   bool is_ready = false;
 };

@@ -97,7 +97,7 @@ class FuzzedLink {
     link_->AddRead(1, region_.bytes());
     link_->AddWrite(kStagingKey, 0, staging_.bytes());
     static const UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
-    FUZZ_CHECK(link_->Start(epoll.get(), counters_, connection()));
+    FUZZ_CHECK(link_->Start(epoll.get(), served_, connection()));
   }
 
   void PostReceive() {
@@ -152,7 +152,7 @@ class FuzzedLink {
   Connection* connection() { return reinterpret_cast<Connection*>(stands_for_a_connection_.data()); }
 
   Guarded region_{kRegionSize}, staging_{kStagingSize}, receives_{kLimits.receives * kReceiveSize};
-  NicCounters counters_;
+  ServedReads served_;
   std::array<std::byte, 1> stands_for_a_connection_{};
   std::vector<std::byte> buffer_ = std::vector<std::byte>(TcpInbox::kBufferSize);
   UniqueFd peer_;

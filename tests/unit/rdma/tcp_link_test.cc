@@ -59,7 +59,7 @@ class TcpLinkTest : public ::testing::Test {
     link_->AddRead(kLinkRegionKey, region_);
     epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
     // The link names its connection, and does not use it.
-    ASSERT_TRUE(link_->Start(epoll_.get(), counters_, reinterpret_cast<Connection*>(this)));
+    ASSERT_TRUE(link_->Start(epoll_.get(), served_, reinterpret_cast<Connection*>(this)));
   }
   void TearDown() override {
     if (link_ != nullptr) link_->End();
@@ -112,7 +112,7 @@ class TcpLinkTest : public ::testing::Test {
   const SteadyClock clock_ = {};
   std::vector<std::byte> region_ = std::vector<std::byte>(1 << 20, std::byte{'r'});
   std::vector<std::byte> buffer_ = std::vector<std::byte>(TcpInbox::kBufferSize);
-  NicCounters counters_;
+  ServedReads served_;
   std::unique_ptr<TcpEvents> events_;
   std::shared_ptr<TcpLink> link_;
   UniqueFd epoll_;
@@ -129,7 +129,7 @@ TEST_F(TcpLinkTest, OfAPeerThatTakesNothingAtMost64AnswersWait) {
   ASSERT_TRUE(Turn(kPatienceMs));
   while (Turn(50)) {
   }
-  EXPECT_EQ(counters_.reads.load(), 64u);
+  EXPECT_EQ(served_.reads, 64u);
 }
 
 // Frames wait in the inbox behind a full outbox. It is the server thread that empties the outbox, with a
@@ -140,8 +140,8 @@ TEST_F(TcpLinkTest, FramesBehindAnOutboxThatTheServerThreadEmptiedAreTaken) {
   Connect(64 << 10);
   Say(ReadsOf(kSize, kReads));
   ASSERT_TRUE(Turn(kPatienceMs));
-  ASSERT_LT(counters_.reads.load(), kReads);
-  const std::size_t taken = counters_.reads.load();
+  ASSERT_LT(served_.reads, kReads);
+  const std::size_t taken = served_.reads;
   std::array<std::byte, 8> message{};
   const TimePoint deadline = clock_.Now() + kPatience;
   std::array<Completion, 16> completions;
@@ -155,7 +155,7 @@ TEST_F(TcpLinkTest, FramesBehindAnOutboxThatTheServerThreadEmptiedAreTaken) {
     poll(&fd, 1, 10);
   }
   ASSERT_EQ(AnswersHeard(), taken);
-  ASSERT_EQ(counters_.reads.load(), taken);
+  ASSERT_EQ(served_.reads, taken);
   // From here on the NIC thread is alone.
   while (AnswersHeard() < kReads && clock_.Now() < deadline) {
     ASSERT_TRUE(Turn(10'000)) << "no event gives the link its turn";
