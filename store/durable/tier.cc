@@ -188,7 +188,7 @@ bool DurableTier::log_was_torn() const { return impl_->log_was_torn_; }
 std::uint64_t DurableTier::version_limit() const { return impl_->version_limit_; }
 
 void DurableTier::Put(std::string_view key, const StoredHeader& header, std::string_view value) {
-  if (impl_->log_ != nullptr) return impl_->log_->Put(key, header, value);
+  if (impl_->log_ != nullptr) return impl_->log_->group().Put(key, header, value);
   const rocksdb::Slice key_part = ToSlice(key);
   const std::array<rocksdb::Slice, 2> value_parts = {BytesOf(header), ToSlice(value)};
   const rocksdb::Status status =
@@ -198,13 +198,13 @@ void DurableTier::Put(std::string_view key, const StoredHeader& header, std::str
 }
 
 void DurableTier::Delete(std::string_view key, std::uint64_t version) {
-  if (impl_->log_ != nullptr) return impl_->log_->Delete(key, version);
+  if (impl_->log_ != nullptr) return impl_->log_->group().Delete(key, version);
   REMORA_CHECK(impl_->batch_.Delete(impl_->data(), ToSlice(key)).ok());  // it only copies
 }
 
 void DurableTier::SetVersionLimit(std::uint64_t limit) {
   impl_->next_limit_ = limit;
-  if (impl_->log_ != nullptr) return impl_->log_->PutMeta(kVersionLimitKey, ViewOf(BytesOf(limit)));
+  if (impl_->log_ != nullptr) return impl_->log_->group().PutMeta(kVersionLimitKey, ViewOf(BytesOf(limit)));
   REMORA_CHECK(impl_->batch_.Put(impl_->meta(), kVersionLimitKey, BytesOf(limit)).ok());  // it only copies
 }
 
@@ -262,19 +262,20 @@ absl::StatusOr<BackupInfo> DurableTier::Backup(const std::string& dir, const Bac
 }
 
 void DurableTier::PutClient(std::uint64_t client, std::int64_t since_ms) {
-  if (impl_->log_ != nullptr) return impl_->log_->PutMeta(ClientKey(client), ViewOf(BytesOf(since_ms)));
+  if (impl_->log_ != nullptr)
+    return impl_->log_->group().PutMeta(ClientKey(client), ViewOf(BytesOf(since_ms)));
   REMORA_CHECK(impl_->batch_.Put(impl_->meta(), ClientKey(client), BytesOf(since_ms)).ok());
 }
 
 void DurableTier::DeleteClient(std::uint64_t client) {
-  if (impl_->log_ != nullptr) return impl_->log_->DeleteClient(client);
+  if (impl_->log_ != nullptr) return impl_->log_->group().DeleteClient(client);
   const std::string key = ClientKey(client);
   const std::string end = key + static_cast<char>(kCompletionsPerClient);
   REMORA_CHECK(impl_->batch_.DeleteRange(impl_->meta(), key, end).ok());
 }
 
 void DurableTier::PutCompletion(const RequestId& request, std::uint64_t version, std::int64_t result) {
-  if (impl_->log_ != nullptr) return impl_->log_->PutCompletion(request, version, result);
+  if (impl_->log_ != nullptr) return impl_->log_->group().PutCompletion(request, version, result);
   const CompletionRecord completion{request.number, version, result};
   REMORA_CHECK(impl_->batch_.Put(impl_->meta(), CompletionKey(request), BytesOf(completion)).ok());
 }

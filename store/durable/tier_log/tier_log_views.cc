@@ -15,12 +15,11 @@ constexpr std::uint64_t kMostOverlay = std::uint64_t{16} << 20;
 
 bool TierLog::IsReadyForView() {
   const bool is_behind = appended() - applied_to() > kMostOverlay;
-  const bool is_served =
-      options_.applying == LogApplying::kInThread && !apply_failed_.load(std::memory_order_relaxed);
+  const bool is_served = applier_.is_served();
   view_is_awaited_.store(is_behind && is_served, std::memory_order_relaxed);
   if (!is_behind || !is_served) return true;
-  pace_.Ask();
-  Wake(Step::kApply);
+  applier_.Hurry();
+  applier_.Wake();
   return false;
 }
 
@@ -35,11 +34,11 @@ bool TierLog::IsViewAwaited() {
 absl::StatusOr<TierLog::View> TierLog::OpenView(const ScanRange& range) {
   const Lsn until = appended();
   for (;;) {
-    const LogMoment moment = moment_.Get();
+    const LogMoment moment = applier_.moment();
     const Lsn at = moment.position.lsn();
     if (at >= until) return View{.snapshot = moment.snapshot, .overlay = nullptr};
-    pace_.Ask();
-    if (until - at > kWorthApplying) Wake(Step::kApply);
+    applier_.Hurry();
+    if (until - at > kWorthApplying) applier_.Wake();
     if (until - at <= kMostOverlay) {
       absl::StatusOr<std::unique_ptr<ScanOverlay>> overlay =
           ScanOverlay::Read(options_.dir, moment.position, until, range);

@@ -151,7 +151,7 @@ class LogViewDatabaseTest : public testing::Test {
     db_.Close();
   }
   void Put(const std::string& key, const std::string& value) {
-    log_->Put(key, {.version = ++version_}, value);
+    log_->group().Put(key, {.version = ++version_}, value);
     ASSERT_TRUE(log_->Write().ok());
   }
   std::vector<std::string> StoredKeys() const {
@@ -211,7 +211,7 @@ TEST_F(LogViewDatabaseTest, AViewHasTheGroupsThatAreNotApplied) {  // C7, O1
   EXPECT_EQ(view->overlay, nullptr);
   Put("a", "2");
   Put("c", "3");
-  log_->Delete("c", ++version_);
+  log_->group().Delete("c", ++version_);
   ASSERT_TRUE(log_->Write().ok());
   Put("a", "4");
   Put("z", "5");

@@ -72,12 +72,12 @@ class TierLogTest : public testing::Test {
     Open();
   }
   void Put(const std::string& key, const std::string& value) {
-    log_->Put(key, {.version = ++version_}, value);
+    log_->group().Put(key, {.version = ++version_}, value);
     const absl::Status status = log_->Write();
     ASSERT_TRUE(status.ok()) << status;
   }
   void Delete(const std::string& key) {
-    log_->Delete(key, ++version_);
+    log_->group().Delete(key, ++version_);
     const absl::Status status = log_->Write();
     ASSERT_TRUE(status.ok()) << status;
   }
@@ -116,9 +116,9 @@ TEST_F(TierLogTest, WhatWasWrittenIsThereAfterAKill) {  // C1, C5
 TEST_F(TierLogTest, AGroupIsThereWholeOrNot) {  // C1, C5
   Put("a", "1");
   const Lsn end = log_->appended();
-  log_->Put("b", {.version = 2}, "2");
-  log_->PutMeta("name", "value");
-  log_->Put("c", {.version = 3}, "3");
+  log_->group().Put("b", {.version = 2}, "2");
+  log_->group().PutMeta("name", "value");
+  log_->group().Put("c", {.version = 3}, "3");
   ASSERT_TRUE(log_->Write().ok());
   const Lsn last = log_->appended();
   Kill();
@@ -251,8 +251,8 @@ TEST_F(TierLogTest, AGroupLargerThanAFileIsOnTheDiskAtOnce) {  // T1
   const std::string large(2 * kTestLogFile, 'l');
   Put("a", "1");
   Put("b", "before");
-  log_->Put("b", {.version = ++version_}, large);
-  log_->PutCompletion({.client = 7, .number = 3}, version_, 5);
+  log_->group().Put("b", {.version = ++version_}, large);
+  log_->group().PutCompletion({.client = 7, .number = 3}, version_, 5);
   ASSERT_TRUE(log_->Write().ok());
   EXPECT_TRUE(log_->Holds(version_));
   Put("a", "2");
@@ -265,10 +265,10 @@ TEST_F(TierLogTest, AGroupLargerThanAFileIsOnTheDiskAtOnce) {  // T1
 }
 
 TEST_F(TierLogTest, CompletionsComeWithTheirWrites) {
-  log_->PutMeta(ClientKey(7), "12345678");
+  log_->group().PutMeta(ClientKey(7), "12345678");
   ASSERT_TRUE(log_->Write().ok());
-  log_->Put("a", {.version = 9}, "1");
-  log_->PutCompletion({.client = 7, .number = 20}, 9, -3);
+  log_->group().Put("a", {.version = 9}, "1");
+  log_->group().PutCompletion({.client = 7, .number = 20}, 9, -3);
   ASSERT_TRUE(log_->Write().ok());
   Restart();
   TierModel meta = Stored(1);
@@ -278,7 +278,7 @@ TEST_F(TierLogTest, CompletionsComeWithTheirWrites) {
               UnorderedElementsAre(Pair(ClientKey(7), "12345678"),
                                    Pair(CompletionKey({7, 4}),
                                         std::string(reinterpret_cast<const char*>(&write), sizeof(write)))));
-  log_->DeleteClient(7);
+  log_->group().DeleteClient(7);
   ASSERT_TRUE(log_->Write().ok());
   Restart();
   EXPECT_THAT(Stored(1), ElementsAre(Pair(LogApplier::kAppliedToKey, testing::_)));
