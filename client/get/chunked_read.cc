@@ -12,6 +12,27 @@ namespace {
 // piece before, and is small enough that the reader finds the piece in the cache.
 constexpr std::size_t kDirectPiece = std::size_t{256} << 10;
 
+/// Returns the bytes of the value that the READ would bring, where this process maps them. Empty: it does
+/// not.
+std::span<const std::byte> MappedValue(const Session& session, const ChunkRead& read) {
+  const RegionReader& region = session.region();
+  if (!read.is_of_value || !region.reads_now()) return {};
+  const std::byte* const bytes = region.At(read.offset, read.scratch_size);
+  return {bytes, bytes == nullptr ? 0 : read.scratch_size};
+}
+
+/// Has `pieces` hash and copy the bytes where they are. The server may be writing them. Then memory was
+/// reused, and the reader's result says so.
+absl::Status TakeMapped(Session& session, std::span<const std::byte> mapped, ChunkedReader& pieces) {
+  pieces.Take(mapped);
+  ++session.counters().reads;
+  if (session.region().ServerIsAlive()) return absl::OkStatus();
+  // The bytes count if the server lives after all, which a READ behind them shows.
+  session.RestartDeadline();
+  REMORA_RETURN_IF_ERROR(session.region().PostFence());
+  return session.AwaitReads();
+}
+
 }  // namespace
 
 ChunkedReader::ChunkedReader(Session& session, const WantedRecord& wanted, const ValueTarget& target)
@@ -142,6 +163,7 @@ std::optional<ChunkRead> ChunkedReader::NextOfValue() {
     asked_for_ += read.direct.size;
   } else {
     read.scratch_size = std::min<std::uint64_t>(left, kPieceHalf);
+    read.is_of_value = true;
     asked_for_ += read.scratch_size;
   }
   return read;
@@ -172,8 +194,10 @@ absl::Status ReadInChunks(Session& session, ChunkedReader& pieces) {
   bool has_arrived = false;
   while (!pieces.done()) {
     const std::optional<ChunkRead> next = pieces.Next();
+    const std::span<const std::byte> mapped =
+        next ? MappedValue(session, *next) : std::span<const std::byte>();
     std::span<std::byte> into;
-    if (next) {
+    if (next && mapped.empty()) {
       session.RestartDeadline();
       into = session.buffers().record().subspan(next->half * kPieceHalf, next->scratch_size);
       SgeList list;
@@ -182,7 +206,8 @@ absl::Status ReadInChunks(Session& session, ChunkedReader& pieces) {
       REMORA_RETURN_IF_ERROR(session.region().Post(list.entries(), next->offset));
     }
     if (has_arrived) pieces.Take(arrived);
-    has_arrived = next.has_value();
+    has_arrived = next.has_value() && mapped.empty();
+    if (!mapped.empty()) REMORA_RETURN_IF_ERROR(TakeMapped(session, mapped, pieces));
     if (!has_arrived) continue;
     REMORA_RETURN_IF_ERROR(session.AwaitReads());
     arrived = into;

@@ -79,6 +79,7 @@ struct ChunkRead {
   std::uint64_t offset = 0;      // in the store's region
   std::size_t half = 0;          // of the scratch memory: 0 or 1
   std::size_t scratch_size = 0;  // bytes that go to the beginning of that half
+  bool is_of_value = false;      // those bytes are of the record's value
   rdma::Sge direct{};            // part of the target's memory; size 0: none
 };
 
@@ -105,7 +106,8 @@ class ChunkedReader {
   /// Returns the next READ to post. Nothing: the driver must first Take a READ that is in flight; if none is,
   /// the result is there.
   std::optional<ChunkRead> Next();
-  /// Takes the bytes that the oldest READ in flight brought to its half of the scratch memory.
+  /// Takes the bytes that the oldest READ in flight brought to its half of the scratch memory. Bytes of the
+  /// value may also be where the server may be writing them: `result` says whether they count (P1 to P5).
   void Take(std::span<const std::byte> scratch);
   bool done() const { return phase_ == Phase::kDone; }
   /// REQUIRES: done.
