@@ -1,5 +1,7 @@
 #include "client/put/large_put.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 
@@ -28,16 +30,26 @@ absl::Status WriteToGrant(Session& session, PayloadStream& stream, const RemoteR
   return session.AwaitReads();
 }
 
+/// Sends the value in parts. While the server copies one, the client fills the next one.
 absl::Status SendParts(Session& session, PayloadStream& stream) {
-  while (!stream.empty()) {
+  constexpr std::uint32_t kPart = 0;  // their owner: no other request with a number is in flight
+  std::size_t in_flight = 0;
+  absl::Status refused;
+  const auto take = [&](std::uint32_t, const ServerReply& reply, bool) {
+    --in_flight;
+    refused.Update(ToStatus(reply));
+  };
+  while (in_flight > 0 || (!stream.empty() && refused.ok())) {
     session.RestartDeadline();
-    const auto send = [&](RequestChannel& channel) {
-      return channel.SendPart(stream, RequestChannel::kCall, RequestChannel::kCall, RequestChannel::kMaxPart);
-    };
-    REMORA_ASSIGN_OR_RETURN(const ServerReply reply, session.Exchange(Operation::kPart, send));
-    REMORA_RETURN_IF_ERROR(ToStatus(reply));
+    while (!stream.empty() && refused.ok()) {
+      const absl::StatusOr<bool> sent = session.channel().SendPart(stream, kPart, RequestChannel::kCall);
+      if (!sent.ok()) return session.Break(sent.status());
+      if (!*sent) break;
+      ++in_flight;
+    }
+    REMORA_RETURN_IF_ERROR(session.AwaitReplies(take));
   }
-  return absl::OkStatus();
+  return refused;
 }
 
 absl::StatusOr<ServerReply> SendSizes(Session& session, const RequestSpec& spec, std::uint64_t value_hash) {

@@ -139,9 +139,9 @@ absl::StatusOr<bool> RequestChannel::SendSizes(const RequestSpec& asked, std::ui
 }
 
 absl::StatusOr<bool> RequestChannel::SendPart(PayloadStream& stream, std::uint32_t owner,
-                                              std::uint32_t memory, std::size_t most) {
+                                              std::uint32_t memory) {
   if (!HasCredit()) return false;
-  const std::size_t size = std::min(stream.left(), most);
+  const std::size_t size = std::min(stream.left(), kPartBytes);
   const std::optional<StagingRing::Piece> piece = staging_.Take(size);
   if (!piece) return false;
   Request request = NextRequest(Operation::kPart, 0, size);

@@ -188,14 +188,11 @@ class RequestChannel {
   /// Sends a request without bytes in the staging buffer, as Send does: kReserve or kFinishLargePut of a
   /// large value, with the sizes of key and value. `value_hash` is for kFinishLargePut.
   absl::StatusOr<bool> SendSizes(const RequestSpec& asked, std::uint64_t value_hash, std::uint32_t owner);
-  /// Sends the next part of a large value, of at most `most` bytes, as Send does. `memory` is the owner of
-  /// the gathered memory, for IsGathering; kNobody: the channel copies the part. REQUIRES: the stream is not
-  /// empty.
+  /// Sends the next part of a large value, of at most kPartBytes, as Send does. The staging buffer has space
+  /// for two. `memory` is the owner of the gathered memory, for IsGathering; kNobody: the channel copies the
+  /// part. REQUIRES: the stream is not empty.
+  absl::StatusOr<bool> SendPart(PayloadStream& stream, std::uint32_t owner, std::uint32_t memory);
   static constexpr std::size_t kPartBytes = std::size_t{128} << 10;
-  absl::StatusOr<bool> SendPart(PayloadStream& stream, std::uint32_t owner, std::uint32_t memory,
-                                std::size_t most = kPartBytes);
-  /// Largest size of a part, in bytes.
-  static constexpr std::size_t kMaxPart = kMaxPayloadSize / StagingRing::kAlignment * StagingRing::kAlignment;
   /// Sends a request that consists of its header alone, as Send does. The channel chooses its ID.
   absl::StatusOr<bool> SendBare(Request request, std::uint32_t owner);
 

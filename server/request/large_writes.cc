@@ -56,7 +56,12 @@ absl::Status LargeWrites::TakePart(ClientSession& session, const Request& reques
     Remove(found, /*used_up=*/false);
     return absl::InvalidArgumentError("a part outside the staging buffer, or of more than was reserved");
   }
-  std::memcpy(held.reservation.bytes.data() + held.filled, part.data(), part.size());
+  const std::span<std::byte> to = held.reservation.bytes.subspan(held.filled, part.size());
+  std::memcpy(to.data(), part.data(), part.size());
+  // Hashes the copy, which no client can change, while the cache has it.
+  const std::size_t of_key = held.reservation.key_size - std::min(held.filled, held.reservation.key_size);
+  const std::span<const std::byte> of_value = to.subspan(std::min(of_key, to.size()));
+  held.hasher.Add(of_value.data(), of_value.size());
   held.filled += part.size();
   return absl::OkStatus();
 }
@@ -72,6 +77,7 @@ bool LargeWrites::BeginCommit(rdma::Connection& connection, const Request& reque
   }
   held.committing = true;
   held.grant.reset();
+  if (held.filled == held.reservation.bytes.size()) held.reservation.value_hash = held.hasher.Hash();
   return true;
 }
 

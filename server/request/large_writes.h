@@ -24,6 +24,7 @@
 #include "server/connection/session_observer.h"
 #include "server/memory/exported_memory.h"
 #include "store/base/clock.h"
+#include "store/format/memory/hash.h"
 #include "store/format/wire/messages.h"
 #include "store/server_store.h"
 #include "store/write/write.h"
@@ -75,6 +76,7 @@ class LargeWrites final : public SessionObserver {
     Reservation reservation;
     std::unique_ptr<rdma::Registration> grant;  // null: none, or revoked
     std::size_t filled = 0;                     // bytes that came in parts
+    ValueHasher hasher;                         // of the value's bytes among them
     TimePoint until;
     bool committing = false;
   };

@@ -25,6 +25,8 @@ struct ColdRead;
 struct Reservation {
   std::span<std::byte> bytes;
   std::size_t key_size = 0;
+  /// Hash of the value, if the caller computed it while it filled `bytes` and nobody else had write access.
+  std::optional<std::uint64_t> value_hash{};
 };
 
 /// One write of a group. The bytes that it points to must stay unchanged until Commit or Submit returns.

@@ -232,7 +232,9 @@ absl::Status WriteStage::CopyAndVerify(StagedWrite& staged, TimePoint now) {
     staged.value = std::string_view(staged.own).substr(write.key.size());
   }
   staged.key_hash = HashKey(staged.key);
-  staged.value_hash = HashValue(staged.value.data(), staged.value.size());
+  const bool is_hashed = write.reserved != nullptr && write.reserved->value_hash.has_value();
+  staged.value_hash =
+      is_hashed ? *write.reserved->value_hash : HashValue(staged.value.data(), staged.value.size());
   if (write.verify != nullptr && !write.verify(write.verify_context, staged.key_hash, staged.value_hash)) {
     return DamagedError();
   }
