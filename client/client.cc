@@ -11,9 +11,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/client_impl.h"
 #include "client/get/blocking_get.h"
 #include "client/get/fast_gets.h"
 #include "client/get/multi_get.h"
+#include "client/get/visit.h"
 #include "client/put/multi_put.h"
 #include "client/put/put.h"
 #include "client/read_settings.h"
@@ -34,146 +36,7 @@ namespace {
 // Two equal READs in a row show counters that were not torn. Counters that never rest are shown as last read.
 constexpr int kMaxStatsReads = 8;
 
-const absl::Status& StatusOf(const absl::Status& status) { return status; }
-template <typename T>
-const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
-  return result.status();
-}
-
 }  // namespace
-
-// The indirection keeps the session, and the formats behind it, out of the public header.
-class Client::Impl {
- public:
-  explicit Impl(std::unique_ptr<Session> started)
-      : session(std::move(started)), gets(*session), multi_gets(*session) {}
-
-  /// Runs a call: operation(session), and records its time as one of `kind`.
-  template <typename Operation>
-  std::invoke_result_t<const Operation&, Session&> Do(ClientMetric kind, const Operation& operation) const {
-    return Timed(kind, [&] { return Run(operation); });
-  }
-
-  /// Returns the result of `call`, and records its time if there is a recorder.
-  template <typename Call>
-  std::invoke_result_t<const Call&> Timed(ClientMetric kind, const Call& call) const {
-    if (session->recorder() == nullptr) [[likely]]
-      return call();
-    return Recorded(kind, call);
-  }
-
-  /// Returns the result of `call`, and records its time. REQUIRES: there is a recorder.
-  template <typename Call>
-  [[gnu::noinline, gnu::cold]] std::invoke_result_t<const Call&> Recorded(ClientMetric kind,
-                                                                          const Call& call) const {
-    const ClientCounters before = session->counters();
-    const TimePoint begin = session->clock().Now();
-    auto result = call();
-    const InUse::Call recording(session->in_use());
-    const Duration took = session->clock().Now() - begin;
-    ClientRecorder& recorder = *session->recorder();
-    recorder.RecordCall(kind, took, StatusOf(result));
-    if (kind == ClientMetric::kGet) recorder.RecordTime(PathOf(session->counters() - before), took);
-    recorder.Publish(session->counters());
-    return result;
-  }
-
-  /// Counts bytes of values, if there is a recorder.
-  void CountBytes(ClientMetric counter, std::size_t bytes) const {
-    if (session->recorder() != nullptr) [[unlikely]]
-      session->recorder()->Add(counter, bytes);
-  }
-
-  /// Runs operation(session). Runs it again over another connection, each time that it ends with a broken
-  /// one, as long as the call has time.
-  template <typename Operation>
-  std::invoke_result_t<const Operation&, Session&> Run(const Operation& operation) const {
-    const InUse::Call call(session->in_use());
-    absl::Status trouble = session->BeginCall();
-    if (trouble.ok()) {
-      auto result = operation(*session);
-      if (result.ok() || !session->is_broken()) return result;
-      trouble = StatusOf(result);
-    }
-    if (!session->reconnects()) return trouble;
-    for (const TimePoint deadline = session->deadline();;) {
-      trouble = session->Reconnect(trouble, deadline);
-      if (!trouble.ok()) break;
-      auto result = operation(*session);
-      if (result.ok() || !session->is_broken()) return result;
-      trouble = StatusOf(result);
-    }
-    session->AbandonWrite();
-    return trouble;
-  }
-
-  /// Runs a call that names memory of the caller, as above. When it returns, the device no longer accesses
-  /// that memory.
-  template <typename Operation>
-  std::invoke_result_t<const Operation&, Session&> DoWith(const RegisteredBytes& memory, ClientMetric kind,
-                                                          const Operation& operation) const {
-    REMORA_RETURN_IF_ERROR(session->CheckOwn(memory));
-    auto result = Do(kind, operation);
-    const InUse::Call call(session->in_use());
-    session->WaitForDevice();
-    return result;
-  }
-
-  /// Begins a call that must not begin a second time. Reconnects first if the connection is known to be
-  /// broken. REQUIRES: an InUse::Call exists.
-  absl::Status Begin() const {
-    const absl::Status begun = session->BeginOnce();
-    if (begun.ok() || !session->reconnects()) return begun;
-    return session->Reconnect(begun, session->deadline());
-  }
-
-  /// Runs a deletion, which must not begin a second time: it would delete keys that were written since. So it
-  /// checks before whether the connection broke unnoticed. Only an answer shows that where the server's host
-  /// died.
-  absl::StatusOr<std::uint64_t> Drop(const ScanRange& range) const {
-    REMORA_RETURN_IF_ERROR(Run(Answers));
-    const InUse::Call call(session->in_use());
-    REMORA_RETURN_IF_ERROR(Begin());
-    return DropRange(*session, range);
-  }
-
-  static absl::Status Answers(Session& session) {
-    return session.Call(Operation::kPing, {}, HashKey({}), {}).status();
-  }
-
-  /// Returns whether the fast path of several GETs may take this client's keys: nobody records its calls.
-  bool is_fast() const {
-    return session->recorder() == nullptr && session->is_ready() && FastGet::IsFor(*session);
-  }
-
-  /// Continues a call that did not end at once. A function of its own, so that the fast path has a small
-  /// frame.
-  [[gnu::noinline]] absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version) {
-    RecordFacts facts;
-    absl::Status status = Run([&](Session&) { return gets.Get(key, value, &facts); });
-    if (version != nullptr && status.ok()) *version = facts.version;
-    return status;
-  }
-
-  /// Does a whole GET, and records it.
-  [[gnu::noinline, gnu::cold]] absl::Status RecordedGet(std::string_view key, std::string* value,
-                                                        std::uint64_t* version) {
-    absl::Status status = Recorded(ClientMetric::kGet, [&]() -> absl::Status {
-      {
-        const InUse::Call call(session->in_use());
-        if (TryFastGet(*session, key, value, version)) return absl::OkStatus();
-      }
-      return Get(key, value, version);
-    });
-    if (status.ok()) CountBytes(ClientMetric::kValueBytesRead, value->size());
-    return status;
-  }
-
-  const std::unique_ptr<Session> session;
-  BlockingGets gets;
-  MultiGets multi_gets;
-  std::string description;
-};
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Client::~Client() { impl_->session->in_use().Begin(); }
@@ -223,6 +86,29 @@ absl::StatusOr<std::string> Client::Get(std::string_view key) {
     if (TryFastGet(*impl_->session, key, value, version)) return absl::OkStatus();
   }
   return impl_->Get(key, value, version);
+}
+
+absl::Status Client::Visit(std::string_view key, absl::FunctionRef<void(std::string_view value)> show,
+                           std::uint64_t* version) {
+  REMORA_RETURN_IF_ERROR(CheckKey(key));
+  std::size_t size = 0;
+  const auto note = [&](std::string_view value) {
+    size = value.size();
+    show(value);
+  };
+  absl::Status status = impl_->Timed(ClientMetric::kGet, [&]() -> absl::Status {
+    {
+      const InUse::Call call(impl_->session->in_use());
+      if (impl_->session->is_ready() && TryVisit(*impl_->session, key, note, version))
+        return absl::OkStatus();
+    }
+    std::string copy;
+    REMORA_RETURN_IF_ERROR(impl_->Get(key, &copy, version));
+    note(copy);
+    return absl::OkStatus();
+  });
+  if (status.ok()) impl_->CountBytes(ClientMetric::kValueBytesRead, size);
+  return status;
 }
 
 std::uint32_t Client::FastMultiGet(std::span<const HashedKey> hashed, std::span<const std::string_view> keys,

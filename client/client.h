@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/client_metrics.h"
@@ -167,6 +168,20 @@ class Client {
   /// than the server keeps memory for readers. The client reads such a large value into *value in pieces and
   /// verifies it afterwards. It allocates and registers no memory for it but *value itself.
   absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version = nullptr);
+
+  /// Calls `show` with the key's value where it is, without a copy: in the server's memory, if this process
+  /// maps it (`local://`). `version` is as for Get. Over other transports, and where the value cannot be
+  /// shown in place, `show` gets a copy.
+  ///
+  /// `show` may be called twice. Then the first call saw bytes that were changing, so it must cope with any
+  /// bytes, and the second call counts. It must not use this client, nor keep the view. Outcomes as for Get:
+  ///   OK: the last call of `show` saw the value, whole and unchanged, as it was at some moment of this call.
+  ///   Any other: if `show` was called, what it saw does not count.
+  ///
+  /// The checksum of a value that is shown in place is not verified, since nothing can tear it there. Cost:
+  /// as for Get, without the copy and the hash of the value.
+  absl::Status Visit(std::string_view key, absl::FunctionRef<void(std::string_view value)> show,
+                     std::uint64_t* version = nullptr);
 
   /// Returns whether the key exists. Cost and failures as for Get, but the client does not read a large
   /// value: it asks the server.

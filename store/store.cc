@@ -43,6 +43,11 @@ absl::Status Store::Get(std::string_view key, std::string* value, std::uint64_t*
   return engine_->reader().Get(key, value, version);
 }
 
+absl::Status Store::Visit(std::string_view key, absl::FunctionRef<void(std::string_view value)> show,
+                          std::uint64_t* version) const {
+  return engine_->reader().Visit(key, show, version);
+}
+
 absl::Status Store::MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results) const {
   if (keys.size() != results.size()) {
     return absl::InvalidArgumentError(absl::StrCat(keys.size(), " keys, but ", results.size(), " results"));

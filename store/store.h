@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "store/backup.h"
@@ -85,6 +86,17 @@ class Store {
   ///   Unavailable, DataLoss: the durable tier cannot be read.
   ///   ResourceExhausted: the index leaves no space for the record, or reservations left none for 30 s.
   absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version = nullptr) const;
+
+  /// Calls `show` with the key's value where it is, without a copy, in memory that the store may use again a
+  /// grace period later. `version` is as for Get. If the value is not in memory, or `show` took longer than
+  /// that, `show` gets a copy.
+  ///
+  /// `show` may be called twice. Then the first call saw bytes that may have been changing, so it must cope
+  /// with any bytes, and the second call counts. It must not keep the view. Outcomes as for Get:
+  ///   OK: the last call of `show` saw the value, whole and unchanged, as it was at some moment of this call.
+  ///   Any other: if `show` was called, what it saw does not count.
+  absl::Status Visit(std::string_view key, absl::FunctionRef<void(std::string_view value)> show,
+                     std::uint64_t* version = nullptr) const;
 
   /// Gets each of `keys` into the result with the same index. Each value was its key's at some moment of the
   /// call; these moments may differ. Outcomes:

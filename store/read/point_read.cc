@@ -181,6 +181,32 @@ absl::Status PointReader::Get(std::string_view key, std::string* value, std::uin
   });
 }
 
+absl::Status PointReader::Visit(std::string_view key, absl::FunctionRef<void(std::string_view)> show,
+                                std::uint64_t* version) {
+  REMORA_RETURN_IF_ERROR(CheckKeySize(key));
+  bool is_shown = false;  // in place, by a search that has failed since
+  bool is_copied = false;
+  std::string copy;
+  const auto take = [&](const RecordHeader& header, const Slot& slot) {
+    const auto* const body = reinterpret_cast<const char*>(core_.log.Body(Place::Of(slot)));
+    const std::string_view value(body + header.key_size, header.value_size);
+    if (version != nullptr) *version = header.version_live >> 1;
+    if (is_shown) {
+      copy = value;
+      is_copied = true;
+    } else {
+      show(value);
+      is_shown = true;
+    }
+  };
+  const std::optional<absl::Status> found = Search(key, HashKey(key), take);
+  if (found && (!found->ok() || !is_copied)) return *found;
+  // Not under the lock: `show` may use the store.
+  if (!found) REMORA_RETURN_IF_ERROR(Get(key, &copy, version));
+  show(copy);
+  return absl::OkStatus();
+}
+
 absl::Status PointReader::Exists(std::string_view key) {
   return FindWithRetry(key, [](const RecordHeader&, const Slot&) {});
 }

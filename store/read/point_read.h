@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "store/engine/core.h"
@@ -33,8 +34,10 @@ class PointReader {
   /// `core` and `promoter` must outlive the reader.
   PointReader(StoreCore& core, Promoter& promoter) : core_(core), promoter_(promoter) {}
 
-  /// Implement Store::Get, Exists, Ttl and Locate. Exists returns OK if the key exists.
+  /// Implement Store::Get, Visit, Exists, Ttl and Locate. Exists returns OK if the key exists.
   absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version);
+  absl::Status Visit(std::string_view key, absl::FunctionRef<void(std::string_view)> show,
+                     std::uint64_t* version);
   absl::Status Exists(std::string_view key);
   absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key);
   absl::StatusOr<Location> Locate(std::string_view key);

@@ -79,6 +79,10 @@ class RemoteKeyValue final : public KeyValue {
   absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version) override {
     return client_->Get(key, value, version);
   }
+  absl::Status Visit(std::string_view key, absl::FunctionRef<void(std::string_view)> show,
+                     std::uint64_t* version) override {
+    return client_->Visit(key, show, version);
+  }
   absl::Status MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results) override {
     return client_->MultiGet(keys, results);
   }
@@ -133,6 +137,10 @@ class EmbeddedKeyValue final : public KeyValue {
   explicit EmbeddedKeyValue(ServerStore& store) : store_(store) {}
   absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version) override {
     return store_.Get(key, value, version);
+  }
+  absl::Status Visit(std::string_view key, absl::FunctionRef<void(std::string_view)> show,
+                     std::uint64_t* version) override {
+    return store_.Visit(key, show, version);
   }
   absl::Status MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results) override {
     return store_.MultiGet(keys, results);

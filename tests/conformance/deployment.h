@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/client.h"
@@ -65,6 +66,8 @@ class KeyValue {
   virtual ~KeyValue() = default;
   virtual absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version) = 0;
   absl::Status Get(std::string_view key, std::string* value) { return Get(key, value, nullptr); }
+  virtual absl::Status Visit(std::string_view key, absl::FunctionRef<void(std::string_view)> show,
+                             std::uint64_t* version) = 0;
   virtual absl::Status MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results) = 0;
   virtual absl::Status Apply(const WriteBatch& batch, std::uint64_t* version) = 0;
   absl::Status Apply(const WriteBatch& batch) { return Apply(batch, nullptr); }
