@@ -33,12 +33,15 @@ int CountMapped(const std::string& name) {
   return count;
 }
 
-/// Waits for a thread that has only to be let run.
+/// Waits until the pool's thread has mapped and freed what it has to. On the way there, the count may be
+/// right for a moment, so it has to be right at two looks in a row.
 bool AwaitMapped(const std::string& name, int count) {
-  for (int i = 0; i < 10'000 && CountMapped(name) != count; ++i) {
+  int looks = 0;
+  for (int i = 0; i < 10'000 && looks < 2; ++i) {
+    looks = CountMapped(name) == count ? looks + 1 : 0;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  return CountMapped(name) == count;
+  return looks == 2;
 }
 
 bool IsZero(const SharedMemory& memory) {
