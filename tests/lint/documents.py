@@ -142,6 +142,16 @@ def faults_of_pictures(root):
             yield f"docs/diagrams/{name}.svg:1: is of another {name}.dot; run tools/diagrams"
 
 
+def faults_of_examples(root):
+    """The examples that their page does not name."""
+    page = root / "examples/README.md"
+    if page.exists():
+        named = {target for _, target in links(page)}
+        for path in sorted(page.parent.iterdir()):
+            if path.suffix in (".cc", ".c", ".py") and path.name not in named:
+                yield f"examples/README.md:1: does not link to {path.name}"
+
+
 def reached(root):
     """All pages to which links lead from README.md."""
     found, waiting = set(), [root / "README.md"]
@@ -162,6 +172,7 @@ def check(root):
         if path not in found:
             yield f"{name}:1: no link leads here from README.md"
     yield from faults_of_pictures(root)
+    yield from faults_of_examples(root)
 
 
 def main():

@@ -64,6 +64,11 @@ class DocumentsTest(unittest.TestCase):
             found = self.faults(page=page, **{f"docs/diagrams/{name}": text for name, text in files.items()})
             self.assertEqual(found, [f"docs/diagrams/{fault}"])
 
+    def test_an_example_without_a_link(self):
+        files = {"examples/README.md": "# Examples\n\n[one](one.cc)\n", "examples/one.cc": "", "examples/two.py": ""}
+        self.assertEqual(self.faults(readme=README + "[examples](examples/README.md)\n", **files),
+                         ["examples/README.md:1: does not link to two.py"])  # fmt: skip
+
     def test_a_page_that_no_link_reaches(self):
         self.assertEqual(
             self.faults(**{"docs/lost.md": "# Lost\n"}), ["docs/lost.md:1: no link leads here from README.md"]
