@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks what no compiler and no formatter does, in every file of the project's own.
 
-    style.py [ROOT]     prints each fault; exit status 1 if there is one
+    style.py [ROOT]                 prints each fault; exit status 1 if there is one
+    style.py [ROOT] --functions     prints each function of more than one line: the lines of its body, and where it ends
 """
 
 import os
@@ -36,8 +37,8 @@ def files(root):
                 yield path
 
 
-def long_functions(text):
-    """The last line and the lines of the body of each function that is too long.
+def functions(text, longer_than):
+    """The last line and the lines of the body of each function with a longer body, of more than one line.
 
     It relies on the format: the closing brace of a function is as far from the margin as the first line of its head.
     """
@@ -52,11 +53,11 @@ def long_functions(text):
             heads.pop()
         head = heads.pop()[1] if heads and heads[-1][0] == margin else number
         heads.append((margin, number))
-        if begin[0] != "}" or number - head <= MAX_BODY or NO_FUNCTION.match(lines[head]):
+        if begin[0] != "}" or number - head <= longer_than or NO_FUNCTION.match(lines[head]):
             continue
         opened = next((at for at in range(head, number) if lines[at].endswith("{")), number)
         is_function = any("(" in line for line in lines[head : opened + 1])
-        if is_function and number - opened - 1 > MAX_BODY:
+        if is_function and number - opened - 1 > longer_than:
             yield number + 1, number - opened - 1
 
 
@@ -73,7 +74,7 @@ def faults_of(path):
     if len(lines) - 1 > MAX_LINES and path.suffix != ".md":
         faults.append((len(lines) - 1, f"has more than {MAX_LINES} lines"))
     if path.suffix in (".h", ".cc"):
-        for number, length in long_functions(text):
+        for number, length in functions(text, MAX_BODY):
             faults.append((number, f"ends a function of {length} lines; {MAX_BODY} at most"))
     if text and not text.endswith("\n"):
         faults.append((len(lines), "has no newline at its end"))
@@ -88,7 +89,14 @@ def faults_of(path):
 
 
 def main():
-    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2]).resolve()
+    arguments = [argument for argument in sys.argv[1:] if argument != "--functions"]
+    root = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).parents[2]).resolve()
+    if "--functions" in sys.argv:
+        for path in files(root):
+            if path.suffix in (".h", ".cc"):
+                for number, length in functions(path.read_text(encoding="utf-8"), 0):
+                    print(f"{length:3} {path.relative_to(root)}:{number}")
+        return 0
     count = failed = 0
     for path in files(root):
         count += 1

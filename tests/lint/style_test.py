@@ -55,7 +55,11 @@ class StyleTest(unittest.TestCase):
         )
         for text in texts:
             with self.subTest(text=text.split("\n")[0]):
-                self.assertEqual(list(style.long_functions(text)), [])
+                self.assertEqual(list(style.functions(text, style.MAX_BODY)), [])
+
+    def test_functions_are_listed_with_their_lines(self):
+        text = "int F() { return 1; }\n\n" + with_body("int G() {", "}", 3) + with_body("class C {", "};", 5)
+        self.assertEqual(list(style.functions(text, 0)), [(7, 3)])
 
     def test_builds_and_hidden_folders_are_left_out(self):
         with tempfile.TemporaryDirectory() as directory:
