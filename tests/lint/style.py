@@ -2,7 +2,7 @@
 """Checks what no compiler and no formatter does, in every file of the project's own.
 
     style.py [ROOT]                 prints each fault; exit status 1 if there is one
-    style.py [ROOT] --functions     prints each function of more than one line: the lines of its body, and where it ends
+    style.py [ROOT] --functions     prints the lines and the place of each function's body of more than one line
 """
 
 import os
