@@ -46,6 +46,20 @@ grep -qE '^needs the libraries of: .*\blibibverbs1\b.*\blibstdc\+\+6\b' "$scratc
 (cd "$source/client/python" && find remora -type f -not -name '*.pyc'; echo remora/_remora.abi3.so) | sort >"$scratch/wanted"
 diff "$scratch/wanted" "$scratch/has" || fail "the wheel does not have the package's files"
 
+# pip makes the same wheel of the sources, with Debian's setuptools.
+"$tool" --build="$build" --source="$scratch/source" >"$scratch/made" || fail "no sources were made"
+[ "$(head -n 1 "$scratch/made")" = "$scratch/source" ] || fail "it does not name the folder"
+refused 64 "it is there already" "$tool" --build="$build" --source="$scratch/source"
+quietly env SOURCE_DATE_EPOCH=0 /usr/bin/python3 -m pip --disable-pip-version-check --isolated wheel --no-build-isolation \
+  --no-deps --no-index --no-cache-dir --wheel-dir "$scratch/of_pip" "$scratch/source"
+[ "$(ls "$scratch/of_pip")" = "${wheel##*/}" ] || fail "pip made something else: $(ls "$scratch/of_pip")"
+for file in "$wheel" "$scratch/of_pip/${wheel##*/}"; do
+  /usr/bin/python3 -c 'import sys, zipfile
+for entry in sorted(zipfile.ZipFile(sys.argv[1]).infolist(), key=lambda entry: entry.filename): print(entry.filename, entry.CRC)' "$file"
+done >"$scratch/entries"
+half=$(($(wc -l <"$scratch/entries") / 2))
+cmp <(head -n $half "$scratch/entries") <(tail -n +$((half + 1)) "$scratch/entries") || fail "pip's wheel has other files"
+
 # Debian's pip, for the environment's Python: one of its own would take as long again to install.
 pip() { quietly /usr/bin/python3 -m pip --python "$scratch/venv/bin/python" --disable-pip-version-check --isolated "$@"; }
 quietly /usr/bin/python3 -m venv --without-pip "$scratch/venv"
