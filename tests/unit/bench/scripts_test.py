@@ -175,6 +175,35 @@ class ScrapeCost(Scripts):
         self.assertIn("/nowhere/kvserver", done.stderr)
 
 
+class HttpAttackCost(Scripts):
+    def test_each_attack_is_made_and_its_ratio_shown(self):
+        done = run("bench/scripts/http_attack_cost", f"--bin={BIN}", "--records=500", "--rounds=1", "--seconds=0.2",
+                   "--aside")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        spread = r"[0-9.]+ \([0-9.]+ to [0-9.]+\)"
+        rows = re.findall(rf"^\| (\w+) \| {spread} \| {spread} \| ({spread}) \| (\d+) \((\d+) to \d+\) [a-z ]+ \|$", done.stdout,
+                          re.MULTILINE)
+        self.assertEqual([row[0] for row in rows], ["nonsense", "headers", "half", "connections"], done.stdout)
+        for name, ratio, _, least in rows:
+            self.assertGreater(float(ratio.split()[0]), 0, name)
+            self.assertGreater(int(least), 0, name)
+        self.assertEqual(rows[2][2:], ("32", "32"), "all halves of requests are held to the end")
+
+    def test_one_attack(self):
+        done = run("bench/scripts/http_attack_cost", f"--bin={BIN}", "--records=500", "--rounds=1", "--seconds=0.1",
+                   "--attack=nonsense")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(re.findall(r"^\| (\w+) \| [0-9]", done.stdout, re.MULTILINE), ["nonsense"], done.stdout)
+
+    def test_wrong_usage(self):
+        for flag in ("--rounds=0", "--attack=none", "--seconds=0"):
+            self.assertEqual(run("bench/scripts/http_attack_cost", flag).returncode, os.EX_USAGE)
+        self.assertEqual(run("bench/scripts/http_attack_cost", "--help").returncode, 0)
+        done = run("bench/scripts/http_attack_cost", "--bin=/nowhere")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("/nowhere/kvserver", done.stderr)
+
+
 class BenchGate(Scripts):
     def gate(self, *flags, head=BIN):
         return run("tools/bench-gate", f"--base_bin={BIN}", f"--head_bin={head}", "--cells=C", "--records=500",
