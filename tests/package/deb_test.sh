@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # deb_test.sh SOURCE
-# The Debian packages, in a clean root of Debian: made by tools/package/deb, looked at by lintian, installed, used by a user of
-# the group, upgraded, removed, purged. Needs root, and a mirror of Debian. REMORA_DEB_BUILD names a build to take, for
+# The Debian packages, in a clean root of Debian: made by tools/package/deb, looked at by lintian, installed, and used by a
+# user of the group. Then upgraded while the server runs, started on data of an earlier release, removed, purged, and
+# installed again. Needs root, and a mirror of Debian. REMORA_DEB_BUILD names a build to take, for
 # the prefix /usr.
 set -euo pipefail
 
@@ -78,6 +79,9 @@ stop() {
   wait "$server" || fail "kvserver ended with $?"
   server=
 }
+page() { python3 -c 'import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read().decode())' "http://127.0.0.1:$port$1"; }
+# expect KEY VALUE: alice reads it.
+expect() { [ "$(as alice kvctl --server=$address get "$1")" = "$2" ] || fail "$1 is not $2"; }
 port=$(python3 -c 'import socket; one = socket.create_server(("127.0.0.1", 0)); print(one.getsockname()[1])')
 address=local:///run/remora/kvserver.sock
 
@@ -89,27 +93,58 @@ as alice kvctl --server=$address put greeting "hello, world" || fail "alice cann
 [ "$(as alice python3 -c "
 import remora
 with remora.Client('$address') as store: print(store['greeting'].decode())")" = "hello, world" ] || fail "Python"
-python3 -c "
-import urllib.request
-print(urllib.request.urlopen('http://127.0.0.1:$port/metrics').read().decode())" >"$scratch/metrics" || fail "no metrics"
-grep -q '^remora_' "$scratch/metrics" || fail "the metrics are none of Remora"
-python3 -c "
-import urllib.request
-print(urllib.request.urlopen('http://127.0.0.1:$port/').read().decode())" >"$scratch/page" || fail "no console page"
+page /metrics >"$scratch/metrics" || fail "no metrics"
+grep -qx 'remora_keys 1' "$scratch/metrics" || fail "the metrics do not have the key"
+[ "$(as alice kvctl --server=$address stats | sed -n 's/^keys //p')" = 1 ] || fail "alice's statistics do not have the key"
+page / >"$scratch/page" || fail "no console page"
 grep -qx '<title>Remora</title>' "$scratch/page" || fail "the page is none of Remora"
 for file in alerts.yml grafana-dashboard.json; do
   [ -s "$root/usr/share/remora/$file" ] || fail "$file is missing"
 done
-stop
 
-say "upgrade"
+say "upgrade, while it serves"
+[ "$(as alice kvctl --server=$address incr counter 41)" = 41 ] || fail "alice cannot count"
 echo "# mine" >>"$root/etc/remora/kvserver.conf"
 install_from two
 [[ $(inside dpkg-query -W -f='${Version}' remora-server) = *-2 ]] || fail "it was not upgraded"
 grep -qx "# mine" "$root/etc/remora/kvserver.conf" || fail "the upgrade replaced the configuration"
-start 2
-[ "$(as alice kvctl --server=$address get greeting)" = "hello, world" ] || fail "the data are gone"
+expect greeting "hello, world"  # of the server that was started before
 stop
+start 2
+expect greeting "hello, world"
+[ "$(as alice kvctl --server=$address incr counter)" = 42 ] || fail "the counter is gone"
+page /metrics | grep -qx 'remora_keys 2' || fail "the metrics do not have both keys"
+stop
+
+say "an upgrade from data of an earlier release"
+mv "$root/var/lib/remora/data" "$root/var/lib/remora/mine"
+earlier=$source/tests/upgrade/format-1
+python3 -B - "$earlier.base64" "$root/var/lib/remora/data" <<'PYTHON'
+import base64, io, pathlib, sys, tarfile
+packed = base64.b64decode("".join(pathlib.Path(sys.argv[1]).read_text().split()))
+with tarfile.open(fileobj=io.BytesIO(packed), mode="r:xz") as tar:
+    tar.extractall(sys.argv[2])
+PYTHON
+inside chown -R remora:remora /var/lib/remora/data
+start 3
+cp "$earlier.json" "$root/home/alice/expected.json"
+chmod 644 "$root/home/alice/expected.json"
+as alice python3 -c "
+import hashlib, json, remora
+expected = json.load(open('/home/alice/expected.json'))
+with remora.Client('$address') as store:
+    assert sorted(key.decode() for key in store) == sorted(expected), list(store)
+    for key, facts in expected.items():
+        value = store[key]
+        assert (len(value), hashlib.sha256(value).hexdigest()) == (facts['size'], facts['sha256']), key
+    store['new'] = b'value'
+" || fail "the data of an earlier release are not what they were"
+stop
+start 4
+expect new value
+stop
+rm -r "$root/var/lib/remora/data"
+mv "$root/var/lib/remora/mine" "$root/var/lib/remora/data"
 
 say "remove, purge"
 quietly inside dpkg --remove remora-server remora-tools python3-remora libremora0
@@ -120,4 +155,12 @@ quietly inside dpkg --purge remora-server remora-tools python3-remora libremora0
 [ -d "$root/var/lib/remora/data" ] || fail "the purge took the data"
 left=$(find "$root/usr" "$root/etc" -xdev -iname '*remora*' -not -path '*/systemd/*' | head)
 [ -z "$left" ] || fail "left behind: $left"
+
+say "install again, on the data that stayed"
+install_from two
+! grep -qx "# mine" "$root/etc/remora/kvserver.conf" || fail "the configuration outlived the purge"
+start 5
+expect greeting "hello, world"
+expect counter 42
+stop
 say "all done"
