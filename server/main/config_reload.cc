@@ -38,7 +38,7 @@ void ConfigReload::Reload() {
   if (!has_config_file_) return;
   Flags fresh;
   std::string fault;
-  const bool is_bad = ParseFlags(argc_, argv_, &fresh, [&](const std::string& error) {
+  const bool is_bad = ParseFlags(argc_, argv_, FlagsFor::kReload, &fresh, [&](const std::string& error) {
                         if (fault.empty()) fault = error;
                       }).has_value();
   if (is_bad) {

@@ -35,9 +35,9 @@
 #include "store/format/types/expiry.h"
 #include "store/options.h"
 #include "tools/command_line/command_line.h"
+#include "tools/command_line/find_value.h"
 #include "tools/command_line/number_text.h"
 #include "tools/command_line/place.h"
-#include "tools/command_line/say.h"
 
 namespace remora {
 namespace {
@@ -52,6 +52,9 @@ Exit status: 0 stopped by TERM or INT; 64 a bad flag, address or size, or a file
   know, --data_dir has the data of another --shard, or --config has a bad line.)";
 
 constexpr std::uint32_t kReadThreads = 8;
+
+constexpr char kLogFormatFlag[] = "--log_format";
+constexpr char kJsonFormat[] = "json";
 
 constexpr char kConfigHead[] = "# kvserver " REMORA_VERSION
                                ": what is in force, for kvserver --config=FILE. A comment is a flag that "
@@ -293,7 +296,8 @@ void AddOperatorFlags(command_line::CommandLine& line, Flags* flags, Texts* text
            "With --tokens: the auth token with which the gate of --redis is a client")
       .TypeName("FILE")
       .Needs(redis);
-  line.AddChoice("--log_format", flags->log_format, {{"text", LogFormat::kText}, {"json", LogFormat::kJson}},
+  line.AddChoice(kLogFormatFlag, flags->log_format,
+                 {{"text", LogFormat::kText}, {kJsonFormat, LogFormat::kJson}},
                  "Form of the log's lines: text, or json (an object with time, level, event and message)")
       .DefaultText("text");
   const command_line::Option log_level =
@@ -390,14 +394,14 @@ absl::Status TakeAddresses(const command_line::CommandLine& line, const Texts& t
 
 }  // namespace
 
-std::optional<int> ParseFlags(int argc, char** argv, Flags* flags,
+std::optional<int> ParseFlags(int argc, char** argv, FlagsFor purpose, Flags* flags,
                               const std::function<void(const std::string& error)>& report) {
   flags->server.huge_pages = true;
   flags->memory = DefaultMemory(ReadSystemMemory());
   command_line::CommandLine line(
       "kvserver: a key-value store whose clients read it in place, over RDMA, TCP or mapped memory.");
   line.Footer(kExitStatus);
-  if (report) line.ReportTo(report);
+  line.ReportTo(report);
   Texts texts;
   AddMemoryFlags(line, flags, &texts);
   AddStorageFlags(line, flags, &texts);
@@ -406,12 +410,12 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags,
   AddOperatorFlags(line, flags, &texts);
   if (const std::optional<int> exit_status = line.Parse(argc, argv)) return exit_status;
 
-  absl::Status usable = flags->ready_fd >= 0 && !report ? CheckReadyFd(flags->ready_fd) : absl::OkStatus();
+  absl::Status usable;
+  if (flags->ready_fd >= 0 && purpose == FlagsFor::kStart) usable = CheckReadyFd(flags->ready_fd);
   if (usable.ok()) usable = TakeStorage(texts, flags);
   if (usable.ok()) usable = TakeAddresses(line, texts, flags);
   if (!usable.ok()) {
-    const std::string error(usable.message());
-    report ? report(error) : command_line::SayError("kvserver: " + error);
+    report(std::string(usable.message()));
     return EX_USAGE;
   }
   if (line.asks_for_config())
@@ -424,6 +428,11 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags,
     flags->settings.SetDefault("log_level", LogLevelName(flags->log_level));
   }
   return std::nullopt;
+}
+
+LogFormat AskedLogFormat(int argc, char** argv) {
+  const std::optional<std::string> asked = command_line::FindValue(argc, argv, kLogFormatFlag);
+  return asked == kJsonFormat ? LogFormat::kJson : LogFormat::kText;
 }
 
 }  // namespace remora

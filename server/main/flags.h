@@ -41,10 +41,18 @@ struct Flags {
   Settings settings{};  // of all flags
 };
 
+enum class FlagsFor : std::uint8_t {
+  kStart,
+  kReload,  // of a server that serves already: the call looks at no descriptor
+};
+
 /// Reads the command line, and the file that it names. Returns an exit status if the program is to end with
-/// it; `report` got the reason, without the program's name. Empty: it is printed. A call with a `report` is
-/// for a server that serves already: it looks at no descriptor.
-std::optional<int> ParseFlags(int argc, char** argv, Flags* flags,
-                              const std::function<void(const std::string& error)>& report = {});
+/// it; `report` got the reason, without the program's name.
+std::optional<int> ParseFlags(int argc, char** argv, FlagsFor purpose, Flags* flags,
+                              const std::function<void(const std::string& error)>& report);
+
+/// Returns the format that the command line, or its file, asks for, also if there are faults elsewhere in
+/// them. Text: they ask for none.
+LogFormat AskedLogFormat(int argc, char** argv);
 
 }  // namespace remora

@@ -43,6 +43,7 @@
 #include "server/monitoring/service_notices.h"
 #include "server/server.h"
 #include "store/base/absl_view.h"
+#include "store/base/check.h"
 #include "store/base/standard_streams.h"
 #include "store/base/status_macros.h"
 #include "store/format/cluster/shard_identity.h"
@@ -60,6 +61,8 @@ constexpr const char* kCommit =
 constexpr int kOutputPatienceMs = 500;
 
 ServerLog* standard_error = nullptr;  // from the start of Main to its end
+// Of the start: a line without a log, or memory, has it.
+std::atomic<LogFormat> last_line_format = LogFormat::kText;
 
 /// An event of which the log has a line once the server serves.
 struct Note {
@@ -68,6 +71,12 @@ struct Note {
 };
 
 void Log(LogEvent event, std::string_view line) { standard_error->Write(event, line); }
+
+/// A fault of the flags is text for a person, unless programs read the log.
+void SayBadFlags(const std::string& error) {
+  if (standard_error->format() == LogFormat::kJson) return Log(LogEvent::kStartFailed, error);
+  command_line::SayError("kvserver: " + error);
+}
 
 void WarnOfManager(std::string_view line) { Log(LogEvent::kServiceManagerFailed, line); }
 
@@ -155,7 +164,11 @@ ServiceNotices NoticesBy(ServiceNotifier* notifier) {
 void SayReady(const Flags& flags, const std::vector<std::string>& addresses) {
   pollfd output{STDOUT_FILENO, POLLOUT, 0};
   if (::poll(&output, 1, kOutputPatienceMs) > 0) {
-    std::printf("kvserver: ready at %s\n", absl::StrJoin(addresses, " ").c_str());
+    const std::string said = absl::StrCat("ready at ", absl::StrJoin(addresses, " "));
+    const std::string line = standard_error->format() == LogFormat::kJson
+                                 ? FormatLogLine(LogFormat::kJson, UnixMillisNow(), LogEvent::kReady, said)
+                                 : "kvserver: " + said;
+    std::printf("%s\n", line.c_str());
     std::fflush(stdout);
   }
   if (flags.ready_fd < 0) return;
@@ -307,7 +320,7 @@ absl::Status PrepareBackups(const Flags& flags) {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  if (const std::optional<int> exit_status = ParseFlags(argc, argv, &flags)) return *exit_status;
+  if (const auto status = ParseFlags(argc, argv, FlagsFor::kStart, &flags, SayBadFlags)) return *status;
   standard_error->set_format(flags.log_format);
   standard_error->set_level(flags.log_level);
   flags.server.log = Log;
@@ -378,20 +391,32 @@ int Main(int argc, char** argv) {
   return StoreExitStatus(ended);
 }
 
+/// Writes a line where there is no log, or no memory for it.
+void SayLast(LogEvent event, std::string_view message) {
+  WriteLastLine(last_line_format, UnixMillisNow(), event, message);
+}
+
 /// Runs the server. It handles signals and standard streams before anything is opened, or a thread
 /// started.
 int Begin(int argc, char** argv) {
   OutliveSignals();
-  HoldMemoryReserve(
-      "kvserver: the system has no memory left for this process, which ends: raise its limits (ulimit -v), "
-      "or give it less (--memory); what was acknowledged as logged is in the log\n");
+  HoldMemoryReserve([] {
+    SayLast(
+        LogEvent::kMemoryExhausted,
+        "the system has no memory left for this process, which ends: raise its limits (ulimit -v), or give "
+        "it less (--memory); what was acknowledged as logged is in the log");
+  });
+  check_failure_sink = [](const char* line) { SayLast(LogEvent::kCheckFailed, line); };
   const absl::Status streams = OccupyStandardStreams();
+  const LogFormat format = AskedLogFormat(argc, argv);
+  last_line_format = format;
   absl::StatusOr<std::unique_ptr<ServerLog>> log = ServerLog::Start(STDERR_FILENO, UnixMillisNow);
   if (const absl::Status& begun = streams.ok() ? log.status() : streams; !begun.ok()) {
-    command_line::SayError(std::string(absl::StrCat("kvserver: ", begun.message())));
+    SayLast(LogEvent::kStartFailed, StdView(begun.message()));
     return EX_OSERR;
   }
   standard_error = log->get();
+  standard_error->set_format(format);
   return Main(argc, argv);
 }
 

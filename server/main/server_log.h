@@ -27,6 +27,11 @@ std::string_view LogLevelName(LogLevel level);
 /// that of JSON is UTF-8. `unix_ms`: the time, in milliseconds since 1970.
 std::string FormatLogLine(LogFormat format, std::int64_t unix_ms, LogEvent event, std::string_view message);
 
+/// Writes a line to standard error, for a process that ends, and has no memory, or no log yet. Allocates
+/// nothing, and waits at most 2 s for a reader. `message`: ASCII; at most some 700 bytes of it are written.
+/// The line of `text` is "kvserver: MESSAGE".
+void WriteLastLine(LogFormat format, std::int64_t unix_ms, LogEvent event, std::string_view message);
+
 /// Formats events as lines of the log, and writes those of the chosen levels.
 ///
 /// Thread safety: any thread.
@@ -38,6 +43,7 @@ class ServerLog {
   ServerLog& operator=(const ServerLog&) = delete;
 
   void set_format(LogFormat format) { lines_->format = format; }
+  LogFormat format() const { return lines_->format; }
   /// Events of lower levels are not written from now on.
   void set_level(LogLevel level) { level_ = level; }
   LogLevel level() const { return level_; }

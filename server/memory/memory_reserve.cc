@@ -1,6 +1,5 @@
 #include "server/memory/memory_reserve.h"
 
-#include <poll.h>
 #include <sys/mman.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -16,7 +15,7 @@ namespace {
 // Memory that a group of writes, and the reply to it, may take before the server rejects the next one.
 constexpr std::size_t kReserve = std::size_t{32} << 20;
 
-std::string_view reserve_last_words;
+void (*say_reserve_is_gone)() = nullptr;
 std::atomic<void*> reserve = nullptr;
 
 void* TakeAside() {
@@ -32,20 +31,14 @@ void GiveUpReserve() {
     memory_reserve::is_spent.store(true, std::memory_order_relaxed);
     return;
   }
-  // Nobody may read it: then it ends without the line.
-  constexpr int kPatienceMs = 2000;
-  pollfd output{STDERR_FILENO, POLLOUT, 0};
-  if (::poll(&output, 1, kPatienceMs) > 0) {
-    [[maybe_unused]] const ssize_t written =
-        ::write(STDERR_FILENO, reserve_last_words.data(), reserve_last_words.size());
-  }
+  say_reserve_is_gone();
   ::_exit(EX_OSERR);
 }
 
 }  // namespace
 
-void HoldMemoryReserve(std::string_view last_words) {
-  reserve_last_words = last_words;
+void HoldMemoryReserve(void (*say_last_words)()) {
+  say_reserve_is_gone = say_last_words;
   reserve = TakeAside();
   std::set_new_handler(GiveUpReserve);
 }

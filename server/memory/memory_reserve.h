@@ -19,9 +19,9 @@ inline std::atomic<bool> is_spent = false;
 }  // namespace memory_reserve
 
 /// Sets the reserve aside; a program calls it once, at its start. Without a reserve, an allocation that finds
-/// no memory ends the process. `last_words`: the line, with its end, without allocating; EX_OSERR is the exit
-/// status.
-void HoldMemoryReserve(std::string_view last_words);
+/// no memory ends the process, with EX_OSERR as exit status. `say_last_words` writes a line about that, from
+/// any thread, and allocates nothing.
+void HoldMemoryReserve(void (*say_last_words)());
 
 /// Returns true if the server must reject writes. Thread safety: any thread.
 inline bool IsShortOfMemory() { return memory_reserve::is_spent.load(std::memory_order_relaxed); }

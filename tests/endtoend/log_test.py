@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import unittest
@@ -112,6 +113,81 @@ class FormatTest(LogTestCase):
         self.assertRegex(line, rb"\Akvserver: \S+ error start_failed: [^\n]+\n\Z")
         self.assertIn(b"\\x1b[2J", line)
         self.assertNotIn(b"\x1b", line)
+
+
+class BadStartTest(LogTestCase):
+    """A fault of the start is JSON where that was asked for, wherever the flag stands."""
+
+    def refused(self, status, *flags, **options):
+        run = subprocess.run(
+            [harness.program("kvserver"), *flags], stdin=subprocess.DEVNULL, capture_output=True,
+            timeout=harness.PATIENCE, check=False, **options,
+        )  # fmt: skip
+        self.assertEqual((run.returncode, run.stdout), (status, b""), run.stderr)
+        return run.stderr
+
+    def says(self, expected, status, *flags):
+        said = self.refused(status, *flags)
+        self.assertEqual(self.events_of_json(said), ["start_failed"])
+        self.assertIn(expected, json.loads(said)["message"])
+
+    def test_bad_flags(self):
+        listen = f"--listen={self.address}"
+        memory = "--durability=memory"
+        for flags, says in (
+            ([listen, memory, "--memory=much", "--log_format=json"], "--memory: 'much' is not"),
+            (["--log_format=json", listen, memory, "--memory=much"], "--memory: 'much' is not"),
+            ([listen, memory, "--memroy=64M", "--log-format", "json"], "there is no flag --memroy; the nearest is --memory"),
+            ([listen, memory, "--log_format=json", "more"], "the argument 'more' is one too many"),
+            ([memory, "--log_format=json"], "--listen is missing"),
+            ([listen, "--log_format=json"], "need --data_dir=DIR"),
+            ([listen, memory, "--tcp_threads=2", "--log_format=json"], "--listen names none"),
+            ([listen, memory, "--log_format=json", "--log_level=\x1b[2J\n"], "--log_level"),
+            ([listen, memory, "--ready_fd=1000", "--log_format=json"], "--ready_fd"),
+        ):
+            with self.subTest(flags=flags):
+                self.says(says, 64, *flags)
+
+    def test_bad_lines_of_a_file(self):
+        base = f"listen = {self.address}\ndurability = memory\n"
+        for text, says in (
+            (base + "log_format = json\nmemory = much\n", "line 4: memory: 'much' is not"),
+            (base + "memroy = 64M\nlog_format = json\n", "line 3: there is no key memroy"),
+            (base + "\x01\nlog_format = json\n", "line 3: there is a control character"),
+        ):
+            with self.subTest(text=text):
+                self.says(says, 78, f"--config={self.write('kvserver.conf', text)}")
+        self.says("No such file", 66, f"--config={self.folder}/none", "--log_format=json")
+
+    def test_text_where_nothing_asks_for_json(self):
+        for flags in (["--log_format=xml"], ["--memory=much"], ["--log_format=text", "--no_flag"], ["--", "--log_format=json"]):
+            with self.subTest(flags=flags):
+                self.assertRegex(self.refused(64, *flags), rb"\Akvserver: [^\n]+; see kvserver --help\n\Z")
+        file = self.write("kvserver.conf", "log_format = json\nmemory = much\n")
+        self.assertRegex(self.refused(78, f"--config={file}", "--log_format=text"), rb"\Akvserver: [^\n{]+\n\Z")
+
+    def test_faults_behind_the_flags(self):
+        flags = [f"--listen={self.address}", "--durability=memory", "--log_format=json"]
+        self.says("cannot be opened", 64, *flags, f"--tokens={self.folder}/none")
+        self.says("", 71, *flags, "--memory=64T")
+        self.says("", 73, f"--listen={self.address}/none/socket", *flags[1:])
+
+    def test_no_memory_for_a_log_line(self):
+        """A server in less address space than its start needs ends with a line, JSON as well."""
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (100 << 20, resource.RLIM_INFINITY))
+
+        flags = [f"--listen={self.address}", f"--data_dir={self.folder}/data", "--memory=64M"]
+        said = self.refused(71, *flags, "--log_format=json", preexec_fn=limit)
+        self.assertIn(self.events_of_json(said)[-1], ("memory_exhausted", "start_failed"))
+        self.assertIn("ulimit -v", json.loads(said.splitlines()[-1])["message"])
+
+    def test_ready(self):
+        server = self.memory_server("--log_format=json")
+        status, said = server.stop()
+        self.assertEqual(status, 0)
+        self.assertEqual(self.events_of_json(said.decode()), ["ready"])
+        self.assertIn(f"ready at {self.address}", json.loads(said)["message"])
 
 
 class LevelTest(LogTestCase):
