@@ -205,11 +205,15 @@ std::optional<std::string> ReadToEnd(const std::string& path) {
 }
 
 // Shows what other runs wrote.
-int ShowReports(const BenchOptions& options, std::ostream& err) {
-  const auto page = OutputFile::Open(options.html_path);
-  if (!page.ok()) {
-    SayTo(err, page.status().message());
-    return EX_CANTCREAT;
+int ShowReports(const BenchOptions& options, std::ostream& out, std::ostream& err) {
+  std::unique_ptr<OutputFile> page;
+  if (!options.html_path.empty()) {
+    auto opened = OutputFile::Open(options.html_path);
+    if (!opened.ok()) {
+      SayTo(err, opened.status().message());
+      return EX_CANTCREAT;
+    }
+    page = *std::move(opened);
   }
   std::vector<NamedReport> reports;
   for (const std::string& path : options.reports) {
@@ -225,6 +229,10 @@ int ShowReports(const BenchOptions& options, std::ostream& err) {
     }
     reports.push_back({std::filesystem::path(path).stem().string(), *std::move(report)});
   }
+  if (page == nullptr) {
+    out << ToText(reports) << std::flush;
+    return out.good() ? 0 : EX_IOERR;
+  }
   std::string curves;
   if (!options.by.empty()) {
     absl::StatusOr<std::string> made = Curves(reports, options.by);
@@ -234,7 +242,7 @@ int ShowReports(const BenchOptions& options, std::ostream& err) {
     }
     curves = *std::move(made);
   }
-  const absl::Status written = (*page)->Commit(ToHtml(reports, curves));
+  const absl::Status written = page->Commit(ToHtml(reports, curves));
   if (!written.ok()) SayTo(err, written.message());
   return written.ok() ? 0 : EX_IOERR;
 }
@@ -243,7 +251,7 @@ int ShowReports(const BenchOptions& options, std::ostream& err) {
 
 int RunBench(const BenchOptions& options, const Clock& clock, bool err_is_terminal, std::ostream& out,
              std::ostream& err) {
-  if (!options.reports.empty()) return ShowReports(options, err);
+  if (!options.reports.empty()) return ShowReports(options, out, err);
   return Bench(options, clock, err_is_terminal, out, err).Run();
 }
 

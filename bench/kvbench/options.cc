@@ -63,7 +63,8 @@ void AddTargetFlags(CommandLine& line, Flags& flags, BenchOptions& options) {
           "verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT, local:///PATH, cluster:FILE with a topology\n"
           "file, or embedded; of others:\n"
           "redis://HOST:PORT,\n"
-          "redis:///PATH, memcached://HOST:PORT, memcached:///PATH, or, inside kvbench, rocksdb, lmdb")
+          "redis:///PATH, rediss://HOST:PORT, memcached://HOST:PORT, memcached:///PATH, or, inside kvbench,\n"
+          "rocksdb, lmdb")
       .Placeholder("ADDRESS");
   line.Add("--memory", flags.memory,
            "embedded: size of the store (rocksdb: of its cache); default: what the records need")
@@ -80,7 +81,8 @@ void AddTargetFlags(CommandLine& line, Flags& flags, BenchOptions& options) {
       .Placeholder("FILE");
   line.Add(
           "--tls_ca", options.target.client.tls.ca,
-          "over tls://: certificates of the authorities that sign the server's; without, the token has to do")
+          "over tls:// and rediss://: certificates of the authorities that sign the server's; without, over\n"
+          "tls://, the token has to do")
       .Environment("REMORA_TLS_CA")
       .Placeholder("FILE");
   line.Add("--tls_cert", options.target.client.tls.cert,
@@ -90,8 +92,10 @@ void AddTargetFlags(CommandLine& line, Flags& flags, BenchOptions& options) {
   line.Add("--tls_key", options.target.client.tls.key, "the key of --tls_cert")
       .Environment("REMORA_TLS_KEY")
       .Placeholder("FILE");
-  line.AddFlag("--batch", options.target.batch,
-               "server, with --depth: by MultiGet and MultiPut, and not by an AsyncClient");
+  line.AddFlag(
+      "--batch", options.target.batch,
+      "server, with --depth: by MultiGet and MultiPut, and not by an AsyncClient; redis: by MGET and\n"
+      "MSET, and not in a pipeline");
   line.Add("--server_pid", options.server_pid,
            "Also tell the processor time that this process, the server, takes")
       .Range(1, 1 << 22)
@@ -311,6 +315,22 @@ absl::Status Refuse(const CommandLine& line, std::initializer_list<const char*> 
   return absl::OkStatus();
 }
 
+absl::Status RefuseForPeer(const CommandLine& line, const BenchOptions& options) {
+  const std::string& address = options.target.address;
+  const bool has_tls = address.starts_with("rediss:");
+  REMORA_RETURN_IF_ERROR(Refuse(line, {"--location_cache"}, "is for a server of Remora's only"));
+  if (!has_tls && !address.starts_with("redis:")) {
+    REMORA_RETURN_IF_ERROR(Refuse(line, {"--batch"}, "is for a server of Remora's or a Redis only"));
+  }
+  if (!has_tls) {
+    return Refuse(line, {"--tls_ca", "--tls_cert", "--tls_key"}, "is for tls:// and rediss:// only");
+  }
+  if (options.target.client.tls.ca.empty()) {
+    return Wrong("--tls_ca", "is required for rediss://: the authority of the server's certificate");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ResolveServer(const CommandLine& line, const Flags& flags, BenchOptions& options) {
   REMORA_RETURN_IF_ERROR(
       Refuse(line, {"--memory", "--durability", "--eviction"}, "is for a store inside kvbench only"));
@@ -318,9 +338,7 @@ absl::Status ResolveServer(const CommandLine& line, const Flags& flags, BenchOpt
     REMORA_RETURN_IF_ERROR(Refuse(line, {"--data_dir"}, "is for a store inside kvbench only"));
   }
   if (IsPeer(options.target.address)) {
-    REMORA_RETURN_IF_ERROR(Refuse(line,
-                                  {"--location_cache", "--batch", "--tls_ca", "--tls_cert", "--tls_key"},
-                                  "is for a server of Remora's only"));
+    REMORA_RETURN_IF_ERROR(RefuseForPeer(line, options));
   }
   if (options.target.batch && options.workload.depth == 1) {
     return Wrong("--batch", "needs --depth: of one, there is nothing to do together");
@@ -334,7 +352,8 @@ absl::Status ResolveServer(const CommandLine& line, const Flags& flags, BenchOpt
   }
   const bool has_tls_flag = line.Has("--tls_ca") || line.Has("--tls_cert") || line.Has("--tls_key");
   // The environment is for all addresses, and some of them have no TLS.
-  if (!has_tls_flag && options.target.address.find("tls://") == std::string::npos)
+  const std::string& address = options.target.address;
+  if (!has_tls_flag && address.find("tls://") == std::string::npos && !address.starts_with("rediss:"))
     options.target.client.tls = {};
   if (line.Has("--location_cache")) options.target.client.location_cache_bytes = flags.location_cache;
   return absl::OkStatus();
@@ -430,7 +449,7 @@ absl::Status Resolve(const CommandLine& line, const Flags& flags, BenchOptions& 
   REMORA_RETURN_IF_ERROR(CheckOutputs(flags, options));
   if (flags.command == "report") {
     if (options.reports.empty()) return Wrong("report", "needs files that --json wrote");
-    if (options.html_path.empty()) return Wrong("report", "needs --html");
+    if (options.html_path.empty() && !options.by.empty()) return Wrong("--by", "draws charts: needs --html");
     return RefuseForReport(line);
   }
   REMORA_RETURN_IF_ERROR(Refuse(line, {"--by"}, "is for report only"));

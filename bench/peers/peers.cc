@@ -34,6 +34,7 @@ constexpr Opener kOpenLmdb = nullptr;
 
 constexpr Peer kPeers[] = {
     {"redis", true, kOpenRedis, "libhiredis-dev"},
+    {"rediss", true, kOpenRedis, "libhiredis-dev"},
     {"memcached", true, kOpenMemcached, "libmemcached-dev"},
     {kRocksdbTarget, false, &OpenRocksdb, "librocksdb-dev"},
     {kLmdbTarget, false, kOpenLmdb, "liblmdb-dev"},

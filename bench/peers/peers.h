@@ -30,8 +30,8 @@ struct PeerAddress {
 absl::StatusOr<PeerAddress> ParsePeerAddress(std::string_view address);
 
 // One file each (peer_*.cc). Operations with a depth, and durability:
-//   redis      hiredis; commands are sent one behind the other, and sent on as replies come. Durability is
-//              what its server was told.
+//   redis      hiredis; commands are sent one behind the other, and sent on as replies come; with `batch`,
+//              MGET and MSET. rediss:// is the same over TLS. Durability is what its server was told.
 //   memcached  libmemcached; Gets of a batch in one memcached_mget, Puts one by one: it has no other way to
 //              know of each whether it was done.
 //   rocksdb    MultiGet and one WriteBatch. memory: without its log; logged: with it; synced: and synced.

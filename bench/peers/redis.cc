@@ -1,39 +1,18 @@
 // Redis, and what speaks its protocol, through hiredis.
-#include <hiredis/hiredis.h>
-#include <poll.h>
-#include <sys/time.h>
-
 #include <array>
-#include <cerrno>
 #include <deque>
+#include <initializer_list>
 
 #include "absl/strings/str_cat.h"
 #include "bench/peers/peers.h"
+#include "bench/peers/redis_connection.h"
 #include "store/base/status_macros.h"
 
 namespace remora::bench {
 namespace {
 
-// A server that says nothing for so long has failed; hiredis would wait for ever.
-constexpr int kPatienceS = 4;
-
-struct ContextDeleter {
-  void operator()(redisContext* context) const { redisFree(context); }
-};
-struct ReplyDeleter {
-  void operator()(redisReply* reply) const { freeReplyObject(reply); }
-};
-using Context = std::unique_ptr<redisContext, ContextDeleter>;
-using Reply = std::unique_ptr<redisReply, ReplyDeleter>;
-
-// REQUIRES: the last call of hiredis failed, and nothing has changed errno since.
-absl::Status WhyBroken(const redisContext& context) {
-  if (context.err == REDIS_ERR_IO && (errno == EAGAIN || errno == ETIMEDOUT)) {
-    return absl::UnavailableError(absl::StrCat("the server did not answer for ", kPatienceS,
-                                               " s: it is stopped, or speaks another protocol"));
-  }
-  return absl::UnavailableError(context.errstr);
-}
+using Words = std::initializer_list<std::string_view>;
+using Connection = std::unique_ptr<RedisConnection>;
 
 // Translates a reply. A Get's value goes to `found`.
 absl::Status Take(const redisReply& reply, std::string* found) {
@@ -56,35 +35,39 @@ absl::Status Take(const redisReply& reply, std::string* found) {
   }
 }
 
+absl::Status CallWith(RedisConnection& connection, Words words, std::string* found) {
+  connection.Append(std::span(words.begin(), words.size()));
+  REMORA_ASSIGN_OR_RETURN(const RedisReply reply, connection.Call());
+  return Take(*reply, found);
+}
+
+/// Sends commands one behind the other, and goes on as replies come.
 class RedisSession final : public Session {
  public:
-  explicit RedisSession(Context context) : context_(std::move(context)) {}
+  explicit RedisSession(Connection connection) : connection_(std::move(connection)) {}
 
-  /// Shows that a Redis server answers, and serves this client.
-  absl::Status Ping() { return Call({"PING"}, nullptr); }
-
-  absl::Status Get(std::string_view key, std::string* value) override { return Call({"GET", key}, value); }
+  absl::Status Get(std::string_view key, std::string* value) override {
+    return CallWith(*connection_, {"GET", key}, value);
+  }
   absl::Status Put(std::string_view key, std::string_view value) override {
-    return Call({"SET", key, value}, nullptr);
+    return CallWith(*connection_, {"SET", key, value}, nullptr);
   }
 
   void Begin(Request* request) override {
-    if (request->is_put) {
-      Append({"SET", request->key, request->value});
-    } else {
-      Append({"GET", request->key});
-    }
+    const std::array<std::string_view, 3> words = {request->is_put ? "SET" : "GET", request->key,
+                                                   request->value};
+    connection_->Append(std::span(words).first(request->is_put ? 3 : 2));
     in_flight_.push_back(request);
   }
 
   void Advance(bool wait, std::vector<Request*>* ended) override {
-    absl::Status status = Flush();
+    absl::Status status = connection_->Flush();
     const std::size_t before = ended->size();
     while (status.ok()) {
       status = TakeReplies(ended);
       if (!status.ok() || ended->size() > before) break;
-      if (!wait && !IsReadable()) return;
-      if (redisBufferRead(context_.get()) != REDIS_OK) status = Broken();
+      if (!wait && !connection_->IsReadable()) return;
+      status = connection_->Receive();
     }
     if (status.ok()) return;
     for (Request* const request : in_flight_) {
@@ -95,41 +78,11 @@ class RedisSession final : public Session {
   }
 
  private:
-  using Words = std::initializer_list<std::string_view>;
-
-  void Append(Words words) {
-    std::array<const char*, 3> begins;
-    std::array<std::size_t, 3> sizes;
-    int count = 0;
-    for (const std::string_view word : words) {
-      begins[static_cast<std::size_t>(count)] = word.data();
-      sizes[static_cast<std::size_t>(count++)] = word.size();
-    }
-    // Fails only where memory does; then the context says so when it is read.
-    redisAppendCommandArgv(context_.get(), count, begins.data(), sizes.data());
-  }
-
-  absl::Status Call(Words words, std::string* found) {
-    Append(words);
-    void* reply = nullptr;
-    if (redisGetReply(context_.get(), &reply) != REDIS_OK) return Broken();
-    return Take(*Reply(static_cast<redisReply*>(reply)), found);
-  }
-
-  absl::Status Flush() {
-    for (int done = 0; done == 0;) {
-      if (redisBufferWrite(context_.get(), &done) != REDIS_OK) return Broken();
-    }
-    return absl::OkStatus();
-  }
-
   // Those that have come.
   absl::Status TakeReplies(std::vector<Request*>* ended) {
     while (!in_flight_.empty()) {
-      void* next = nullptr;
-      if (redisGetReplyFromReader(context_.get(), &next) != REDIS_OK) return Broken();
-      if (next == nullptr) break;
-      const Reply reply(static_cast<redisReply*>(next));
+      REMORA_ASSIGN_OR_RETURN(const RedisReply reply, connection_->NextReply());
+      if (reply == nullptr) break;
       Request* const request = in_flight_.front();
       in_flight_.pop_front();
       request->status = Take(*reply, request->found);
@@ -138,44 +91,81 @@ class RedisSession final : public Session {
     return absl::OkStatus();
   }
 
-  bool IsReadable() const {
-    pollfd entry{context_->fd, POLLIN, 0};
-    return poll(&entry, 1, 0) > 0;
+  const Connection connection_;
+  std::deque<Request*> in_flight_;  // in the order in which replies come
+};
+
+/// Does the requests in flight by one MGET and one MSET.
+class RedisBatchSession final : public BatchSession {
+ public:
+  explicit RedisBatchSession(Connection connection) : connection_(std::move(connection)) {}
+
+  absl::Status Get(std::string_view key, std::string* value) override {
+    return CallWith(*connection_, {"GET", key}, value);
+  }
+  absl::Status Put(std::string_view key, std::string_view value) override {
+    return CallWith(*connection_, {"SET", key, value}, nullptr);
   }
 
-  absl::Status Broken() const { return WhyBroken(*context_); }
+ private:
+  void GetAll(std::span<Request* const> requests) override {
+    words_.assign(1, "MGET");
+    for (const Request* const request : requests) words_.push_back(request->key);
+    connection_->Append(words_);
+    const absl::StatusOr<RedisReply> reply = connection_->Call();
+    absl::Status status = reply.status();
+    if (status.ok() && ((*reply)->type != REDIS_REPLY_ARRAY || (*reply)->elements != requests.size())) {
+      const absl::Status error = Take(**reply, nullptr);
+      status = error.ok() ? absl::InternalError("MGET: a reply of another number of values") : error;
+    }
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      requests[i]->status = status.ok() ? Take(*(*reply)->element[i], requests[i]->found) : status;
+    }
+  }
 
-  const Context context_;
-  std::deque<Request*> in_flight_;  // in the order in which replies come
+  void PutAll(std::span<Request* const> requests) override {
+    words_.assign(1, "MSET");
+    for (const Request* const request : requests) {
+      words_.push_back(request->key);
+      words_.push_back(request->value);
+    }
+    connection_->Append(words_);
+    const absl::StatusOr<RedisReply> reply = connection_->Call();
+    const absl::Status status = reply.ok() ? Take(**reply, nullptr) : reply.status();
+    for (Request* const request : requests) request->status = status;
+  }
+
+  const Connection connection_;
+  std::vector<std::string_view> words_;
 };
 
 class RedisTarget final : public Target {
  public:
-  explicit RedisTarget(PeerAddress address) : address_(std::move(address)) {}
+  RedisTarget(PeerAddress address, std::shared_ptr<const rdma::TlsContext> tls, bool batch)
+      : address_(std::move(address)), tls_(std::move(tls)), batch_(batch) {}
 
-  absl::StatusOr<std::unique_ptr<Session>> NewSession(std::uint32_t) override {
-    constexpr timeval kPatience{kPatienceS, 0};
-    Context context(address_.path.empty()
-                        ? redisConnectWithTimeout(address_.host.c_str(), address_.port, kPatience)
-                        : redisConnectUnixWithTimeout(address_.path.c_str(), kPatience));
-    if (context == nullptr) return absl::ResourceExhaustedError("no memory for a connection");
-    if (context->err != 0 || redisSetTimeout(context.get(), kPatience) != REDIS_OK) {
-      return WhyBroken(*context);
-    }
-    auto session = std::make_unique<RedisSession>(std::move(context));
-    REMORA_RETURN_IF_ERROR(session->Ping());
-    return session;
+  absl::StatusOr<std::unique_ptr<Session>> NewSession(std::uint32_t depth) override {
+    REMORA_ASSIGN_OR_RETURN(Connection connection, RedisConnection::Connect(address_, tls_));
+    if (depth > 1 && batch_) return std::make_unique<RedisBatchSession>(std::move(connection));
+    return std::make_unique<RedisSession>(std::move(connection));
   }
 
  private:
   const PeerAddress address_;
+  const std::shared_ptr<const rdma::TlsContext> tls_;
+  const bool batch_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Target>> OpenRedis(const TargetOptions& options) {
   REMORA_ASSIGN_OR_RETURN(PeerAddress address, ParsePeerAddress(options.address));
-  return std::make_unique<RedisTarget>(std::move(address));
+  std::shared_ptr<const rdma::TlsContext> tls;
+  if (options.address.starts_with("rediss://")) {
+    if (!address.path.empty()) return absl::InvalidArgumentError("rediss:// needs HOST:PORT");
+    REMORA_ASSIGN_OR_RETURN(tls, rdma::TlsContext::OfClient({.files = options.client.tls, .secret = ""}));
+  }
+  return std::make_unique<RedisTarget>(std::move(address), std::move(tls), options.batch);
 }
 
 }  // namespace remora::bench

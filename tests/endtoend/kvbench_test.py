@@ -116,15 +116,18 @@ class KvbenchTest(harness.TestCase):
 
     def test_lines_for_other_bindings_are_ignored_with_one_note(self):
         workload = self.write("workload", "recordcount=10\nredis.host=localhost\nredis.port=6379\noperationcount=20\n"
-                              "readproportion=1\nupdateproportion=0\ndb.batchsize=1\nexporter=site.ycsb.JSON\n")  # fmt: skip
+                              "readproportion=1\nupdateproportion=0\ndb.batchsize=1\nexporter=site.ycsb.JSON\n"
+                              "workload=site.ycsb.workloads.CoreWorkload\nworkload.name=mine\n"
+                              "measurementtype=hdrhistogram\nmeasurement.interval=both\n")  # fmt: skip
         run = subprocess.run(
             [harness.program("kvbench"), "all", f"--target={self.address}", "-P", workload],
             capture_output=True, text=True, timeout=harness.PATIENCE, check=False,
         )  # fmt: skip
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertEqual(run.stderr.count("\n"), 1)
-        self.assertIn("redis.host, redis.port, db.batchsize, exporter", run.stderr)
-        for line, says in (("raedproportion=1", "the nearest is readproportion"), ("recordcount=010x", "whole number")):
+        self.assertIn("redis.host, redis.port, db.batchsize, exporter, workload.name, measurement.interval\n", run.stderr)
+        for line, says in (("raedproportion=1", "the nearest is readproportion"), ("recordcount=010x", "whole number"),
+                           ("exponential.fraction=0.9", "the nearest is exponential.frac")):  # fmt: skip
             with self.subTest(line=line):
                 run = subprocess.run(
                     [harness.program("kvbench"), "all", f"--target={self.address}", "-P", self.write("wrong", line)],

@@ -258,9 +258,12 @@ absl::Status Apply(const Property& property, Workload* workload) {
 }
 
 bool IsForOthers(const Property& property) {
-  const std::vector<std::string> names = KnownNames();
-  return std::ranges::find(names, property.key) == names.end() &&
-         command_line::SayNearest(property.key, names).empty();
+  std::vector<std::string> names = KnownNames();
+  if (std::ranges::find(names, property.key) != names.end()) return false;
+  // A key with a dot is no mistyped one without.
+  const auto has_dot = [](const std::string& name) { return name.find('.') != std::string::npos; };
+  if (has_dot(property.key)) std::erase_if(names, std::not_fn(has_dot));
+  return command_line::SayNearest(property.key, names).empty();
 }
 
 absl::StatusOr<std::vector<Property>> CoreWorkload(std::string_view letter) {

@@ -90,14 +90,16 @@ bool IsInProcess(std::string_view address);
 
 struct TargetOptions {
   /// `verbs://HOST:PORT`, `local:///PATH`, `cluster:FILE` with a topology file, one of those above, or
-  /// another store's server: `redis://HOST:PORT`, `redis:///PATH` (a Unix socket), and `memcached:` likewise.
+  /// another store's server: `redis://HOST:PORT`, `redis:///PATH` (a Unix socket), `memcached:` likewise, and
+  /// `rediss://HOST:PORT` (TLS).
   std::string address;
   /// kEmbeddedTarget. Of the others in this process: durability, data_dir, and memory_size, as what is cached
   /// or mapped at most.
   StoreOptions store;
-  /// Options of a Remora server's clients; one client for each session.
+  /// Options of a Remora server's clients; one client for each session. For `rediss:`, `tls` alone.
   ClientOptions client;
-  /// For a Remora server only: MultiGet and MultiPut do the operations in flight, and not an AsyncClient.
+  /// MultiGet and MultiPut of a Remora server do the operations in flight, and not an AsyncClient; MGET and
+  /// MSET of a Redis do them, and not a pipeline.
   bool batch = false;
 };
 

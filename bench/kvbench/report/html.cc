@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "bench/kvbench/report/charts.h"
 #include "bench/kvbench/report/report.h"
+#include "bench/kvbench/report/table.h"
 #include "bench/kvbench/report/tables.h"
 #include "bench/kvbench/report/units.h"
 
@@ -52,43 +53,10 @@ svg .rule { stroke: var(--rule); }
 /// A chart that scrolls where the window is narrower than its texts need.
 std::string Wide(const std::string& chart) { return "<div class=\"wide\">" + chart + "</div>\n"; }
 
-/// Returns whether the reports differ in this text. A text that some reports lack differs, too.
-bool Differs(const std::vector<NamedReport>& reports, std::string_view name, Texts RunReport::*texts) {
-  std::vector<std::string> values;
-  for (const NamedReport& named : reports) {
-    for (const auto& [text, value] : named.report.*texts) {
-      if (text == name) values.push_back(value);
-    }
-  }
-  return !values.empty() &&
-         (values.size() != reports.size() ||
-          std::count(values.begin(), values.end(), values[0]) != static_cast<std::ptrdiff_t>(values.size()));
-}
-
-/// Names the settings of records, values and placement in which the reports differ, and the properties of
-/// the machines: their numbers then say little about each other. Empty: they do not differ.
-std::string Warning(const std::vector<NamedReport>& reports) {
-  std::string settings;
-  for (const char* name : {"recordcount", "fieldcount", "minfieldlength", "fieldlength",
-                           "fieldlengthdistribution", "target", "memory_bytes", "processes"}) {
-    if (Differs(reports, name, &RunReport::settings)) {
-      absl::StrAppend(&settings, settings.empty() ? "" : ", ", name);
-    }
-  }
-  std::string machines;
-  for (const char* name : {"host", "cpu", "cpus", "memory", "kernel"}) {
-    if (Differs(reports, name, &RunReport::environment)) {
-      absl::StrAppend(&machines, machines.empty() ? "" : ", ", name);
-    }
-  }
+std::string WarningsOf(const std::vector<NamedReport>& reports) {
   std::string html;
-  if (!settings.empty()) {
-    html += "<p class=\"warning\">The runs differ in records, value size or placement: " + settings +
-            ". Compare their numbers with care; the table of settings has the values.</p>\n";
-  }
-  if (!machines.empty()) {
-    html += "<p class=\"warning\">The runs were made on different machines: " + machines +
-            ". Compare their numbers with care; the table of the machines has the values.</p>\n";
+  for (const std::string& warning : Warnings(reports)) {
+    absl::StrAppend(&html, "<p class=\"warning\">", warning, "</p>\n");
   }
   return html;
 }
@@ -209,18 +177,8 @@ std::string LatencyDistributions(const std::vector<NamedReport>& reports) {
 
 std::string Errors(const std::vector<NamedReport>& reports) {
   std::string html;
-  for (const NamedReport& named : reports) {
-    for (const PhaseResult& phase : named.report.phases) {
-      for (const auto& [key, entry] : phase.errors.entries()) {
-        absl::StrAppend(
-            &html, "<li>",
-            Escaped(std::string(absl::StrCat(
-                named.name, ": ", phase.name, ": ", kOperationNames[static_cast<std::size_t>(key.first)],
-                ": ", Grouped(entry.count), " x ", key.second, "; first: ", entry.first_message))),
-            "</li>\n");
-      }
-    }
-  }
+  for (const std::string& line : ErrorLines(reports))
+    absl::StrAppend(&html, "<li>", Escaped(line), "</li>\n");
   return html.empty() ? html : "<h2>Errors</h2>\n<ul>\n" + html + "</ul>\n";
 }
 
@@ -230,9 +188,10 @@ std::string ToHtml(const std::vector<NamedReport>& reports, const std::string& c
   const std::string charts =
       !curves.empty() ? Wide(curves)
                       : Comparison(reports) + ThroughputOverTime(reports) + LatencyDistributions(reports);
-  return kHead + Warning(reports) + MediansTable(reports) + SummaryTable(reports) + Errors(reports) + charts +
-         TextsTable("Machine and versions", reports, &RunReport::environment) +
-         TextsTable("Settings", reports, &RunReport::settings) + "</body>\n</html>\n";
+  return kHead + WarningsOf(reports) + HtmlOf(MediansTable(reports)) + HtmlOf(SummaryTable(reports)) +
+         Errors(reports) + charts +
+         HtmlOf(TextsTable("Machine and versions", reports, &RunReport::environment)) +
+         HtmlOf(TextsTable("Settings", reports, &RunReport::settings)) + "</body>\n</html>\n";
 }
 
 }  // namespace remora::bench

@@ -62,6 +62,9 @@ struct NamedReport {
 /// makes them, to be shown instead.
 std::string ToHtml(const std::vector<NamedReport>& reports, const std::string& curves = {});
 
+/// Returns the tables of that page as text for a terminal (text.cc).
+std::string ToText(const std::vector<NamedReport>& reports);
+
 /// How throughput and latency change with a setting, with a line for each workload and depth (curves.cc); of
 /// several runs at one point, the one of the median throughput.
 /// InvalidArgument: a report has no such setting, or it is no number. REQUIRES: one report at least.

@@ -5,23 +5,15 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "bench/kvbench/report/charts.h"
 #include "bench/kvbench/report/units.h"
 
 namespace remora::bench {
 namespace {
-
-// Classes of cells: numbers have none.
-constexpr const char* kName = " class=\"name\"";
-constexpr const char* kLong = " class=\"long\"";
-
-void Cell(std::string* html, const char* tag, std::string_view text, const char* kind = "") {
-  absl::StrAppend(html, "<", tag, kind, ">", Escaped(text), "</", tag, ">");
-}
 
 /// One row of the summary: one kind of operation in one phase.
 struct SummaryRow {
@@ -176,13 +168,26 @@ std::vector<MedianRow> MedianRows(const std::vector<NamedReport>& reports) {
   return rows;
 }
 
+/// Returns whether the reports differ in this text. A text that some reports lack differs, too.
+bool Differs(const std::vector<NamedReport>& reports, std::string_view name, Texts RunReport::*texts) {
+  std::vector<std::string> values;
+  for (const NamedReport& named : reports) {
+    for (const auto& [text, value] : named.report.*texts) {
+      if (text == name) values.push_back(value);
+    }
+  }
+  return !values.empty() &&
+         (values.size() != reports.size() ||
+          std::count(values.begin(), values.end(), values[0]) != static_cast<std::ptrdiff_t>(values.size()));
+}
+
 }  // namespace
 
 const PhaseResult* ShownPhase(const RunReport& report) {
   return report.phases.empty() ? nullptr : &report.phases.back();
 }
 
-std::string SummaryTable(const std::vector<NamedReport>& reports) {
+Table SummaryTable(const std::vector<NamedReport>& reports) {
   const std::vector<SummaryRow> rows = SummaryRows(reports);
   std::vector<const char*> times = {"mean"};
   for (const NamedQuantile& quantile : kQuantiles) times.push_back(quantile.name);
@@ -190,40 +195,37 @@ std::string SummaryTable(const std::vector<NamedReport>& reports) {
   const std::vector<ColumnUnit> units = TimeColumns(rows, times.size());
   const std::vector<BandwidthColumn> bandwidths = BandwidthColumns(rows);
   const bool compares = reports.size() > 1;
-  std::string html = "<h2>Summary</h2>\n<div class=\"wide\"><table>\n<tr>";
-  for (const char* name : {"", "phase", "operation"}) Cell(&html, "th", name, kName);
-  for (const char* name : {"operations", "per second"}) Cell(&html, "th", name);
-  if (compares) Cell(&html, "th", "ratio");
+  Table table{.title = "Summary"};
+  for (const char* name : {"", "phase", "operation"}) table.columns.push_back({name, Table::Kind::kName});
+  for (const char* name : {"operations", "per second"}) table.columns.push_back({name});
+  if (compares) table.columns.push_back({"ratio"});
   for (const BandwidthColumn& column : bandwidths) {
-    Cell(&html, "th", absl::StrCat(column.name, ", ", column.unit.name()));
-    if (compares) Cell(&html, "th", "ratio");
+    table.columns.push_back({absl::StrCat(column.name, ", ", column.unit.name())});
+    if (compares) table.columns.push_back({"ratio"});
   }
   for (std::size_t i = 0; i < times.size(); ++i) {
-    Cell(&html, "th", absl::StrCat(times[i], ", ", units[i].name()));
+    table.columns.push_back({absl::StrCat(times[i], ", ", units[i].name())});
   }
-  Cell(&html, "th", "errors");
-  html += "</tr>\n";
+  table.columns.push_back({"errors"});
   for (const SummaryRow& row : rows) {
-    html += "<tr>";
-    Cell(&html, "td", *row.report);
-    Cell(&html, "td", absl::StrCat(row.phase->name, row.phase->cut_short ? ", cut short" : ""), kName);
-    Cell(&html, "td", kOperationNames[row.kind], kName);
-    Cell(&html, "td", Grouped(row.phase->operations[row.kind]));
-    Cell(&html, "td", Grouped(static_cast<std::uint64_t>(OperationRate(row))));
-    if (compares) Cell(&html, "td", RatioText(rows, row, OperationRate));
+    std::vector<std::string> cells = {
+        *row.report, std::string(absl::StrCat(row.phase->name, row.phase->cut_short ? ", cut short" : "")),
+        kOperationNames[row.kind], Grouped(row.phase->operations[row.kind]),
+        Grouped(static_cast<std::uint64_t>(OperationRate(row)))};
+    if (compares) cells.push_back(RatioText(rows, row, OperationRate));
     for (const BandwidthColumn& column : bandwidths) {
       const double rate = column.rate(row);
-      Cell(&html, "td", rate > 0 ? column.unit.Text(rate) : "");
-      if (compares) Cell(&html, "td", rate > 0 ? RatioText(rows, row, column.rate) : "");
+      cells.push_back(rate > 0 ? column.unit.Text(rate) : "");
+      if (compares) cells.push_back(rate > 0 ? RatioText(rows, row, column.rate) : "");
     }
-    for (std::size_t i = 0; i < times.size(); ++i) Cell(&html, "td", units[i].Text(row.times_ns[i]));
-    Cell(&html, "td", Grouped(row.errors));
-    html += "</tr>\n";
+    for (std::size_t i = 0; i < times.size(); ++i) cells.push_back(units[i].Text(row.times_ns[i]));
+    cells.push_back(Grouped(row.errors));
+    table.rows.push_back(std::move(cells));
   }
-  return html + "</table></div>\n";
+  return table;
 }
 
-std::string MediansTable(const std::vector<NamedReport>& reports) {
+Table MediansTable(const std::vector<NamedReport>& reports) {
   const std::vector<MedianRow> rows = MedianRows(reports);
   if (rows.empty()) return {};
   std::vector<ColumnUnit> units(std::size(kQuantiles), ColumnUnit(kTimeUnits));
@@ -234,31 +236,26 @@ std::string MediansTable(const std::vector<NamedReport>& reports) {
     written.Add(row.written);
     for (std::size_t i = 0; i < units.size(); ++i) units[i].Add(row.times_ns[i]);
   }
-  std::string html = "<h2>Medians of runs with the same settings</h2>\n<div class=\"wide\"><table>\n<tr>";
-  for (const char* heading : {"", "operation"}) Cell(&html, "th", heading, kName);
-  for (const char* heading : {"runs", "per second", "least", "most"}) Cell(&html, "th", heading);
-  Cell(&html, "th", absl::StrCat("read, ", read.name()));
-  Cell(&html, "th", absl::StrCat("written, ", written.name()));
+  Table table{.title = "Medians of runs with the same settings"};
+  for (const char* heading : {"", "operation"}) table.columns.push_back({heading, Table::Kind::kName});
+  for (const char* heading : {"runs", "per second", "least", "most"}) table.columns.push_back({heading});
+  table.columns.push_back({absl::StrCat("read, ", read.name())});
+  table.columns.push_back({absl::StrCat("written, ", written.name())});
   for (std::size_t i = 0; i < units.size(); ++i) {
-    Cell(&html, "th", absl::StrCat(kQuantiles[i].name, ", ", units[i].name()));
+    table.columns.push_back({absl::StrCat(kQuantiles[i].name, ", ", units[i].name())});
   }
-  html += "</tr>\n";
   for (const MedianRow& row : rows) {
-    html += "<tr>";
-    Cell(&html, "td", row.name, kName);
-    Cell(&html, "td", kOperationNames[row.kind], kName);
-    Cell(&html, "td", Grouped(row.runs));
-    for (const double rate : row.rates) Cell(&html, "td", Grouped(static_cast<std::uint64_t>(rate)));
-    Cell(&html, "td", row.read > 0 ? read.Text(row.read) : "");
-    Cell(&html, "td", row.written > 0 ? written.Text(row.written) : "");
-    for (std::size_t i = 0; i < units.size(); ++i) Cell(&html, "td", units[i].Text(row.times_ns[i]));
-    html += "</tr>\n";
+    std::vector<std::string> cells = {row.name, kOperationNames[row.kind], Grouped(row.runs)};
+    for (const double rate : row.rates) cells.push_back(Grouped(static_cast<std::uint64_t>(rate)));
+    cells.push_back(row.read > 0 ? read.Text(row.read) : "");
+    cells.push_back(row.written > 0 ? written.Text(row.written) : "");
+    for (std::size_t i = 0; i < units.size(); ++i) cells.push_back(units[i].Text(row.times_ns[i]));
+    table.rows.push_back(std::move(cells));
   }
-  return html + "</table></div>\n";
+  return table;
 }
 
-std::string TextsTable(const char* heading, const std::vector<NamedReport>& reports,
-                       Texts RunReport::*texts) {
+Table TextsTable(const char* heading, const std::vector<NamedReport>& reports, Texts RunReport::*texts) {
   std::vector<std::string> names;
   for (const NamedReport& named : reports) {
     for (const auto& [name, value] : named.report.*texts) {
@@ -266,20 +263,58 @@ std::string TextsTable(const char* heading, const std::vector<NamedReport>& repo
     }
   }
   if (names.empty()) return {};
-  std::string html = absl::StrCat("<h2>", heading, "</h2>\n<div class=\"wide\"><table>\n<tr><th></th>");
-  for (const NamedReport& named : reports) Cell(&html, "th", named.name);
-  html += "</tr>\n";
+  Table table{.title = heading, .columns = {{"", Table::Kind::kName}}};
+  for (const NamedReport& named : reports) table.columns.push_back({named.name, Table::Kind::kLong});
   for (const std::string& name : names) {
-    html += "<tr>";
-    Cell(&html, "td", name);
+    std::vector<std::string> cells = {name};
     for (const NamedReport& named : reports) {
       const auto found = std::find_if((named.report.*texts).begin(), (named.report.*texts).end(),
                                       [&name](const auto& text) { return text.first == name; });
-      Cell(&html, "td", found == (named.report.*texts).end() ? "" : found->second, kLong);
+      cells.push_back(found == (named.report.*texts).end() ? "" : found->second);
     }
-    html += "</tr>\n";
+    table.rows.push_back(std::move(cells));
   }
-  return html + "</table></div>\n";
+  return table;
+}
+
+std::vector<std::string> Warnings(const std::vector<NamedReport>& reports) {
+  std::string settings;
+  for (const char* name : {"recordcount", "fieldcount", "minfieldlength", "fieldlength",
+                           "fieldlengthdistribution", "target", "memory_bytes", "processes"}) {
+    if (Differs(reports, name, &RunReport::settings)) {
+      absl::StrAppend(&settings, settings.empty() ? "" : ", ", name);
+    }
+  }
+  std::string machines;
+  for (const char* name : {"host", "cpu", "cpus", "memory", "kernel"}) {
+    if (Differs(reports, name, &RunReport::environment)) {
+      absl::StrAppend(&machines, machines.empty() ? "" : ", ", name);
+    }
+  }
+  std::vector<std::string> warnings;
+  if (!settings.empty()) {
+    warnings.push_back("The runs differ in records, value size or placement: " + settings +
+                       ". Compare their numbers with care; the table of settings has the values.");
+  }
+  if (!machines.empty()) {
+    warnings.push_back("The runs were made on different machines: " + machines +
+                       ". Compare their numbers with care; the table of the machines has the values.");
+  }
+  return warnings;
+}
+
+std::vector<std::string> ErrorLines(const std::vector<NamedReport>& reports) {
+  std::vector<std::string> lines;
+  for (const NamedReport& named : reports) {
+    for (const PhaseResult& phase : named.report.phases) {
+      for (const auto& [key, entry] : phase.errors.entries()) {
+        lines.emplace_back(absl::StrCat(
+            named.name, ": ", phase.name, ": ", kOperationNames[static_cast<std::size_t>(key.first)], ": ",
+            Grouped(entry.count), " x ", key.second, "; first: ", entry.first_message));
+      }
+    }
+  }
+  return lines;
 }
 
 }  // namespace remora::bench

@@ -241,7 +241,13 @@ TEST_F(KvbenchTest, ReportsAreShownAndCompared) {
   EXPECT_EQ(Kvbench({"report", "/nowhere/a.json", html_flag.c_str()}), EX_NOINPUT);
   EXPECT_EQ(Kvbench({"report", "/", html_flag.c_str()}), EX_NOINPUT);
   EXPECT_EQ(Kvbench({"report", json.c_str(), "--html=/nowhere/out.html"}), EX_CANTCREAT);
-  EXPECT_EQ(Kvbench({"report", json.c_str()}), EX_USAGE);
+  // Without a page, on the terminal.
+  EXPECT_EQ(Kvbench({"report", json.c_str(), json.c_str()}), 0) << err_;
+  EXPECT_THAT(out_, AllOf(StartsWith("Medians of runs with the same settings\n"), HasSubstr("\nSummary\n"),
+                          HasSubstr("update"), Not(HasSubstr("<"))));
+  EXPECT_EQ(Kvbench({"report", wrong.c_str()}), EX_DATAERR);
+  EXPECT_EQ(Kvbench({"report", json.c_str(), "--by=recordcount"}), EX_USAGE);
+  EXPECT_THAT(err_, HasSubstr("--by: draws charts: needs --html"));
   EXPECT_EQ(Kvbench({"report", html_flag.c_str()}), EX_USAGE);
   EXPECT_EQ(Kvbench({"all", json.c_str(), "--target=embedded"}), EX_USAGE);
 }
@@ -372,6 +378,10 @@ TEST_F(KvbenchTest, WrongCommandLines) {
            {"all", "--target=rocksdb", "--data_dir=/tmp/x", "--processes=2"},
            {"all", "--target=redis:///tmp/x", "--location_cache=1M"},
            {"all", "--target=redis:///tmp/x", "--durability=logged"},
+           {"all", "--target=redis:///tmp/x", "--batch"},
+           {"all", "--target=redis:///tmp/x", "--tls_ca=/tmp/x"},
+           {"all", "--target=rediss://localhost:1"},
+           {"all", "--target=memcached:///tmp/x", "--depth=2", "--batch"},
            {"all", "--target=embedded", "--seconds=-1"},
            {"all", "--target=embedded", "--operations=0"},
            {"all", "--target=embedded", "--threads=0"},

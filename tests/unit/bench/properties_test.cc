@@ -58,6 +58,19 @@ TEST(Properties, OneOfAnotherBindingHasNoNearest) {
       "ignored");
 }
 
+TEST(Properties, OnesWithADotAreNotMistakenForOthersWithout) {
+  // As real files of YCSB have them.
+  for (const char* key :
+       {"workload.name", "target.host", "measurement.interval", "measurement.histogram.verbose",
+        "hdrhistogram.fileoutput", "status.interval", "redis.host", "table.name"}) {
+    EXPECT_TRUE(IsForOthers({key, "x", "file:1"})) << key;
+  }
+  for (const char* key : {"workload", "exponential.frac", "exponential.fraction", "histogram.bucket",
+                          "timeseries.granularty", "worklaod", "hdrhistogram.percentile"}) {
+    EXPECT_FALSE(IsForOthers({key, "x", "file:1"})) << key;
+  }
+}
+
 TEST(Properties, FilesThatCannotBeReadAreErrors) {
   EXPECT_TRUE(absl::IsNotFound(ReadProperties("/nowhere/workloada").status()));
   EXPECT_FALSE(ReadProperties("/").ok());

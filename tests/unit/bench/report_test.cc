@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -162,6 +163,50 @@ TEST(Html, MachinesAndVersionsAreShownAndCompared) {
   EXPECT_THAT(ToHtml({{"a", Known()}, {"b", other}}),
               AllOf(HasSubstr("on different machines: host, cpus."), Not(HasSubstr("Medians"))));
   EXPECT_THAT(ToHtml({{"a", Known()}, {"b", Known()}}), Not(HasSubstr("different machines")));
+}
+
+std::vector<std::string> LinesOf(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+TEST(Text, HoldsTheNumbersOfThePage) {
+  const std::string text = ToText({{"one \x1b[31m", Known()}});
+  const std::vector<std::string> lines = LinesOf(text);
+  ASSERT_EQ(lines.size(), 8u) << text;
+  EXPECT_EQ(lines[0], "Summary");
+  EXPECT_THAT(lines[1],
+              ::testing::MatchesRegex(" +phase +operation +operations +per second +mean, us .* errors"));
+  EXPECT_THAT(lines[2], ::testing::MatchesRegex("one .*run +read +1,000 +500 +501 .* +2"));
+  EXPECT_THAT(lines[3], ::testing::MatchesRegex("one .*run +update +1 +0 +5.00 .* +1"));
+  // All columns end at one place.
+  EXPECT_EQ(lines[1].size(), lines[2].size());
+  EXPECT_EQ(lines[2].size(), lines[3].size());
+  EXPECT_EQ(lines[5], "Errors");
+  EXPECT_THAT(lines[6], HasSubstr("run: read: 2 x not found; first: user1 is \"missing\" "));
+  EXPECT_THAT(text, AllOf(Not(HasSubstr("\x1b")), Not(HasSubstr("\xff")), Not(HasSubstr("ratio"))));
+}
+
+TEST(Text, ComparesAndWarns) {
+  RunReport slow = Known();
+  slow.phases[0].seconds = 4;
+  slow.settings[1].second = "2000";
+  slow.environment[1].second = "two";
+  const std::string text = ToText({{"fast", Known()}, {"slow", slow}});
+  EXPECT_THAT(text, StartsWith("The runs differ in records, value size or placement: recordcount. "));
+  EXPECT_THAT(text, AllOf(HasSubstr("\nThe runs were made on different machines: host. "),
+                          ::testing::ContainsRegex("fast +run +read +1,000 +500 +1\\.00 "),
+                          ::testing::ContainsRegex("slow +run +read +1,000 +250 +0\\.50 "),
+                          ::testing::ContainsRegex("\nrecordcount +1000 +2000\n"),
+                          ::testing::ContainsRegex("\nhost +one +two\n")));
+  EXPECT_THAT(ToText({{"a", Known()}, {"b", Known()}}),
+              StartsWith("Medians of runs with the same settings\n"));
+  EXPECT_EQ(ToText({{"none", RunReport()}}), ToText({{"other", RunReport()}}));
 }
 
 TEST(Json, AReportOfAnEarlierVersionHasNoEnvironment) {
