@@ -61,12 +61,14 @@ class Compare(Scripts):
         missing = self.missing()
         out = self.directory / "out"
         done = run("bench/scripts/compare", f"--bin={BIN}", f"--out={out}", "--levels=memory,logged",
-                   f"--without={','.join(missing)}", "--records=500", "--rounds=2", "--seconds=0.02", "--warmup=0")
+                   "--cells=C,B,A,C x 16,A x 16", f"--without={','.join(missing)}", "--records=500", "--rounds=2",
+                   "--seconds=0.02", "--warmup=0")
         self.assertEqual(done.returncode, 0, done.stderr)
         result = json.loads((out / "compare.json").read_text())
         systems = {level: {cell["system"] for cell in result["cells"] if cell["level"] == level}
                    for level in ("memory", "logged")}
-        everybody = {"memory": {"Remora", "Remora, TCP", "Redis, Unix socket", "Redis, TCP", "memcached, Unix socket"},
+        everybody = {"memory": {"Remora", "Remora, TCP", "Remora, TLS", "Redis, Unix socket", "Redis, TCP",
+                                "Redis, TLS", "memcached, Unix socket", "memcached, TCP"},
                      "logged": {"Remora", "Redis, Unix socket", "RocksDB, embedded", "LMDB, embedded"}}
         for level, expected in everybody.items():
             self.assertEqual(systems[level], {system for system in expected
@@ -92,9 +94,38 @@ class Compare(Scripts):
         cells = ["".join(cell.itertext()) for cell in page.iter(f"{XHTML}td")]
         self.assertGreaterEqual(cells.count("RocksDB, embedded"), 5)
 
+    def test_the_cells_of_a_network(self):
+        missing, out = self.missing(), self.directory / "out"
+        done = run("bench/scripts/compare", f"--bin={BIN}", f"--out={out}", "--levels=memory,larger", "--beside=one_core",
+                   "--cells=PUT,cold GET,cold GET x 16,MultiGet of 16", f"--without={','.join(missing)}",
+                   "--records=500", "--rounds=1", "--seconds=0.02", "--warmup=0")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        cells = json.loads((out / "compare.json").read_text())["cells"]
+        names = {level: {cell["cell"] for cell in cells if cell["level"] == level} for level in ("memory", "larger")}
+        self.assertEqual(names, {"memory": {"PUT", "cold GET", "MultiGet of 16"},
+                                 "larger": {"cold GET", "cold GET x 16"}})
+        self.assertEqual({cell["system"] for cell in cells if cell["level"] == "larger"},
+                         {"Remora", "Remora, TCP", "RocksDB, embedded"} |
+                         (set() if "redis" in missing else {"Redis, Unix socket", "Redis, TCP"}))
+        for cell in cells:
+            calls_together, is_cold = cell["cell"] == "MultiGet of 16", cell["cell"].startswith("cold")
+            has_call = not cell["system"].startswith(("memcached", "RocksDB"))  # of its own; theirs is always taken
+            if cell["depth"] == 1 or calls_together:
+                self.assertEqual("batch" in cell["chosen"], calls_together and has_call, cell)
+            self.assertEqual("location_cache=0" in cell["chosen"], is_cold and "Remora" in cell["system"], cell)
+        # The server's CPU time has a number for each cell of a server.
+        table = done.stdout.split("Processor time of the server for each operation, in us\n\n")[1].split("\n\n")[0]
+        self.assertIn("| Remora, TLS | ", table)
+        for line in table.splitlines()[2:]:
+            self.assertEqual(len(re.findall(r" [0-9.]+ \([0-9.]+ to [0-9.]+\) ", line)), 3, line)
+
     def test_what_cannot_be_compared_is_said(self):
         self.assertEqual(run("bench/scripts/compare", "--levels=eternal").returncode, os.EX_USAGE)
         self.assertEqual(run("bench/scripts/compare", "--without=voldemort").returncode, os.EX_USAGE)
+        self.assertEqual(run("bench/scripts/compare", "--cells=Q").returncode, os.EX_USAGE)
+        done = run("bench/scripts/compare", "--levels=memory,synced", "--cells=PUT")
+        self.assertEqual(done.returncode, os.EX_USAGE)
+        self.assertIn("level 'synced' has none of these cells; it has A, A x 16", done.stderr)
         done = run("bench/scripts/compare", "--bin=/nowhere", f"--out={self.directory}", "--without=redis,memcached")
         self.assertEqual(done.returncode, 1)
         self.assertIn("/nowhere/kvserver", done.stderr)
