@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the language of Markdown, and of comments in C++, C, Promela, Python, CMake and shell.
+"""Checks the language of Markdown, and of comments in C++, C, Promela, Python, CMake and shell; of manual pages the terms.
 
     prose.py [ROOT] [FOLDER...]    prints each fault (of FOLDERs only); exit status 1 if there is one
 
@@ -21,6 +21,8 @@ MAX_PAGE_LINES = 6  # of a paragraph of a page
 
 C_LIKE = {".cc", ".h", ".c", ".pml"}
 HASH_LIKE = {".cmake", ".sh"}
+PYTHON = {".py", ".pyi"}
+MANUAL = {f".{section}" for section in range(1, 9)}
 
 CODE_SPAN = re.compile(r"``.+?``|`[^`]*`")
 LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
@@ -192,7 +194,7 @@ def texts(path):
         yield from markdown(text)
     elif path.suffix in C_LIKE:
         yield from comment_paragraphs(c_comments(text))
-    elif path.suffix == ".py" or text.startswith("#!/usr/bin/env python"):
+    elif path.suffix in PYTHON or text.startswith("#!/usr/bin/env python"):
         yield from comment_paragraphs(python_comments(text))
         yield from paragraphs(docstrings(text))
     elif path.suffix in HASH_LIKE or path.name == "CMakeLists.txt" or re.match(r"#!.*\b(ba)?sh\b", text):
@@ -227,11 +229,15 @@ def faults_of_paragraph(paragraph, max_lines):
         subject = SUBJECT.search(sentence.lstrip("\"'(*_"))
         if subject and not sentence.rstrip("\"')*_").endswith("?"):
             yield f'"{subject.group(1)}" as a subject: name the actor or the thing'
-        for term in TERM.finditer(sentence):
-            yield f'"{term.group()}": write "{list(TERMS)[term.lastindex - 1]}", or another word (docs/style/naming.md)'
+        yield from faults_of_terms(sentence)
         person = PERSON.search(sentence)
         if person:
             yield f'"{person.group(1)}": a thread, client or caller is "it"'
+
+
+def faults_of_terms(text):
+    for term in TERM.finditer(text):
+        yield f'"{term.group()}": write "{list(TERMS)[term.lastindex - 1]}", or another word (docs/style/naming.md)'
 
 
 def faults_of_classes(text):
@@ -254,6 +260,11 @@ def faults_of(path):
             before = line
             if len(line) > WIDTH:
                 yield number, f"{len(line)} columns; {WIDTH} at most"
+    if path.suffix in MANUAL:
+        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+            if not line.startswith("."):  # the requests of roff; those with a text have names
+                yield from ((number, fault) for fault in faults_of_terms(line))
+        return
     for paragraph in texts(path):
         for fault in faults_of_paragraph(paragraph, MAX_PAGE_LINES if path.suffix == ".md" else MAX_LINES):
             yield paragraph.number, fault
@@ -271,7 +282,7 @@ def files(root):
 
 
 def is_text(path):
-    if path.suffix in C_LIKE | HASH_LIKE | {".md", ".py"} or path.name == "CMakeLists.txt":
+    if path.suffix in C_LIKE | HASH_LIKE | PYTHON | MANUAL | {".md"} or path.name == "CMakeLists.txt":
         return True
     if path.suffix:
         return False

@@ -96,6 +96,9 @@ class ProseTest(unittest.TestCase):
             self.check("a.cc", f"int a;\n// {text}\n", '2: "')
         self.check("page.md", 'The rest of it. "Room" is `refused`. Connections refused. It refuses to start. Time slices.\n')
 
+    def test_replaced_terms_are_found_in_manual_pages(self):
+        self.check("page.1", ".B room\nThere is space.\nThere is no room.\n", '3: "room"')
+
     def test_replaced_terms_are_those_of_the_page(self):
         page = (pathlib.Path(__file__).parents[2] / "docs/style/naming.md").read_text(encoding="utf-8")
         rows = re.findall(r'^\| (".*?) \| (.*?) \| (.*?) ?\|$', page, re.MULTILINE)
