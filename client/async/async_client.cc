@@ -187,7 +187,7 @@ void AsyncClient::Attempt() { core_->connection().Attempt(); }
 void AsyncClient::EndAttempt() { core_->EndAttempt(); }
 const absl::Status& AsyncClient::status() const { return core_->connection().status(); }
 const ClientCounters& AsyncClient::counters() const { return core_->session().counters(); }
-ClientMetrics AsyncClient::metrics() const { return core_->session().Metrics(); }
+ClientMetrics AsyncClient::metrics() const { return core_->connection().Metrics(); }
 const Clock& AsyncClient::clock() const { return core_->session().clock(); }
 
 }  // namespace remora

@@ -76,9 +76,17 @@ bool AsyncConnection::BeginAttempt(TimePoint latest) {
   aside_ = true;
   if (session_->is_forked() || in_progress_ || !PrepareAttempt(latest)) return false;
   in_progress_ = true;
+  counted_ = session_->counters();
   // An operation that ends meanwhile returns its caller's memory, so no device may still write to it.
   session_->EndConnection();
   return true;
+}
+
+ClientMetrics AsyncConnection::Metrics() const {
+  if (session_->recorder() != nullptr || !in_progress_) return session_->Metrics();
+  ClientMetrics metrics;
+  metrics.Set(counted_);
+  return metrics;
 }
 
 AsyncConnection::Outcome AsyncConnection::TakeAttempt() {

@@ -17,7 +17,8 @@ namespace remora {
 /// A connection that breaks and comes back. It knows no operations: the machine handles those (engine.h).
 ///
 /// Thread safety: none, but Attempt may run in another thread than the rest. Between BeginAttempt and
-/// EndAttempt only Attempt uses the session, except for its constant parts.
+/// EndAttempt only Attempt uses the session, except for its constant parts. The class has more than 25
+/// methods, because each step of an attempt is one, and each state of a connection that ended.
 class AsyncConnection {
  public:
   /// Result of an attempt to make another connection.
@@ -72,6 +73,8 @@ class AsyncConnection {
   Outcome TakeAttempt();
   const Session::Attempt& last_attempt() const { return attempt_; }
   TimePoint next_attempt() const { return next_attempt_; }
+  /// Returns the client's metrics. Any thread may call it if there is a recorder.
+  ClientMetrics Metrics() const;
   /// Returns whether BeginAttempt waits for EndAttempt.
   bool is_attempting() const { return in_progress_; }
 
@@ -89,6 +92,7 @@ class AsyncConnection {
   int attempts_ = 0;          // since the connection broke
   bool aside_ = false;        // the caller makes them (BeginAttempt), and Poll makes none
   bool in_progress_ = false;  // from BeginAttempt to EndAttempt
+  ClientCounters counted_;    // as of BeginAttempt: another thread may change the session's meanwhile
   TimePoint attempt_ends_;    // deadline of the attempt in progress
   Session::Attempt attempt_;  // result of the last attempt
   absl::Status trouble_;      // why the last attempt failed

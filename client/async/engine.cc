@@ -68,6 +68,8 @@ AsyncClient::Begun AsyncClient::Core::BeginMessage(const RequestSpec& asked, Don
   REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation,
                           operations_.Begin(AsyncOperation::Kind::kMessage, std::move(done), call, from));
   if (from != nullptr) from->Hold();
+  const bool is_put = asked.operation == Operation::kPut || asked.operation == Operation::kFinishLargePut;
+  if (is_put) operation->put_bytes = asked.value.size();
   connection_.waker().Signal();
   const absl::Status started = messages_.Start(*operation, asked, !guard_.is_polling());
   if (!started.ok()) Break(started);

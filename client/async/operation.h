@@ -34,9 +34,10 @@ struct AsyncOperation {
   bool read_in_flight = false;
   std::uint32_t large_buffer = OperationBuffers::kNone;
   TimePoint deadline;
-  Duration timeout{};  // for each piece of a large value
-  TimePoint began{};   // if the client records metrics
-  std::string key;     // keeps its memory for later operations
+  Duration timeout{};         // for each piece of a large value
+  TimePoint began{};          // if the client records metrics, as the next one
+  std::size_t put_bytes = 0;  // size of the value of a Put
+  std::string key;            // keeps its memory for later operations
   // The caller's memory that the value is READ into, or gathered from. Set until the client calls the
   // callback.
   std::optional<RegisteredBytes> memory;

@@ -77,7 +77,11 @@ absl::StatusOr<AsyncOperation*> OperationTable::Begin(AsyncOperation::Kind kind,
   operation.done = std::move(done);
   operation.result = {};
   if (memory != nullptr) operation.memory = *memory;
-  if (session.recorder() != nullptr) operation.began = session.clock().Now();
+  if (session.recorder() != nullptr) {
+    operation.began = session.clock().Now();
+    operation.lookup.ForgetPath();
+    operation.put_bytes = 0;
+  }
   earliest_ = std::min(earliest_, operation.deadline);
   ++in_flight_;
   return &operation;
@@ -105,7 +109,14 @@ void OperationTable::EndMessage(AsyncOperation& operation, const ServerReply& an
 void OperationTable::Record(const AsyncOperation& operation) const {
   Session& session = connection_.session();
   ClientRecorder& recorder = *session.recorder();
-  recorder.RecordCall(CallOf(operation), session.clock().Now() - operation.began, operation.result.status);
+  const ClientMetric call = CallOf(operation);
+  const Duration took = session.clock().Now() - operation.began;
+  recorder.RecordCall(call, took, operation.result.status);
+  if (call == ClientMetric::kGet) recorder.RecordTime(PathOf(operation.lookup.did()), took);
+  if (operation.result.status.ok()) {
+    recorder.Add(ClientMetric::kValueBytesRead, operation.result.value.size());
+    recorder.Add(ClientMetric::kValueBytesWritten, operation.put_bytes);
+  }
   // During an attempt to connect, another thread may change the counters (BeginAttempt).
   if (!connection_.is_attempting()) recorder.Publish(session.counters());
 }

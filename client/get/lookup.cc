@@ -105,7 +105,7 @@ void Lookup::Begin(Session& session, GenerationRead& generation_read, const Look
   searches_ = 0;
   refreshed_ = false;
   has_asked_ = false;
-  answers_ = 0;
+  ForgetPath();
   if (chunks_ != nullptr) chunks_->reset();
   if (!text_.empty()) text_ = {};
   facts_ = {};
@@ -167,6 +167,7 @@ Lookup::Outcome Lookup::JudgeCached() {
     return Outcome::kUnsure;
   }
   ++session_->counters().location_hits;
+  path_.was_cached = true;
   session_->cache().budget().Earn(1);
   return JudgeLive();
 }
@@ -189,6 +190,7 @@ void Lookup::Search() {
 
 void Lookup::SearchAgain() {
   ++session_->counters().retries;
+  path_.was_retried = true;
   Search();
 }
 
@@ -200,6 +202,7 @@ void Lookup::Advance() {
       return ReadFound();
     case KeySearch::Step::kCold:
       ++session_->counters().cold;
+      path_.was_cold = true;
       step_ = Step::kAsk;
       return;
     case KeySearch::Step::kUnsure:
@@ -266,6 +269,7 @@ void Lookup::ReadRecord(Source source, const Slot& slot, const RecordPlace& plac
   if (chunks_ == nullptr) chunks_ = std::make_unique<std::optional<ChunkedReader>>();
   chunks_->emplace(*session_, wanted_, target);
   ++session_->counters().chunked;
+  path_.was_chunked = true;
   if (drives_chunks_) return Read(Reading::kAllChunks, 0, 0);
   ReadChunk();
 }

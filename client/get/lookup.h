@@ -48,6 +48,7 @@
 #include "absl/status/status.h"
 #include "client/cache/location_cache.h"
 #include "client/cache/segment_generations.h"
+#include "client/counters.h"
 #include "client/get/chunked_read.h"
 #include "client/get/fast_get.h"
 #include "client/get/record_copy.h"
@@ -160,6 +161,21 @@ class Lookup {
   /// in time. READs after that are no progress: it may go on like that for ever.
   bool is_told_again() const { return answers_ > 1; }
 
+  /// Returns what this lookup has counted of the session's counters so far, but for READs: for PathOf
+  /// (client/metrics/recorder.h). Unlike them, it has nothing of lookups that are in flight beside it.
+  ClientCounters did() const {
+    return {.retries = path_.was_retried ? 1u : 0u,
+            .locates = answers_,
+            .cold = path_.was_cold ? 1u : 0u,
+            .chunked = path_.was_chunked ? 1u : 0u,
+            .location_hits = path_.was_cached ? 1u : 0u};
+  }
+  /// Forgets what an earlier lookup in this place did, as Begin does. For one that may never begin.
+  void ForgetPath() {
+    path_ = {};
+    answers_ = 0;
+  }
+
   // kFailed
   const absl::Status& status() const { return status_; }
 
@@ -238,6 +254,15 @@ class Lookup {
   bool refreshed_ = false;  // generations were READ for this place
   TimePoint refresh_posted_;
   std::uint64_t refreshes_ = 0;  // READs of generations that had ended when the record's READ was posted
+
+  /// Events of this lookup, for did().
+  struct Path {
+    bool was_retried = false;
+    bool was_cold = false;
+    bool was_chunked = false;
+    bool was_cached = false;  // the READ at the cached location had the record
+  };
+  Path path_;
 
   bool has_asked_ = false;
   std::uint32_t answers_ = 0;

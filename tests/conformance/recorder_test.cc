@@ -195,6 +195,86 @@ TEST_P(Recorders, TimeAsynchronousOperations) {
   EXPECT_EQ(CallsIn(all, ClientMetric::kApply), 1u);
   EXPECT_EQ(CallsIn(all, ClientMetric::kOther), 1u);
   EXPECT_EQ(all[ClientMetric::kRequests], async_->counters().requests);
+  EXPECT_EQ(all[ClientMetric::kValueBytesRead], 5u);
+  EXPECT_EQ(all[ClientMetric::kValueBytesWritten], 5u);
+  EXPECT_EQ(all[ClientMetric::kUnanswered], 0u);
+}
+
+TEST_P(Recorders, RecordNothingOfAsynchronousOperationsUnlessAsked) {
+  START();
+  ConnectAsync();
+  EXPECT_OUTCOME(kOk, AsyncPut("key", "value"));
+  EXPECT_EQ(AsyncGet("key").value, "value");
+  const ClientMetrics all = async_->metrics();
+  EXPECT_EQ(CallsIn(all, ClientMetric::kPut), 0u);
+  EXPECT_EQ(CallsIn(all, ClientMetric::kGet), 0u);
+  EXPECT_EQ(all[ClientMetric::kValueBytesRead], 0u);
+  EXPECT_EQ(all[ClientMetric::kRequests], 1u);
+  EXPECT_GT(all[ClientMetric::kReads], 0u);
+}
+
+// Each of many GETs in flight has its own path, whatever the others beside it do.
+TEST_P(Recorders, TellThePathsOfAsynchronousGets) {
+  START({.memory_size = std::size_t{32} << 20});
+  ConnectAsync({}, {.location_cache_bytes = 1 << 20, .metrics = true});
+  const std::string large(500'000, 'l');
+  EXPECT_OUTCOME(kOk, AsyncPut("large", large));
+  EXPECT_OUTCOME(kOk, AsyncPut("key", "value"));
+  for (int i = 0; i < 4; ++i) ASSERT_EQ(AsyncGet("key").value, "value");  // the first ones learn
+  const auto calls = [this](ClientMetric path) { return CallsIn(async_->metrics(), path); };
+  const std::uint64_t cached = calls(ClientMetric::kGetCached);
+  EXPECT_GT(cached, 0u);
+  EXPECT_EQ(cached, async_->counters().location_hits);
+  EXPECT_EQ(calls(ClientMetric::kGetSearched), 4 - cached);
+
+  int ended = 0;
+  const auto count = [&ended](const AsyncResult&) { ++ended; };
+  ASSERT_TRUE(async_->Get("large", count).ok());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(async_->Get("none", count).ok());
+  ASSERT_CODE(kOk, async_->WaitAll(async_->clock().Now() + std::chrono::minutes(1)));
+  EXPECT_EQ(ended, 4);
+  EXPECT_EQ(calls(ClientMetric::kGetChunked), 1u);
+  EXPECT_EQ(calls(ClientMetric::kGetSearched), 4 - cached + 3);
+  EXPECT_EQ(calls(ClientMetric::kGet), 8u);
+  EXPECT_EQ(async_->metrics()[ClientMetric::kValueBytesRead], 4 * 5u + large.size());
+  EXPECT_EQ(async_->metrics()[ClientMetric::kValueBytesWritten], large.size() + 5u);
+}
+
+TEST_P(Recorders, TellWhichAsynchronousGetsWereCold) {
+  START({.durability = Durability::kLogged,
+         .memory_size = std::size_t{16} << 20,
+         .eviction = Eviction::kLeastUsed});
+  ConnectAsync({}, {.metrics = true});
+  const std::string value(2000, 'v');
+  for (int i = 0; i < 12'000; ++i) ASSERT_CODE(kOk, Put("key " + std::to_string(i), value));
+  for (int i = 0; i < 300; ++i) ASSERT_EQ(AsyncGet("key " + std::to_string(i)).value, value);
+  const ClientMetrics all = async_->metrics();
+  EXPECT_EQ(CallsIn(all, ClientMetric::kGet), 300u);
+  EXPECT_GT(CallsIn(all, ClientMetric::kGetCold), 0u);
+  EXPECT_EQ(CallsIn(all, ClientMetric::kGetCold), all[ClientMetric::kCold]);
+}
+
+// M2 for a client with many operations in flight.
+TEST_P(Recorders, OfAsynchronousOperationsAreReadByOtherThreads) {
+  START();
+  ConnectAsync({}, {.metrics = true});
+  std::atomic<bool> stop = false;
+  std::thread other([&] {
+    ClientMetrics last;
+    while (!stop) {
+      const ClientMetrics now = async_->metrics();
+      for (std::size_t i = 0; i < kClientMetricPlaces; ++i) ASSERT_GE(now.values()[i], last.values()[i]);
+      last = now;
+    }
+  });
+  for (int i = 0; i < 500; ++i) {
+    EXPECT_OUTCOME(kOk, AsyncPut("key", "value"));
+    EXPECT_EQ(AsyncGet("key").value, "value");
+  }
+  stop = true;
+  other.join();
+  EXPECT_EQ(CallsIn(async_->metrics(), ClientMetric::kGet), 500u);
+  EXPECT_EQ(CallsIn(async_->metrics(), ClientMetric::kPut), 500u);
 }
 
 }  // namespace
