@@ -268,6 +268,17 @@ int64_t remora_async_wait_ms(const remora_async* async) {
   return std::max<int64_t>(left.count(), 0);
 }
 
+remora_code remora_async_metrics(remora_async* async,
+                                 void (*each)(void* context, const char* name, uint64_t value),
+                                 void* context) {
+  return Call([&]() -> absl::Status {
+    absl::Status status = CheckPointers(async != nullptr && each != nullptr);
+    if (!status.ok()) return status;
+    for (const auto& [name, value] : async->client->metrics().Shown()) each(context, name.c_str(), value);
+    return absl::OkStatus();
+  });
+}
+
 int remora_async_begin_attempt(remora_async* async) { return async->client->BeginAttempt() ? 1 : 0; }
 void remora_async_attempt(remora_async* async) { async->client->Attempt(); }
 void remora_async_end_attempt(remora_async* async) { async->client->EndAttempt(); }

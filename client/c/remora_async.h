@@ -144,6 +144,12 @@ void remora_async_arm(remora_async* async);
 /* Ends the effect of remora_async_arm. */
 void remora_async_disarm(remora_async* async);
 
+/* Calls `each` for every metric of this client, as remora_client_metrics does for a remora_client. Any thread
+ * may call it if `metrics` of the options is on. */
+remora_code remora_async_metrics(remora_async* async,
+                                 void (*each)(void* context, const char* name, uint64_t value),
+                                 void* context);
+
 #ifdef __cplusplus
 }
 #endif

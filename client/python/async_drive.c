@@ -113,18 +113,19 @@ PyObject* AsyncRoom(PyObject* object, PyObject* Py_UNUSED(none)) {
 int AsyncInit(PyObject* object, PyObject* args, PyObject* kwargs) {
   static char* names[] = {"address",   "depth", "connect_timeout", "timeout",  "location_cache_bytes",
                           "reconnect", "token", "tls_ca",          "tls_cert", "tls_key",
-                          NULL};
+                          "metrics",   NULL};
   Async* const self = (Async*)object;
   const char* address = NULL;
   PyObject *connect_timeout = NULL, *timeout = NULL, *depth = NULL, *cache = Py_None;
-  int reconnect = 1;
+  int reconnect = 1, metrics = 0;
   remora_options options;
   remora_options_init(&options);
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sO|$OOOpzzzz", names, &address, &depth, &connect_timeout,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sO|$OOOpzzzzp", names, &address, &depth, &connect_timeout,
                                    &timeout, &cache, &reconnect, &options.token, &options.tls_ca,
-                                   &options.tls_cert, &options.tls_key)) {
+                                   &options.tls_cert, &options.tls_key, &metrics)) {
     return -1;
   }
+  options.metrics = metrics != 0;
   if (!TakeClientOptions(connect_timeout, timeout, cache, reconnect, &options)) return -1;
   unsigned long long most = 0;
   if (!TakeUnsigned(depth, "depth", &most)) return -1;

@@ -1,4 +1,4 @@
-// The counters of the server and of a client, and a client's metrics, as dicts.
+// The counters of the server and of a client, and the metrics of a client of either kind, as dicts.
 #include "client/python/remora_python.h"
 
 typedef struct {
@@ -7,6 +7,15 @@ typedef struct {
   int has_lock;
 } Counters;
 
+// Adds a number to the dict. The caller has the interpreter's lock.
+static void AddNumber(void* dict, const char* name, uint64_t value) {
+  BEGIN_IN_CALLBACK;
+  PyObject* const number = PyLong_FromUnsignedLongLong(value);
+  if (number != NULL) PyDict_SetItemString(dict, name, number);
+  Py_XDECREF(number);
+  END_IN_CALLBACK;
+}
+
 // The counters come behind all that the call waits for, so from the first one on it has the interpreter's
 // lock.
 static void AddCounter(void* context, const char* name, uint64_t value) {
@@ -14,9 +23,7 @@ static void AddCounter(void* context, const char* name, uint64_t value) {
   BEGIN_IN_CALLBACK;
   if (!into->has_lock) PyEval_RestoreThread(into->self->thread);
   into->has_lock = 1;
-  PyObject* const number = PyLong_FromUnsignedLongLong(value);
-  if (number != NULL) PyDict_SetItemString(into->counters, name, number);
-  Py_XDECREF(number);
+  AddNumber(into->counters, name, value);
   END_IN_CALLBACK;
 }
 
@@ -51,4 +58,15 @@ PyObject* ClientCounters(PyObject* object, PyObject* Py_UNUSED(none)) {
 
 PyObject* ClientMetrics(PyObject* object, PyObject* Py_UNUSED(none)) {
   return DictOf((Client*)object, remora_client_metrics, 0);
+}
+
+PyObject* AsyncMetrics(PyObject* object, PyObject* Py_UNUSED(none)) {
+  Async* const self = (Async*)object;
+  PyObject* const metrics = IsOpen(self) ? PyDict_New() : NULL;
+  if (metrics == NULL) return NULL;
+  const remora_code code = remora_async_metrics(self->async, AddNumber, metrics);
+  if (code != REMORA_OK) Raise(code);
+  if (!PyErr_Occurred()) return metrics;
+  Py_DECREF(metrics);
+  return NULL;
 }

@@ -200,7 +200,8 @@ PyObject* ClientRegister(PyObject* client, PyObject* memory);
 extern PyObject* settings_of;
 PyObject* ClientSettings(PyObject* client, PyObject* none);
 
-// counters.c: methods of a client.
+// counters.c: methods of a client, and of an Async.
+PyObject* AsyncMetrics(PyObject* async, PyObject* none);
 PyObject* ClientStats(PyObject* client, PyObject* none);
 PyObject* ClientCounters(PyObject* client, PyObject* none);
 PyObject* ClientMetrics(PyObject* client, PyObject* none);

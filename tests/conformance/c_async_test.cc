@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/c/remora.h"
@@ -67,6 +68,15 @@ class CAsync : public testing::TestWithParam<rdma::TransportKind> {
       EXPECT_EQ(outcome.calls, 1);
     }
     return outcome;
+  }
+  /// Metrics of the client by their names.
+  std::map<std::string, uint64_t> Metrics() {
+    std::map<std::string, uint64_t> metrics;
+    const auto each = [](void* context, const char* name, uint64_t value) {
+      (*static_cast<std::map<std::string, uint64_t>*>(context))[name] = value;
+    };
+    EXPECT_EQ(remora_async_metrics(async_, each, &metrics), REMORA_OK) << remora_message();
+    return metrics;
   }
   Outcome Get(const std::string& key) {
     return Do(
@@ -372,10 +382,33 @@ TEST_P(CAsync, RefusesWhatCannotBe) {
   EXPECT_EQ(remora_async_open(server_->address().c_str(), nullptr, 1025, &other), REMORA_INVALID_ARGUMENT);
   EXPECT_EQ(remora_async_open(nullptr, nullptr, 0, &other), REMORA_INVALID_ARGUMENT);
   EXPECT_EQ(other, nullptr);
+  const auto each = [](void*, const char*, uint64_t) {};
+  EXPECT_EQ(remora_async_metrics(nullptr, each, nullptr), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_async_metrics(async_, nullptr, nullptr), REMORA_INVALID_ARGUMENT);
   // Nobody needs to be told.
   EXPECT_EQ(remora_async_put(async_, "key", 3, "v", 1, nullptr, nullptr, nullptr, nullptr), REMORA_OK);
   WaitAll();
   EXPECT_EQ(Get("key").value, "v");
+}
+
+TEST_P(CAsync, CountsWhatItDidAndTimesItIfAsked) {
+  Open();
+  if (IsSkipped()) return;
+  EXPECT_EQ(Put("key", "value").code, "OK");
+  EXPECT_EQ(Metrics()["requests"], 1u);
+  EXPECT_EQ(Metrics()["put_time_count"], 0u);
+  remora_async_close(std::exchange(async_, nullptr));
+  remora_options options;
+  remora_options_init(&options);
+  options.metrics = 1;
+  ASSERT_EQ(remora_async_open(server_->address().c_str(), &options, 0, &async_), REMORA_OK)
+      << remora_message();
+  EXPECT_EQ(Put("key", "longer").code, "OK");
+  EXPECT_EQ(Get("key").value, "longer");
+  EXPECT_EQ(Metrics()["put_time_count"], 1u);
+  EXPECT_EQ(Metrics()["get_time_count"], 1u);
+  EXPECT_EQ(Metrics()["value_bytes_read"], 6u);
+  EXPECT_EQ(Metrics()["value_bytes_written"], 6u);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ import harness
 PACKAGE = pathlib.Path(os.environ.get("REMORA_PYTHON") or harness.BIN.parent / "python")
 sys.path.insert(0, str(PACKAGE))
 import remora  # noqa: E402
+from remora import aio  # noqa: E402
 
 
 class TypesTest(harness.TestCase):
@@ -62,6 +63,29 @@ class TypesTest(harness.TestCase):
         self.assertEqual((metrics["put_time_count"], metrics["get_time_count"]), (1, 2))
         self.assertGreater(metrics["put_time_sum_ns"], 0)
         self.assertEqual((metrics["value_bytes_written"], metrics["value_bytes_read"]), (5, 5))
+
+    def test_metrics_of_asyncio(self):
+        async def test():
+            async with aio.Client(self.address) as store:
+                await store.put("key", "value")
+                self.assertEqual(store.metrics()["put_time_count"], 0)
+                self.assertEqual(store.metrics()["requests"], 1)
+            with self.assertRaises(RuntimeError):
+                store.metrics()
+            async with aio.Client(self.address, metrics=True) as store:
+                await store.put("key", "value")
+                self.assertEqual(await asyncio.gather(store.get("key"), store.get("none")), [b"value", None])
+                self.assertEqual(await store.count(), 1)  # over the other connection
+                metrics = store.metrics()
+            self.assertEqual((metrics["put_time_count"], metrics["get_time_count"]), (1, 2))
+            self.assertEqual((metrics["value_bytes_written"], metrics["value_bytes_read"]), (5, 5))
+            self.assertEqual(metrics["get_searched_time_count"] + metrics["get_cached_time_count"], 2)
+            self.assertGreater(metrics["put_time_sum_ns"], 0)
+            self.assertEqual(metrics["other_time_count"], 0)
+            with remora.Client(self.address) as blocking:
+                self.assertEqual(list(metrics), list(blocking.metrics()), "the same names in the same order")
+
+        asyncio.run(asyncio.wait_for(test(), harness.PATIENCE))
 
     def test_settings(self):
         """As kvctl shows them: also those of more bytes than a reply has."""

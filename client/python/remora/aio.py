@@ -77,6 +77,7 @@ class Client:
         tls_ca: str | None = None,
         tls_cert: str | None = None,
         tls_key: str | None = None,
+        metrics: bool = False,
     ) -> None:
         self._address = address
         self._depth = depth
@@ -89,6 +90,7 @@ class Client:
             "tls_ca": tls_ca,
             "tls_cert": tls_cert,
             "tls_key": tls_key,
+            "metrics": metrics,
         }
         self._core: Async | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -276,6 +278,13 @@ class Client:
         """One round trip."""
         return self._begin("ping", (), {})
 
+    def metrics(self) -> dict[str, int]:
+        """Counts of this client, by the names of remora.Client.metrics; with metrics=True, also the times of its operations.
+        Scans, counts, drops, watches and backups are no part of it."""
+        if self._core is None:
+            raise RuntimeError("the client is not connected")
+        return self._core.metrics()
+
     # --- Many keys in order, changes, backups: over a connection of their own, which is made for the first of them, and
     # in a thread that waits for it.
 
@@ -342,7 +351,7 @@ class Client:
         if self._core is None:
             raise RuntimeError("the client is not connected")
         if self._other is None:
-            options = {**self._options, "location_cache_bytes": 0}
+            options = {**self._options, "location_cache_bytes": 0, "metrics": False}
             self._other = Beside(self._address, options)
         return self._other
 
