@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -148,6 +149,26 @@ class TopTest(harness.TestCase):
         self.assertEqual((terminal.seen.count(ENTER), terminal.seen.count(LEAVE)), (1, 1))
         self.assertTrue(terminal.seen.endswith(LEAVE))
         self.assertEqual(termios.tcgetattr(terminal.slave), terminal.modes)
+
+    def test_transports(self):
+        """A page has those that clients use, with the READs that the server answers itself: those of the page."""
+        tcp = f"tcp://127.0.0.1:{harness.free_port()}"
+        self.memory_server(f"--listen={tcp}", "--insecure_open")
+        terminal = self.terminal()
+        terminal.await_text(b"transports: local 1")
+        self.assertNotIn(b"tcp", b"".join(line for line in terminal.page() if line.startswith(b"transports")))
+        other = Terminal(f"--server={tcp}", "--interval=50ms")
+        self.addCleanup(other.close)
+        other.await_page(
+            lambda page: any(
+                re.fullmatch(rb"transports: local 1, tcp 1; READs over TCP [1-9][0-9.k]*/s, [0-9.]+[BKM]/s", line)
+                for line in page
+            ),
+            "both transports, and READs of the second",
+        )
+        os.write(other.master, b"q")
+        self.assertEqual(other.end(), (0, b""))
+        terminal.await_text(b"transports: local 1")
 
     def test_a_count_ends_it(self):
         self.memory_server()

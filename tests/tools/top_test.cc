@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/json/json.h"
@@ -119,6 +121,32 @@ TEST(Top, APage) {
   EXPECT_THAT(lines, Contains(HasSubstr("hits 75.0 % of reads reported")));
   EXPECT_THAT(lines, Contains("commit_time          p50    900ns  p99   12.3us  max    4.0ms"));
   EXPECT_THAT(lines, Not(Contains(HasSubstr("sync_time")))) << "nothing was counted there";
+}
+
+std::string TransportsOf(std::initializer_list<std::pair<const char*, std::uint64_t>> metrics) {
+  Sample before, after;
+  after.seconds = 2;
+  for (const auto& [name, value] : metrics) after.metrics[name] = value;
+  const Interval interval(before, after);
+  for (const std::string& line : PageLines({}, interval, interval, {})) {
+    if (line.starts_with("transports: ")) return line;
+  }
+  return "there is no such line";
+}
+
+TEST(Top, TheTransportsThatAreInUse) {
+  EXPECT_EQ(TransportsOf({}), "transports: none in use");
+  EXPECT_EQ(TransportsOf({{"connections_local", 2}, {"connections_verbs", 3}, {"connections_tcp", 0}}),
+            "transports: local 2, verbs 3");
+  EXPECT_EQ(TransportsOf({{"connections_tls", 1}}), "transports: tls 1; READs over TCP 0/s, 0B/s");
+  EXPECT_EQ(TransportsOf({{"connections_local", 1},
+                          {"connections_tcp", 4},
+                          {"tcp_reads", 3000},
+                          {"tcp_read_bytes", 8 * kKibi}}),
+            "transports: local 1, tcp 4; READs over TCP 1.5k/s, 4.0K/s");
+  EXPECT_EQ(TransportsOf({{"tcp_reads", 3000}}),
+            "transports: none in use; READs over TCP 1.5k/s, 0B/s")
+      << "the client has left within the interval";
 }
 
 TEST(Top, APageFitsIntoTheTerminal) {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "store/base/absl_view.h"
 
 namespace remora::top {
 namespace {
@@ -67,6 +68,23 @@ std::string MemoryBar(const Interval& interval, std::size_t width) {
   return "[" + bar + "]";
 }
 
+/// The transports that have clients, and the READs of those whose READs the server answers itself.
+std::string Transports(const Interval& last) {
+  std::string text;
+  for (const std::string_view name : {"local", "verbs", "tcp", "tls"}) {
+    const std::uint64_t connections = last.Value(absl::StrCat("connections_", AbslView(name)));
+    if (connections == 0) continue;
+    absl::StrAppendFormat(&text, "%s%s %d", text.empty() ? "" : ", ", AbslView(name), connections);
+  }
+  if (text.empty()) text = "none in use";
+  const double reads = last.Rate("tcp_reads");
+  if (reads == 0 && last.Value("connections_tcp") + last.Value("connections_tls") == 0) {
+    return "transports: " + text;
+  }
+  return absl::StrFormat("transports: %s; READs over TCP %s/s, %s/s", text, ShortNumber(reads),
+                         ShortBytes(static_cast<std::uint64_t>(last.Rate("tcp_read_bytes"))));
+}
+
 void AddMemory(const Interval& last, int columns, std::vector<std::string>* lines) {
   const std::uint64_t dead = last.Value("log_bytes_dead");
   const std::uint64_t used = last.Value("log_bytes_used");
@@ -123,6 +141,7 @@ std::vector<std::string> PageLines(const Page& page, const Interval& last, const
                                   last.Value("connections_refused"),
                                   ShortNumber(static_cast<double>(last.Value("keys"))),
                                   ShortNumber(static_cast<double>(last.Value("cold_keys")))));
+  lines.push_back(Transports(last));
   lines.emplace_back();
   lines.push_back(absl::StrFormat("%-16s%9s%10s%10s", "operations/s", "now", "average", "total"));
   for (const Row& row : kRows) {
