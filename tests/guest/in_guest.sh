@@ -74,9 +74,15 @@ run_doctor() {
   for line in 'memlock: this process may lock all' 'rdma_devices: 1, with 1 active ports' 'rdma\.rxe1\.max_mr_size:' \
     'rdma\.rxe1\.1\.port: ACTIVE, Ethernet, interface h1$' 'rdma\.rxe1\.1\.gid: index [0-9]*, RoCE v2$' \
     'rdma\.rxe1\.1\.mtu: 4096 bytes in a packet, of 4096$' \
-    'rdma\.rxe1\.loopback_read: median' 'rdma\.rxe1\.loopback_write: median' 'rdma\.rxe1\.loopback_send: median'; do
+    'rdma\.rxe1\.loopback_read: median' 'rdma\.rxe1\.loopback_write: median' 'rdma\.rxe1\.loopback_send: median' \
+    'rdma\.rxe1\.perftest_read: ib_read_lat: typical [0-9.]* us, p99 [0-9.]* us, of 1000 of 64 bytes$' \
+    'rdma\.rxe1\.perftest_write: ib_write_lat: typical .* one way$' \
+    'rdma\.rxe1\.perftest_send: ib_send_lat: typical .* one way$'; do
     grep -q "^ok  *$line" "$scratch/doctor" || { echo "no line '$line'"; return 1; }
   done
+  say "the same without perftest on the PATH"
+  PATH=/nowhere "$bin/kvctl" doctor --device --memory=64M >"$scratch/doctor"
+  grep -q '^ok  *rdma\.rxe1\.perftest: perftest is not installed' "$scratch/doctor"
 }
 
 run_report() {

@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -25,6 +26,7 @@
 #include "tools/kvctl/doctor/loopback.h"
 #include "tools/kvctl/doctor/machine.h"
 #include "tools/kvctl/doctor/memory.h"
+#include "tools/kvctl/doctor/perftest.h"
 #include "tools/kvctl/doctor/reachability.h"
 #include "tools/kvctl/doctor/time_limit.h"
 
@@ -299,6 +301,71 @@ TEST(Doctor, Loopback) {
   facts.failure = "write: transport retry counter exceeded";
   EXPECT_EQ(judge(facts, "rdma.mlx5_0.loopback").verdict, Verdict::kProblem);
   EXPECT_EQ(judge(facts, "rdma.mlx5_0.loopback_read").verdict, Verdict::kOk) << "it is shown all the same";
+}
+
+// Of perftest 4.5 (Debian 12) with a soft-RoCE device, without its lines of addresses.
+constexpr char kOutputOfReadLat[] =
+    "Device not recognized to implement inline feature. Disabling it\n"
+    "---------------------------------------------------------------------------------------\n"
+    "---------------------------------------------------------------------------------------\n"
+    "                    RDMA_Read Latency Test\n"
+    " Dual-port       : OFF\t\tDevice         : rxe1\n"
+    " Number of qps   : 1\t\tTransport type : IB\n"
+    " Connection type : RC\t\tUsing SRQ      : OFF\n"
+    " PCIe relax order: ON\n"
+    " ibv_wr* API     : OFF\n"
+    " TX depth        : 1\n"
+    " Mtu             : 4096[B]\n"
+    " Link type       : Ethernet\n"
+    " GID index       : 1\n"
+    " Outstand reads  : 128\n"
+    " rdma_cm QPs\t : OFF\n"
+    " Data ex. method : Ethernet\n"
+    "---------------------------------------------------------------------------------------\n"
+    "---------------------------------------------------------------------------------------\n"
+    " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   "
+    "99% percentile[usec]   99.9% percentile[usec] \n"
+    " 64      1000          35.86          9975.06      154.95   \t       230.31      \t637.25 \t\t4581.22 "
+    "\t\t9975.06\n"
+    "---------------------------------------------------------------------------------------\n";
+
+TEST(Doctor, TheOutputOfPerftest) {
+  PerftestTimes times;
+  ASSERT_TRUE(ReadPerftest(kOutputOfReadLat, 64, &times));
+  EXPECT_EQ(times.typical_us, 154.95);
+  EXPECT_EQ(times.p99_us, 637.25);
+  EXPECT_FALSE(ReadPerftest(kOutputOfReadLat, 65, &times)) << "no row of so many bytes";
+  const std::string cut(kOutputOfReadLat, std::string_view(kOutputOfReadLat).find("154.95") + 6);
+  EXPECT_FALSE(ReadPerftest(cut, 64, &times)) << "it ended within its row";
+  EXPECT_FALSE(ReadPerftest("Couldn't connect to 127.0.0.1:18515\n", 64, &times));
+  EXPECT_FALSE(ReadPerftest("", 64, &times));
+}
+
+TEST(Doctor, PerftestBesideTheLoopback) {
+  LoopbackFacts loopback;
+  loopback.device = "mlx5_0";
+  const auto judge = [&](const std::optional<PerftestFacts>& facts, const char* name) {
+    Checks checks;
+    JudgePerftest(facts, loopback, &checks);
+    return Find(checks, name);
+  };
+  EXPECT_EQ(judge(std::nullopt, "rdma.mlx5_0.perftest").verdict, Verdict::kWarning);
+  EXPECT_EQ(judge(PerftestFacts(), "rdma.mlx5_0.perftest").verdict, Verdict::kOk);
+  EXPECT_THAT(judge(PerftestFacts(), "rdma.mlx5_0.perftest").found, HasSubstr("perftest is not installed"));
+  PerftestFacts facts = {.is_installed = true, .times = {}};
+  facts.times.push_back(
+      {.kind = "read", .program = "ib_read_lat", .typical_us = 2.5, .p99_us = 3, .failure = {}});
+  facts.times.push_back(
+      {.kind = "write", .program = "ib_write_lat", .typical_us = 1.25, .p99_us = 2, .failure = {}});
+  facts.times.push_back({.kind = "send", .program = "ib_send_lat", .failure = "Couldn't connect"});
+  const Check read = judge(facts, "rdma.mlx5_0.perftest_read");
+  EXPECT_EQ(read.verdict, Verdict::kOk);
+  EXPECT_EQ(read.value, 2u);
+  EXPECT_EQ(read.found, "ib_read_lat: typical 2.50 us, p99 3.00 us, of 1000 of 64 bytes");
+  EXPECT_THAT(judge(facts, "rdma.mlx5_0.perftest_write").found,
+              HasSubstr("1.25 us, p99 2.00 us, of 1000 of 64 bytes, one way"));
+  EXPECT_EQ(judge(facts, "rdma.mlx5_0.perftest_send").verdict, Verdict::kWarning);
+  EXPECT_EQ(judge(facts, "rdma.mlx5_0.perftest_send").found, "ib_send_lat: Couldn't connect");
 }
 
 Check JudgedServer(const std::optional<ServerFacts>& facts, const char* name) {

@@ -9,6 +9,7 @@
 //   disk.h           the data directory
 //   devices.h        RDMA devices
 //   loopback.h       requests of an RDMA device to itself
+//   perftest.h       perftest's times of the same device
 //   reachability.h   a server
 //   doctor.h         which groups there are, and the output
 #pragma once

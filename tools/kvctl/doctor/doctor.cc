@@ -16,6 +16,7 @@
 #include "tools/kvctl/doctor/loopback.h"
 #include "tools/kvctl/doctor/machine.h"
 #include "tools/kvctl/doctor/memory.h"
+#include "tools/kvctl/doctor/perftest.h"
 #include "tools/kvctl/doctor/time_limit.h"
 
 namespace remora::doctor {
@@ -48,7 +49,12 @@ Checks RunChecks(const Options& options) {
   JudgeDevices(devices, plan, &checks);
   if (options.device) {
     const auto run = [device = *options.device] { return RunLoopback(device); };
-    JudgeLoopback(Within<LoopbackFacts>(kPatience, run), *options.device, &checks);
+    const std::optional<LoopbackFacts> loopback = Within<LoopbackFacts>(kPatience, run);
+    JudgeLoopback(loopback, *options.device, &checks);
+    if (loopback && !loopback->device.empty() && loopback->failure.empty()) {
+      const auto compare = [loopback = *loopback] { return RunPerftest(loopback); };
+      JudgePerftest(Within<PerftestFacts>(kPatience, compare), *loopback, &checks);
+    }
   }
   if (!options.data_dir.empty()) {
     const auto read = [data_dir = options.data_dir] { return ReadDisk(data_dir); };

@@ -21,7 +21,6 @@ namespace {
 using SteadyTime = std::chrono::steady_clock;
 
 constexpr std::size_t kRequests = 1000;
-constexpr std::uint32_t kBytes = 64;
 constexpr std::chrono::seconds kForOneKind{3};
 constexpr std::chrono::seconds kForOneRequest{30};
 // The page: the bytes that are sent or read, then those that arrive.
@@ -137,7 +136,7 @@ std::string Loopback::Connect(ibv_qp* pair, std::uint32_t peer, const PortFacts&
 
 std::string Loopback::PostReceive() {
   ibv_sge target = {.addr = reinterpret_cast<std::uintptr_t>(page_.data() + kTarget),
-                    .length = kBytes,
+                    .length = kLoopbackBytes,
                     .lkey = region_->lkey};
   ibv_recv_wr receive = {};
   receive.sg_list = &target;
@@ -171,7 +170,8 @@ std::string Loopback::Run(ibv_wr_opcode opcode) {
   }
   char* const local = page_.data() + (is_read ? kTarget : 0);
   char* const remote = page_.data() + (is_read ? 0 : kTarget);
-  ibv_sge bytes = {.addr = reinterpret_cast<std::uintptr_t>(local), .length = kBytes, .lkey = region_->lkey};
+  ibv_sge bytes = {
+      .addr = reinterpret_cast<std::uintptr_t>(local), .length = kLoopbackBytes, .lkey = region_->lkey};
   ibv_send_wr request = {};
   request.sg_list = &bytes;
   request.num_sge = 1;
@@ -225,6 +225,8 @@ LoopbackFacts RunLoopback(const std::string& device) {
   });
   if (chosen == all.devices.end()) return facts;
   facts.device = chosen->name;
+  facts.port = UsablePort(*chosen)->number;
+  facts.gid_index = UsablePort(*chosen)->gid_index;
   int count = 0;
   ibv_device** const list = ibv_get_device_list(&count);
   Loopback loopback;
@@ -258,9 +260,9 @@ void JudgeLoopback(const std::optional<LoopbackFacts>& facts, const std::string&
   const std::string name = absl::StrCat("rdma.", facts->device, ".loopback_");
   for (const LoopbackTimes& times : facts->times) {
     if (times.count == 0) continue;
-    checks->push_back(
-        PassedCheck(name + times.kind, absl::StrFormat("median %.2f us, p99 %.2f us, of %d of %d bytes",
-                                                       times.median_us, times.p99_us, times.count, kBytes)));
+    checks->push_back(PassedCheck(
+        name + times.kind, absl::StrFormat("median %.2f us, p99 %.2f us, of %d of %d bytes", times.median_us,
+                                           times.p99_us, times.count, kLoopbackBytes)));
     checks->back().value = static_cast<std::uint64_t>(times.median_us);
   }
   if (facts->failure.empty()) return;

@@ -10,6 +10,9 @@
 
 namespace remora::doctor {
 
+/// Size of each request.
+inline constexpr unsigned kLoopbackBytes = 64;
+
 /// Requests of one kind, one after the other.
 struct LoopbackTimes {
   std::string kind;       // read, write, send
@@ -19,8 +22,10 @@ struct LoopbackTimes {
 };
 
 struct LoopbackFacts {
-  std::string device;   // empty: there is none of that name, or none with an active port
-  std::string failure;  // the step that failed, and its reason; empty: none
+  std::string device;                   // empty: there is none of that name, or none with an active port
+  unsigned port = 1;                    // of the device
+  std::optional<unsigned> gid_index{};  // of the port, on Ethernet
+  std::string failure;                  // the step that failed, and its reason; empty: none
   std::vector<LoopbackTimes> times;
 };
 
