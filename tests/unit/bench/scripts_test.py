@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The comparing scripts, with tiny loads: they write the figures that they measured. The numbers mean nothing.
 
-    scripts_test.py BIN     BIN: the folder of the built programs
+    scripts_test.py BIN [CLASS...]     BIN: the folder of the built programs
 """
 
 import importlib.machinery
@@ -49,26 +49,26 @@ class Scripts(unittest.TestCase):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="scripts_test-"))
         self.addCleanup(shutil.rmtree, self.directory)
 
-
-class Compare(Scripts):
     def missing(self):
         return [store for store, program, target in (("redis", "redis-server", "redis:///nobody"),
                                                      ("memcached", "memcached", "memcached:///nobody"),
                                                      ("lmdb", None, "lmdb"))
                 if (program and not shutil.which(program)) or not is_in_kvbench(target, self.directory)]
 
+
+class Compare(Scripts):
     def test_every_store_is_measured_and_shown(self):
         missing = self.missing()
         out = self.directory / "out"
         done = run("bench/scripts/compare", f"--bin={BIN}", f"--out={out}", "--levels=memory,logged",
-                   "--cells=C,B,A,C x 16,A x 16", f"--without={','.join(missing)}", "--records=500", "--rounds=2",
+                   "--over=local,tcp", "--cells=C,B,A,C x 16,A x 16", f"--without={','.join(missing)}", "--records=500", "--rounds=2",
                    "--seconds=0.02", "--warmup=0")
         self.assertEqual(done.returncode, 0, done.stderr)
         result = json.loads((out / "compare.json").read_text())
         systems = {level: {cell["system"] for cell in result["cells"] if cell["level"] == level}
                    for level in ("memory", "logged")}
-        everybody = {"memory": {"Remora", "Remora, TCP", "Remora, TLS", "Redis, Unix socket", "Redis, TCP",
-                                "Redis, TLS", "memcached, Unix socket", "memcached, TCP"},
+        everybody = {"memory": {"Remora", "Remora, TCP", "Redis, Unix socket", "Redis, TCP", "memcached, Unix socket",
+                                "memcached, TCP"},
                      "logged": {"Remora", "Redis, Unix socket", "RocksDB, embedded", "LMDB, embedded"}}
         for level, expected in everybody.items():
             self.assertEqual(systems[level], {system for system in expected
@@ -94,7 +94,35 @@ class Compare(Scripts):
         cells = ["".join(cell.itertext()) for cell in page.iter(f"{XHTML}td")]
         self.assertGreaterEqual(cells.count("RocksDB, embedded"), 5)
 
-    def test_the_cells_of_a_network(self):
+    def test_over_tls(self):
+        out = self.directory / "out"
+        done = run("bench/scripts/compare", f"--bin={BIN}", f"--out={out}", "--levels=memory", "--over=tls",
+                   "--beside=one_core", "--cells=MultiGet of 16", f"--without={','.join(self.missing())}",
+                   "--records=500", "--rounds=1", "--seconds=0.02", "--warmup=0")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        cells = json.loads((out / "compare.json").read_text())["cells"]
+        self.assertEqual([(cell["system"], cell["chosen"]) for cell in cells],
+                         [("Remora, TLS", "one core, batch")] +
+                         ([] if "redis" in self.missing() else [("Redis, TLS", "one core, batch")]))
+
+    def test_what_cannot_be_compared_is_said(self):
+        self.assertEqual(run("bench/scripts/compare", "--levels=eternal").returncode, os.EX_USAGE)
+        self.assertEqual(run("bench/scripts/compare", "--without=voldemort").returncode, os.EX_USAGE)
+        self.assertEqual(run("bench/scripts/compare", "--cells=Q").returncode, os.EX_USAGE)
+        self.assertEqual(run("bench/scripts/compare", "--over=pigeon").returncode, os.EX_USAGE)
+        self.assertEqual(run("bench/scripts/compare", "--over=tcp").returncode, os.EX_USAGE)
+        done = run("bench/scripts/compare", "--levels=memory,synced", "--cells=PUT")
+        self.assertEqual(done.returncode, os.EX_USAGE)
+        self.assertIn("level 'synced' has none of these cells; it has A, A x 16", done.stderr)
+        done = run("bench/scripts/compare", "--bin=/nowhere", f"--out={self.directory}", "--without=redis,memcached")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("/nowhere/kvserver", done.stderr)
+
+
+class CompareCells(Scripts):
+    """Each cell of each transport: long."""
+
+    def test_each(self):
         missing, out = self.missing(), self.directory / "out"
         done = run("bench/scripts/compare", f"--bin={BIN}", f"--out={out}", "--levels=memory,larger", "--beside=one_core",
                    "--cells=PUT,cold GET,cold GET x 16,MultiGet of 16", f"--without={','.join(missing)}",
@@ -118,17 +146,6 @@ class Compare(Scripts):
         self.assertIn("| Remora, TLS | ", table)
         for line in table.splitlines()[2:]:
             self.assertEqual(len(re.findall(r" [0-9.]+ \([0-9.]+ to [0-9.]+\) ", line)), 3, line)
-
-    def test_what_cannot_be_compared_is_said(self):
-        self.assertEqual(run("bench/scripts/compare", "--levels=eternal").returncode, os.EX_USAGE)
-        self.assertEqual(run("bench/scripts/compare", "--without=voldemort").returncode, os.EX_USAGE)
-        self.assertEqual(run("bench/scripts/compare", "--cells=Q").returncode, os.EX_USAGE)
-        done = run("bench/scripts/compare", "--levels=memory,synced", "--cells=PUT")
-        self.assertEqual(done.returncode, os.EX_USAGE)
-        self.assertIn("level 'synced' has none of these cells; it has A, A x 16", done.stderr)
-        done = run("bench/scripts/compare", "--bin=/nowhere", f"--out={self.directory}", "--without=redis,memcached")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("/nowhere/kvserver", done.stderr)
 
 
 class ScaleTest(Scripts):
