@@ -144,8 +144,7 @@ TEST(Top, TheTransportsThatAreInUse) {
                           {"tcp_reads", 3000},
                           {"tcp_read_bytes", 8 * kKibi}}),
             "transports: local 1, tcp 4; READs over TCP 1.5k/s, 4.0K/s");
-  EXPECT_EQ(TransportsOf({{"tcp_reads", 3000}}),
-            "transports: none in use; READs over TCP 1.5k/s, 0B/s")
+  EXPECT_EQ(TransportsOf({{"tcp_reads", 3000}}), "transports: none in use; READs over TCP 1.5k/s, 0B/s")
       << "the client has left within the interval";
 }
 
