@@ -76,7 +76,7 @@ class LargeWrites final : public SessionObserver {
     Reservation reservation;
     std::unique_ptr<rdma::Registration> grant;  // null: none, or revoked
     std::size_t filled = 0;                     // bytes that came in parts
-    ValueHasher hasher;                         // of the value's bytes among them
+    ValueHasher hasher{};                       // of the value's bytes among them
     TimePoint until;
     bool committing = false;
   };
