@@ -1,6 +1,7 @@
 """Arguments that the calls of the Python package take, and their errors for all others."""
 
 import array
+import asyncio
 import collections.abc
 import json
 import math

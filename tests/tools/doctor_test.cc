@@ -333,7 +333,7 @@ TEST(Doctor, TheOutputOfPerftest) {
   PerftestTimes times;
   ASSERT_TRUE(ReadPerftest(kOutputOfReadLat, 64, &times));
   EXPECT_EQ(times.typical_us, 154.95);
-  EXPECT_EQ(times.p99_us, 637.25);
+  EXPECT_EQ(times.p99_us, 4581.22);
   EXPECT_FALSE(ReadPerftest(kOutputOfReadLat, 65, &times)) << "no row of so many bytes";
   const std::string cut(kOutputOfReadLat, std::string_view(kOutputOfReadLat).find("154.95") + 6);
   EXPECT_FALSE(ReadPerftest(cut, 64, &times)) << "it ended within its row";
