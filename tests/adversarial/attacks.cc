@@ -16,6 +16,7 @@
 #include "store/base/check.h"
 #include "tests/adversarial/raw_local.h"
 #include "tests/adversarial/raw_verbs.h"
+#include "tests/adversarial/tcp_attacks.h"
 
 namespace remora {
 namespace {
@@ -193,6 +194,9 @@ std::vector<Attack> AttacksOver(rdma::TransportKind kind) {
     attacks.push_back({"a byte at a time", "handshakes_dropped", Drip});
     attacks.push_back({"forged heads", "connections_broken", ForgeHeads});
     attacks.push_back({"wakes without end", "connections_accepted", WakeWithoutEnd});
+  }
+  if (kind == kTcp) {
+    for (const Attack& attack : TcpAttacks()) attacks.push_back(attack);
   }
   attacks.push_back({"only a busy processor", nullptr, KeepBusy});
   return attacks;

@@ -46,6 +46,10 @@ bool RawTcp::Say(const void* bytes, std::size_t size) {
   return true;
 }
 
+bool RawTcp::SayAtOnce(const void* bytes, std::size_t size) {
+  return send(socket_.get(), bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(size);
+}
+
 bool RawTcp::Hear(void* bytes, std::size_t size, std::chrono::milliseconds patience) {
   char* at = static_cast<char*>(bytes);
   while (size > 0) {

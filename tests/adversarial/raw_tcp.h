@@ -26,10 +26,12 @@ class RawTcp final : public RawPeer {
 
   /// Bytes, whatever they are. False: they were not taken within some seconds, or the connection has ended.
   bool Say(const void* bytes, std::size_t size);
-
- private:
+  /// Says the bytes if the socket takes them at once. False: it took a part of them, or nothing.
+  bool SayAtOnce(const void* bytes, std::size_t size);
   /// So many bytes of the stream, as soon as they have come. False: they have not.
   bool Hear(void* bytes, std::size_t size, std::chrono::milliseconds patience);
+
+ private:
   bool SayFrame(const rdma::FrameHeader& header, std::string_view payload);
 
   const bool takes_replies_;
