@@ -74,6 +74,7 @@ class UsageTest(harness.TestCase):
             ("kvbench", [*bench, "--token_file=x"], b"--token_file: is for a server of Remora's only"),
             ("kvbench", ["report", "x", "--html=y", "--records=5"], b"--records: is for a run"),
             ("kvbench", ["report", "x", "--html=y", "-p", "a=b"], b"-p: is for a run"),
+            ("kvbench", ["report", "x", "--by=depth"], b"--by: draws charts: needs --html"),
             ("kvbench", ["floor", f"--target={self.address}", "--rate=5"], b"--rate: is for a run"),
         ):  # fmt: skip
             with self.subTest(flags=flags):
