@@ -21,9 +21,8 @@ EXCEPTIONS = {
     ("On/Outliving", "tls"): "what must outlive a client is the same for all bytes on a socket",
     ("On/HugePagesTest", "tcp"): "no client maps the memory, and no device locks it",
     ("On/HugePagesTest", "tls"): "as over tcp",
-    ("OnCommitLog/Watches", "tcp"): "the log below a watch is the same for each transport",
-    ("OnCommitLog/Watches", "tls"): "as over tcp",
-    ("OnCommitLog/Watches", "verbs"): "as over tcp",
+    ("OnCommitLog/Watches", "tls"): "the log below a watch is the same for each transport",
+    ("OnCommitLog/Watches", "verbs"): "as over tls",
 }  # fmt: skip
 
 

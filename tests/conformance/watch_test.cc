@@ -65,6 +65,7 @@ INSTANTIATE_TEST_SUITE_P(On, Watches,
 INSTANTIATE_TEST_SUITE_P(OnCommitLog, Watches,
                          testing::Values(WithCommitLog(DeploymentKind::kEmbedded),
                                          WithCommitLog(DeploymentKind::kLocal),
+                                         WithCommitLog(DeploymentKind::kTcp),
                                          WithCommitLog(DeploymentKind::kSim)),
                          [](const auto& test) { return NameOf(test.param); });
 

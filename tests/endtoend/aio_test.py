@@ -36,7 +36,7 @@ class AioTest(harness.TestCase):
 
     def test_a_token(self):
         made, stranger = self.make_token("reader", "read-only"), self.make_token("reader")
-        address = self.address + "2"
+        address = self.new_address("other")
         self.memory_server(f"--tokens={self.write('tokens', made)}", address=address)
 
         async def test():
@@ -165,6 +165,8 @@ class AioTest(harness.TestCase):
 
     @in_loop
     async def test_cancelling_a_task_cancels_the_operation(self):
+        if self.address.startswith("tcp:"):
+            self.skipTest("over tcp, a stopped server answers no READ either")
         # A stopped server answers no write; READs do not need it.
         await self.store.put("key", b"before")
         self.kvserver.process.send_signal(signal.SIGSTOP)

@@ -1,6 +1,7 @@
 """Parts that the end-to-end tests share: the real programs, started, waited for and ended.
 
-The environment variable REMORA_BIN names the folder of the built programs: build/bin by default.
+The environment variable REMORA_BIN names the folder of the built programs: build/bin by default. REMORA_TRANSPORT says
+how the tests reach their servers: local (the default) or tcp. Tests about one transport name their own addresses.
 """
 
 import os
@@ -121,7 +122,13 @@ class TestCase(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="remora-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        self.address = f"local://{self.folder}/socket"
+        self.address = self.new_address("socket")
+
+    def new_address(self, name):
+        """Returns an address of this test's own, over the transport that REMORA_TRANSPORT names."""
+        if os.environ.get("REMORA_TRANSPORT") == "tcp":
+            return f"tcp://127.0.0.1:{free_port()}"
+        return f"local://{self.folder}/{name}"
 
     def make_token(self, name, role="read-write"):
         run = kvctl(None, "create_token", name, f"--role={role}")

@@ -38,7 +38,7 @@ class PythonTest(harness.TestCase):
 
     def test_a_token(self):
         made = self.make_token("reader", "read-only")
-        address = self.address + "2"
+        address = self.new_address("other")
         self.memory_server(f"--tokens={self.write('tokens', made)}", address=address)
         for token in (made, made.split()[2]):
             with remora.Client(address, token=token) as store:

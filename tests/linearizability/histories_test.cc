@@ -67,7 +67,7 @@ class Histories : public Behaviour {
 
 INSTANTIATE_TEST_SUITE_P(On, Histories,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kTcp, DeploymentKind::kVerbs,
+                                         DeploymentKind::kTcp, DeploymentKind::kTls, DeploymentKind::kVerbs,
                                          DeploymentKind::kVerbsAndLocal, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
