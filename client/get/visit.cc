@@ -59,7 +59,7 @@ class SeenGenerations {
     Load(now, bytes_.data());
     return true;
   }
-  /// Returns whether they are still the same (V2). REQUIRES: Take returned true for this slot.
+  /// Returns whether they are still the same. REQUIRES: Take returned true for this slot.
   bool Hold(const Session& session, const Slot& slot) const {
     std::atomic_thread_fence(std::memory_order_acquire);  // the loads of the value come before
     std::array<std::byte, kMaxRunLength> now;
@@ -109,14 +109,15 @@ std::optional<FoundInPlace> Find(const Session& session, std::string_view key, S
 bool TryVisit(Session& session, std::string_view key, absl::FunctionRef<void(std::string_view)> show,
               std::uint64_t* version) {
   if (!session.region().reads_now()) return false;
+  const TimePoint begin = session.Coarse();
   SeenGenerations seen;
   const std::optional<FoundInPlace> found = Find(session, key, &seen);
   if (!found) return false;
   const LiveRecord& record = found->record;
   if (record.expiry_ms != 0 && !session.server().IsAlive(record.expiry_ms)) return false;
   show(record.value);
-  if (!seen.Hold(session, found->slot)) return false;   // V2
-  if (!session.region().ServerIsAlive()) return false;  // V3
+  if (!session.server().InTime(begin) && !seen.Hold(session, found->slot)) return false;  // V2
+  if (!session.region().ServerIsAlive()) return false;                                    // V3
   session.counters().reads += 2;
   if (version != nullptr) *version = record.version;
   session.NoteRead(HashKey(key));

@@ -189,7 +189,7 @@ TEST(Text, HoldsTheNumbersOfThePage) {
   EXPECT_EQ(lines[2].size(), lines[3].size());
   EXPECT_EQ(lines[5], "Errors");
   EXPECT_THAT(lines[6], HasSubstr("run: read: 2 x not found; first: user1 is \"missing\" "));
-  EXPECT_THAT(text, AllOf(Not(HasSubstr("\x1b")), Not(HasSubstr("ratio"))));
+  EXPECT_THAT(text, AllOf(Not(HasSubstr("\x1b")), Not(HasSubstr("  ratio"))));
 }
 
 TEST(Text, ComparesAndWarns) {
