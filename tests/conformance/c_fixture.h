@@ -10,9 +10,9 @@
 
 namespace remora {
 
-class CInterface : public testing::Test {
+class CInterface : public testing::TestWithParam<rdma::TransportKind> {
  protected:
-  CInterface() : address_(FreshAddress(rdma::TransportKind::kLocal, sockets_.path())) {
+  CInterface() : address_(FreshAddress(GetParam(), sockets_.path())) {
     ServerOptions options;
     options.store.memory_size = std::size_t{32} << 20;
     server_ = *ServerThread::Start(options, address_);

@@ -41,7 +41,11 @@ class CScans : public CInterface {
   }
 };
 
-TEST_F(CScans, ShowKeysInOrder) {
+INSTANTIATE_TEST_SUITE_P(Over, CScans,
+                         testing::Values(rdma::TransportKind::kLocal, rdma::TransportKind::kTcp),
+                         [](const auto& kind) { return NameOf(kind.param); });
+
+TEST_P(CScans, ShowKeysInOrder) {
   for (const char* key : {"b/2", "a", "b/1", "c"}) ASSERT_EQ(Put(key, std::string("of ") + key), REMORA_OK);
   remora_scan* scan = nullptr;
   ASSERT_EQ(remora_scan_begin(client_, nullptr, &scan), REMORA_OK) << remora_message();
@@ -82,7 +86,7 @@ TEST_F(CScans, ShowKeysInOrder) {
   remora_scan_end(nullptr);
 }
 
-TEST_F(CScans, WritesSayHowDurable) {
+TEST_P(CScans, WritesSayHowDurable) {
   std::map<std::string, uint64_t> stats;
   const auto each = [](void* context, const char* name, uint64_t value) {
     (*static_cast<std::map<std::string, uint64_t>*>(context))[name] = value;
@@ -104,7 +108,7 @@ TEST_F(CScans, WritesSayHowDurable) {
   EXPECT_EQ(remora_put(client_, "key", 3, "value", 5, &options), REMORA_INVALID_ARGUMENT);
 }
 
-TEST_F(CScans, SayWhenAnEntryExpires) {
+TEST_P(CScans, SayWhenAnEntryExpires) {
   remora_write_options options;
   remora_write_options_init(&options);
   options.ttl_ms = 3'600'000;
@@ -124,7 +128,7 @@ TEST_F(CScans, SayWhenAnEntryExpires) {
   remora_scan_end(scan);
 }
 
-TEST_F(CScans, CountAndDrop) {
+TEST_P(CScans, CountAndDrop) {
   for (int i = 0; i < 30; ++i) ASSERT_EQ(Put("key " + std::to_string(i), "value"), REMORA_OK);
   uint64_t count = 0;
   EXPECT_EQ(remora_count(client_, nullptr, &count), REMORA_OK);
@@ -141,7 +145,7 @@ TEST_F(CScans, CountAndDrop) {
   EXPECT_EQ(remora_drop_all(client_, nullptr), REMORA_OK);
 }
 
-TEST_F(CScans, NullPointersAreRefused) {
+TEST_P(CScans, NullPointersAreRefused) {
   remora_scan* scan = nullptr;
   remora_bytes key;
   const char* token = nullptr;
@@ -157,13 +161,13 @@ TEST_F(CScans, NullPointersAreRefused) {
   EXPECT_EQ(remora_drop_all(nullptr, &count), REMORA_INVALID_ARGUMENT);
 }
 
-TEST_F(CInterface, AStoreInMemoryIsNotScanned) {
+TEST_P(CInterface, AStoreInMemoryIsNotScanned) {
   remora_scan* scan = nullptr;
   EXPECT_EQ(remora_scan_begin(client_, nullptr, &scan), REMORA_FAILED_PRECONDITION);
   EXPECT_THAT(remora_message(), testing::HasSubstr("logged"));
 }
 
-TEST_F(CScans, WatchesShowWhatIsWritten) {
+TEST_P(CScans, WatchesShowWhatIsWritten) {
   remora_watch_options options;
   remora_watch_options_init(&options);
   options.prefix = {"k", 1};
@@ -209,7 +213,7 @@ TEST_F(CScans, WatchesShowWhatIsWritten) {
 }
 
 // Their ends may come in any order.
-TEST_F(CScans, OutliveTheirClient) {
+TEST_P(CScans, OutliveTheirClient) {
   for (const char* key : {"a", "b"}) ASSERT_EQ(Put(key, "value"), REMORA_OK);
   remora_client* other = nullptr;
   ASSERT_EQ(remora_connect(server_->address().c_str(), nullptr, &other), REMORA_OK) << remora_message();
@@ -236,7 +240,7 @@ TEST_F(CScans, OutliveTheirClient) {
   remora_buffer_release(buffer);
 }
 
-TEST_F(CScans, WatchesThatCannotBe) {
+TEST_P(CScans, WatchesThatCannotBe) {
   remora_watch* watch = nullptr;
   remora_change change;
   EXPECT_EQ(remora_watch_begin(nullptr, nullptr, &watch), REMORA_INVALID_ARGUMENT);
@@ -260,7 +264,7 @@ TEST_F(CScans, WatchesThatCannotBe) {
   EXPECT_EQ(watch, nullptr);
 }
 
-TEST_F(CScans, BackupsAreAskedForUntilTheyAreDone) {
+TEST_P(CScans, BackupsAreAskedForUntilTheyAreDone) {
   remora_backup_progress progress;
   EXPECT_EQ(remora_backup(nullptr, 1, &progress), REMORA_INVALID_ARGUMENT);
   EXPECT_EQ(remora_backup(client_, 1, nullptr), REMORA_INVALID_ARGUMENT);

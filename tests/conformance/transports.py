@@ -18,6 +18,10 @@ EXPECTED = ("local", "tcp", "tls", "verbs")  # of a suite that has one of them
 EXCEPTIONS = {
     ("On/BackupRequests", "tls"): "TLS changes nothing above the transport",
     ("Over/CAsync", "tls"): "its calls are those of AsyncClient, which is tested over TLS",
+    ("Over/CInterface", "tls"): "its calls are those of Client, which is tested over TLS",
+    ("Over/CInterface", "verbs"): "its calls are those of Client, which is tested over verbs",
+    ("Over/CScans", "tls"): "as CInterface",
+    ("Over/CScans", "verbs"): "as CInterface",
     ("On/Outliving", "tls"): "what must outlive a client is the same for all bytes on a socket",
     ("On/HugePagesTest", "tcp"): "no client maps the memory, and no device locks it",
     ("On/HugePagesTest", "tls"): "as over tcp",
