@@ -41,10 +41,11 @@ absl::Status CallWith(RedisConnection& connection, Words words, std::string* fou
   return Take(*reply, found);
 }
 
-/// Sends commands one behind the other, and goes on as replies come.
-class RedisSession final : public Session {
+/// The calls of one operation, of both kinds of session.
+template <typename Kind>
+class RedisCalls : public Kind {
  public:
-  explicit RedisSession(Connection connection) : connection_(std::move(connection)) {}
+  explicit RedisCalls(Connection connection) : connection_(std::move(connection)) {}
 
   absl::Status Get(std::string_view key, std::string* value) override {
     return CallWith(*connection_, {"GET", key}, value);
@@ -52,6 +53,15 @@ class RedisSession final : public Session {
   absl::Status Put(std::string_view key, std::string_view value) override {
     return CallWith(*connection_, {"SET", key, value}, nullptr);
   }
+
+ protected:
+  const Connection connection_;
+};
+
+/// Sends commands one behind the other, and goes on as replies come.
+class RedisSession final : public RedisCalls<Session> {
+ public:
+  using RedisCalls::RedisCalls;
 
   void Begin(Request* request) override {
     const std::array<std::string_view, 3> words = {request->is_put ? "SET" : "GET", request->key,
@@ -91,21 +101,13 @@ class RedisSession final : public Session {
     return absl::OkStatus();
   }
 
-  const Connection connection_;
   std::deque<Request*> in_flight_;  // in the order in which replies come
 };
 
 /// Does the requests in flight by one MGET and one MSET.
-class RedisBatchSession final : public BatchSession {
+class RedisBatchSession final : public RedisCalls<BatchSession> {
  public:
-  explicit RedisBatchSession(Connection connection) : connection_(std::move(connection)) {}
-
-  absl::Status Get(std::string_view key, std::string* value) override {
-    return CallWith(*connection_, {"GET", key}, value);
-  }
-  absl::Status Put(std::string_view key, std::string_view value) override {
-    return CallWith(*connection_, {"SET", key, value}, nullptr);
-  }
+  using RedisCalls::RedisCalls;
 
  private:
   void GetAll(std::span<Request* const> requests) override {
@@ -135,7 +137,6 @@ class RedisBatchSession final : public BatchSession {
     for (Request* const request : requests) request->status = status;
   }
 
-  const Connection connection_;
   std::vector<std::string_view> words_;
 };
 

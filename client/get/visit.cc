@@ -82,8 +82,8 @@ class SeenGenerations {
 };
 
 /// Looks for the key in its main bucket (V1).
-std::optional<FoundInPlace> Find(const Session& session, std::string_view key, SeenGenerations* seen) {
-  const std::uint64_t key_hash = HashKey(key);
+std::optional<FoundInPlace> Find(const Session& session, std::string_view key, std::uint64_t key_hash,
+                                 SeenGenerations* seen) {
   const RegionReader& region = session.region();
   const std::uint64_t epoch = region.ReuseEpoch();
   const std::uint64_t offset =
@@ -110,8 +110,9 @@ bool TryVisit(Session& session, std::string_view key, absl::FunctionRef<void(std
               std::uint64_t* version) {
   if (!session.region().reads_now()) return false;
   const TimePoint begin = session.Coarse();
+  const std::uint64_t key_hash = HashKey(key);
   SeenGenerations seen;
-  const std::optional<FoundInPlace> found = Find(session, key, &seen);
+  const std::optional<FoundInPlace> found = Find(session, key, key_hash, &seen);
   if (!found) return false;
   const LiveRecord& record = found->record;
   if (record.expiry_ms != 0 && !session.server().IsAlive(record.expiry_ms)) return false;
@@ -120,7 +121,7 @@ bool TryVisit(Session& session, std::string_view key, absl::FunctionRef<void(std
   if (!session.region().ServerIsAlive()) return false;                                    // V3
   session.counters().reads += 2;
   if (version != nullptr) *version = record.version;
-  session.NoteRead(HashKey(key));
+  session.NoteRead(key_hash);
   return true;
 }
 

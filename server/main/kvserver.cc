@@ -61,7 +61,7 @@ constexpr const char* kCommit =
 constexpr int kOutputPatienceMs = 500;
 
 ServerLog* standard_error = nullptr;  // from the start of Main to its end
-// Of the start: a line without a log, or memory, has it.
+// Format that was chosen at the start: of a line that is written without a log, or without memory.
 std::atomic<LogFormat> last_line_format = LogFormat::kText;
 
 /// An event of which the log has a line once the server serves.

@@ -106,7 +106,7 @@ void TakeSlowly(const rdma::Address& where) {
   }
 }
 
-// As fast as the server answers: the NIC thread has more to do than to serve others.
+// Asks again as soon as the server has answered, so that the NIC thread has little time for other clients.
 void ReadWithoutPause(const rdma::Address& where) {
   RawTcp peer(where, true);
   if (!peer.Join(HelloRequest())) return;

@@ -17,7 +17,7 @@ import remora  # noqa: E402
 
 CLIENTS = int(os.environ.get("REMORA_CLIENTS") or 100)
 CROWDS = 4
-# Of registered memory and of the server's own, for each connection.
+# The store's, and for each connection its registered memory and what the server allocates for it.
 MEMORY = (64 << 20) + CLIENTS * (512 << 10)
 
 
