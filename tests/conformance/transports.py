@@ -25,6 +25,7 @@ EXCEPTIONS = {
     ("On/Outliving", "tls"): "what must outlive a client is the same for all bytes on a socket",
     ("On/HugePagesTest", "tcp"): "no client maps the memory, and no device locks it",
     ("On/HugePagesTest", "tls"): "as over tcp",
+    ("On/VisitsBesideWrites", "verbs"): "a value is shown in place where memory is mapped; the writes would take minutes",
     ("OnCommitLog/Watches", "tls"): "the log below a watch is the same for each transport",
     ("OnCommitLog/Watches", "verbs"): "as over tls",
 }  # fmt: skip

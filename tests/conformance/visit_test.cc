@@ -98,9 +98,15 @@ TEST_P(Visits, ShowTheOldValueWhileAnotherIsWritten) {
   }
 }
 
-// Over verbs, the writes would take minutes. They matter where a value is shown in place.
-TEST_P(Visits, ShowTheValueAgainIfItsMemoryWasUsedAgain) {
-  if (slow()) GTEST_SKIP() << "over verbs nothing is shown in place, and the writes would take minutes";
+/// Visits beside writes of more than the memory has.
+class VisitsBesideWrites : public Visits {};
+
+INSTANTIATE_TEST_SUITE_P(On, VisitsBesideWrites,
+                         testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
+                                         DeploymentKind::kTcp, DeploymentKind::kTls, DeploymentKind::kSim),
+                         [](const auto& test) { return NameOf(test.param); });
+
+TEST_P(VisitsBesideWrites, ShowTheValueAgainIfItsMemoryWasUsedAgain) {
   START({.memory_size = kMinMemorySize, .grace = milliseconds(kMinGraceMs)});
   const std::unique_ptr<KeyValue> other = Connect();
   for (const std::size_t size : {std::size_t{100}, kMiB}) {
@@ -123,8 +129,7 @@ TEST_P(Visits, ShowTheValueAgainIfItsMemoryWasUsedAgain) {
   }
 }
 
-TEST_P(Visits, ShowValuesThatAreOnlyOnDisk) {
-  if (slow()) GTEST_SKIP() << "over verbs, values that exceed memory would take minutes";
+TEST_P(VisitsBesideWrites, ShowValuesThatAreOnlyOnDisk) {
   START({.durability = Durability::kLogged, .memory_size = kMinMemorySize, .eviction = Eviction::kLeastUsed});
   constexpr std::size_t kCount = 180;  // more than memory has
   const auto value_of = [](std::size_t i) { return RandomBytes(100'000, i); };
