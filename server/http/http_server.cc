@@ -1,5 +1,6 @@
 #include "server/http/http_server.h"
 
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -8,11 +9,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <ctime>
 #include <iterator>
 #include <list>
 #include <string>
@@ -21,6 +23,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "server/http/cpu_allowance.h"
+#include "store/base/clock.h"
 #include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
 
@@ -37,6 +41,17 @@ void YieldToServer() {
   const sched_param none{};
   static_cast<void>(::sched_setscheduler(0, SCHED_BATCH, &none));
   static_cast<void>(::nice(kNicerHttp));  // of this thread alone, in Linux
+}
+
+// H5.
+constexpr int kCpuDivisor = 20;
+constexpr std::chrono::milliseconds kCpuBurst{100};
+
+/// The CPU time of the calling thread.
+Duration ThreadCpuTime() {
+  timespec used{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
 /// The threads of this process are started with all signals blocked while this exists.
@@ -84,7 +99,9 @@ class HttpServer::Loop {
       : listener_(std::move(listener)), responder_(std::move(responder)) {}
 
   void Accept();
-  /// Takes what came, and answers it; ends the connection if it is over.
+  /// Pauses while the thread has used up its share of a CPU (H5), or until Stop. Returns whether it goes on.
+  bool Pause();
+  /// Takes what came, and answers one request; ends the connection if it is over.
   void Serve(Place place);
   Outcome Receive(Connection& connection);
   Outcome Answer(Connection& connection);
@@ -97,6 +114,8 @@ class HttpServer::Loop {
   const std::unique_ptr<HttpResponder> responder_;
   rdma::UniqueFd epoll_;
   rdma::UniqueFd stop_;
+  const SteadyClock clock_;
+  CpuAllowance allowance_{kCpuDivisor, kCpuBurst, clock_.Now(), Duration::zero()};
   std::list<Connection> connections_;              // the one that was idle for longest first
   absl::flat_hash_map<int, Place> of_descriptor_;  // each
 };
@@ -138,14 +157,22 @@ void HttpServer::Loop::Run() {
         // An event of a connection that this round has ended may meet a new one: there is nothing to receive.
         Serve(found->second);
       }
+      if (!Pause()) return;
     }
   }
 }
 
+bool HttpServer::Loop::Pause() {
+  const Duration pause = allowance_.PauseFor(clock_.Now(), ThreadCpuTime());
+  if (pause == Duration::zero()) return true;
+  pollfd stop{.fd = stop_.get(), .events = POLLIN, .revents = 0};
+  return ::poll(&stop, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(pause).count())) <= 0;
+}
+
 void HttpServer::Loop::Accept() {
-  for (;;) {
-    const int fd = ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0) {
+  for (std::size_t accepted = 0; accepted < kMaxConnections; ++accepted) {
+    rdma::UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if ((errno == EMFILE || errno == ENFILE) && !connections_.empty()) {
         End(connections_.begin());
@@ -153,19 +180,26 @@ void HttpServer::Loop::Accept() {
       }
       return;
     }
+    if (!Pause()) return;
     if (connections_.size() == kMaxConnections) End(connections_.begin());
-    connections_.push_back({.socket = rdma::UniqueFd(fd)});
+    const int fd = socket.get();
+    connections_.push_back({.socket = std::move(socket)});
     const Place place = std::prev(connections_.end());
     of_descriptor_[fd] = place;
     // At once: its request is often there, and others may come that would push it out.
     Watch(fd, EPOLLIN) ? Serve(place) : End(place);
   }
+  // More may wait, behind the turns of those that are here.
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  event.data.fd = listener_.get();
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &event);
 }
 
 void HttpServer::Loop::Serve(Place place) {
   connections_.splice(connections_.end(), connections_, place);
   Connection& connection = *place;
-  // Once, so that nobody's requests keep others waiting.
+  // One request, so that nobody's keep others waiting.
   if (Send(connection) == Outcome::kOver || Receive(connection) == Outcome::kOver ||
       Answer(connection) == Outcome::kOver) {
     End(place);
@@ -190,22 +224,23 @@ HttpServer::Loop::Outcome HttpServer::Loop::Receive(Connection& connection) {
 
 HttpServer::Loop::Outcome HttpServer::Loop::Answer(Connection& connection) {
   constexpr std::string_view kEnd = "\r\n\r\n";
-  while (!connection.closes && connection.sent == connection.output.size()) {
-    const std::size_t end = connection.input.find(kEnd);
-    HttpResponse response;
-    if (end != std::string::npos) {
-      response = responder_->Respond(std::string_view(connection.input).substr(0, end + kEnd.size()));
-      connection.input.erase(0, end + kEnd.size());
-    } else if (connection.input.size() == kMaxHead) {
-      response = HttpResponder::TooLong();
-    } else {
-      return Outcome::kWaits;
-    }
-    connection.output = std::move(response.text);
-    connection.sent = 0;
-    connection.closes = response.closes;
-    if (Send(connection) == Outcome::kOver) return Outcome::kOver;
+  if (connection.closes || connection.sent < connection.output.size()) return Outcome::kWaits;
+  const std::size_t end = connection.input.find(kEnd);
+  HttpResponse response;
+  if (end != std::string::npos) {
+    response = responder_->Respond(std::string_view(connection.input).substr(0, end + kEnd.size()));
+    connection.input.erase(0, end + kEnd.size());
+  } else if (connection.input.size() == kMaxHead) {
+    response = HttpResponder::TooLong();
+  } else {
+    return Outcome::kWaits;
   }
+  connection.output = std::move(response.text);
+  connection.sent = 0;
+  connection.closes = response.closes;
+  if (Send(connection) == Outcome::kOver) return Outcome::kOver;
+  // Its next request may be here already. Once the socket takes more output, it has its turn.
+  if (!connection.closes && !connection.input.empty()) Await(connection, true);
   return Outcome::kWaits;
 }
 

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "server/http/cpu_allowance.h"
 #include "server/http/exposition.h"
 #include "server/http/host_check.h"
 #include "server/http/http_listener.h"
@@ -270,6 +271,28 @@ TEST_F(MonitorTest, TheMapOfSegmentsHasALetterForEach) {
   EXPECT_THAT(text, HasSubstr(absl::StrCat("\"free\":", std::ranges::count(map, 'f'), ",")));
   EXPECT_THAT(text, HasSubstr(absl::StrCat("\"index\":", std::ranges::count(map, 'i'), ",")));
   EXPECT_EQ(map.find_first_not_of("sfih0123456789rlc"), std::string::npos) << map;
+}
+
+// H5
+TEST(CpuAllowanceTest, AThreadPausesUntilItsShareHasMadeGoodWhatItTook) {
+  using std::chrono::milliseconds, std::chrono::seconds;
+  const TimePoint start{};
+  CpuAllowance allowance(20, milliseconds(100), start, seconds(5));
+  EXPECT_EQ(allowance.PauseFor(start, seconds(5) + milliseconds(100)), milliseconds(0));  // the burst
+  EXPECT_EQ(allowance.PauseFor(start, seconds(5) + milliseconds(101)), milliseconds(20));
+  // A part of the pause makes a part good.
+  EXPECT_EQ(allowance.PauseFor(start + milliseconds(5), seconds(5) + milliseconds(101)), milliseconds(15));
+  EXPECT_EQ(allowance.PauseFor(start + milliseconds(20), seconds(5) + milliseconds(101)), milliseconds(0));
+  EXPECT_EQ(allowance.PauseFor(start + milliseconds(20), seconds(5) + milliseconds(102)), milliseconds(20));
+}
+
+// H5
+TEST(CpuAllowanceTest, TimeWithoutWorkGivesNoMoreThanTheBurst) {
+  using std::chrono::hours, std::chrono::milliseconds;
+  const TimePoint start{};
+  CpuAllowance allowance(20, milliseconds(100), start, milliseconds(0));
+  EXPECT_EQ(allowance.PauseFor(start + hours(24), milliseconds(100)), milliseconds(0));
+  EXPECT_EQ(allowance.PauseFor(start + hours(24), milliseconds(110)), milliseconds(200));
 }
 
 TEST(ExpositionTest, ShowsWhatTheServerHasAndNoMore) {
