@@ -118,7 +118,7 @@ std::unique_ptr<DurableTier::Cursor> DurableTier::NewCursor(const ScanRange& ran
 
 bool DurableTier::PrepareCursor(bool may_wait) const {
   if (impl_->log_ == nullptr || impl_->log_->IsReadyForView()) return true;
-  if (may_wait) impl_->log_->ApplyAll().IgnoreError();  // NewCursor returns the error
+  if (may_wait) impl_->log_->MakeReadyForView();
   return may_wait;
 }
 

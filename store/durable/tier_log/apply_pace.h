@@ -8,11 +8,11 @@
 //   kLongestLag.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 
 #include "store/base/clock.h"
+#include "store/durable/tier_log/asked_lately.h"
 
 namespace remora {
 
@@ -21,33 +21,24 @@ namespace remora {
 /// Thread safety: any thread may call Ask, at any time. One thread at a time may call IsDue.
 class ApplyPace {
  public:
-  static constexpr std::chrono::seconds kEagerFor{60};
+  static constexpr std::chrono::seconds kEagerFor = AskedLately::kFor;
   static constexpr std::chrono::seconds kLongestLag{1};
 
   explicit ApplyPace(std::uint64_t lazy_bytes) : lazy_bytes_(lazy_bytes) {}
 
   /// Says that a caller depends on what is applied. Cost: a load, as a rule.
-  void Ask() {
-    // Relaxed: it is a hint, and IsDue sees it soon.
-    if (!asked_.load(std::memory_order_relaxed)) asked_.store(true, std::memory_order_relaxed);
-  }
+  void Ask() { asked_.Ask(); }
   /// Returns whether a step is due. `backlog`: bytes that are not applied. `lag`: bound on the time for which
   /// one of them is not.
   bool IsDue(std::uint64_t backlog, std::chrono::nanoseconds lag, TimePoint now) {
-    if (asked_.exchange(false, std::memory_order_relaxed)) {
-      eager_until_ = now + kEagerFor;
-      is_eager_ = true;
-    }
-    is_eager_ = is_eager_ && now < eager_until_;
+    const bool is_eager = asked_.IsTrue(now);
     if (backlog == 0) return false;
-    return is_eager_ || backlog >= lazy_bytes_ || lag >= kLongestLag;
+    return is_eager || backlog >= lazy_bytes_ || lag >= kLongestLag;
   }
 
  private:
   const std::uint64_t lazy_bytes_;
-  std::atomic<bool> asked_ = false;
-  bool is_eager_ = false;
-  TimePoint eager_until_{};
+  AskedLately asked_;
 };
 
 }  // namespace remora

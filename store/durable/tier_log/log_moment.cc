@@ -14,4 +14,10 @@ void LatestLogMoment::Set(rocksdb::DB* db, const LogPosition& position) {
   std::swap(latest_, moment);  // the earlier snapshot is released behind the lock
 }
 
+void LatestLogMoment::Drop() {
+  LogMoment moment;
+  const MutexLock lock(mutex_);
+  std::swap(latest_, moment);
+}
+
 }  // namespace remora

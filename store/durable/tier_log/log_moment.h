@@ -20,7 +20,8 @@ struct LogMoment {
   LogPosition position;
 };
 
-/// Keeps the latest snapshot of RocksDB, with its position in the log.
+/// Keeps the latest snapshot of RocksDB, with its position in the log. Its owner keeps one only while there
+/// are scans: when a snapshot is released, RocksDB compacts tables that had to keep something for it.
 ///
 /// Thread safety: any thread may call any member, at any time.
 class LatestLogMoment {
@@ -28,7 +29,9 @@ class LatestLogMoment {
   /// Takes a snapshot. REQUIRES: `db` has exactly the groups up to `position`, and nobody writes to it until
   /// Set returns.
   void Set(rocksdb::DB* db, const LogPosition& position) ABSL_LOCKS_EXCLUDED(mutex_);
-  /// REQUIRES: Set was called.
+  /// Releases the snapshot.
+  void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
+  /// Returns the moment that Set has made. Its snapshot is null if there is none, or Drop was called.
   LogMoment Get() const ABSL_LOCKS_EXCLUDED(mutex_) {
     const MutexLock lock(mutex_);
     return latest_;

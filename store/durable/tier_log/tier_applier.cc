@@ -18,6 +18,8 @@ constexpr std::uint64_t kMostApplied = std::uint64_t{8} << 20;
 constexpr std::uint64_t kMostOfStep = std::uint64_t{16} << 20;
 // Share of the log that may wait for the applier. A restart replays it, and the first scan waits for it.
 constexpr std::uint64_t kLazyShare = 16;
+// Share of the log that may be applied and not persisted. A restart replays it.
+constexpr std::uint64_t kPersistShare = 4;
 
 }  // namespace
 
@@ -25,7 +27,7 @@ TierApplier::TierApplier(const TierLogOptions& options, Lsn applied_to, const Wr
     : options_(options),
       apply_bytes_(std::min(kMostApplied, options.max_bytes / kPartsOfLog)),
       step_bytes_(std::min(kMostOfStep, options.max_bytes / kPartsOfLog)),
-      persist_bytes_(std::min(options.write_buffer_bytes, options.max_bytes / 4)),
+      persist_bytes_(options.max_bytes / kPersistShare),
       writer_pace_(pace),
       applier_({.db = options.db,
                 .entries = options.entries,
@@ -44,12 +46,13 @@ absl::Status TierApplier::Replay(const LogGroup& group) {
   applier_.Add(group);
   if (applier_.bytes() < step_bytes_) return absl::OkStatus();
   REMORA_RETURN_IF_ERROR(ApplyAdded());
-  if (applied_to() - persisted_to() < persist_bytes_) return absl::OkStatus();
+  if (!HasEnoughToPersist()) return absl::OkStatus();
   // C4: an earlier process may have appended the group without a sync.
   if (!files_are_synced_) REMORA_RETURN_IF_ERROR(SyncLogFiles(options_.dir));
   files_are_synced_ = true;
   REMORA_RETURN_IF_ERROR(Flush());
   persisted_to_.store(applier_.applied_to().value, std::memory_order_release);
+  persisted_entry_bytes_.store(applied_entry_bytes_.load());
   return absl::OkStatus();
 }
 
@@ -59,7 +62,7 @@ absl::Status TierApplier::Start(CommitLog& log) {
     REMORA_RETURN_IF_ERROR(ApplyAdded());
     log_ = &log;
     REMORA_ASSIGN_OR_RETURN(reader_, log.Read(std::max(applier_.applied_to(), log.first())));
-    moment_.Set(options_.db, reader_->position());
+    applied_position_ = reader_->position();
   }
   log.Recycle(persisted_to());
   if (options_.applying != LogApplying::kInThread) return absl::OkStatus();
@@ -98,9 +101,14 @@ absl::Status TierApplier::ApplyGroupsTo(Lsn until, Lsn enough) {
 
 absl::Status TierApplier::ApplyAdded() {
   const TimePoint begin = std::chrono::steady_clock::now();
+  const std::uint64_t bytes = applier_.bytes();
   REMORA_RETURN_IF_ERROR(applier_.Apply());
+  applied_entry_bytes_.fetch_add(bytes);
   // Before applied_to_: see moment().
-  if (reader_ != nullptr) moment_.Set(options_.db, reader_->position());
+  if (reader_ != nullptr) {
+    applied_position_ = reader_->position();
+    NoteMoment();
+  }
   const std::uint64_t version = applier_.applied_version();
   if (version > applied_version_.load()) applied_version_.store(version, std::memory_order_release);
   applied_to_.store(applier_.applied_to().value, std::memory_order_release);
@@ -115,11 +123,29 @@ absl::Status TierApplier::ApplyUnlogged(std::span<const LogEntry> entries,
     REMORA_RETURN_IF_ERROR(ApplyTo(log_->appended()));
     REMORA_RETURN_IF_ERROR(applier_.ApplyUnlogged(entries));
     applied();
-    moment_.Set(options_.db, reader_->position());
+    applied_position_ = reader_->position();
+    NoteMoment();
     applied_version_.store(std::max(applied_version_.load(), applier_.applied_version()));
   }
   const MutexLock lock(persist_mutex_);
   return Persist();
+}
+
+void TierApplier::NoteMoment() {
+  if (moment_asked_.IsTrue(std::chrono::steady_clock::now())) {
+    moment_.Set(options_.db, applied_position_);
+  } else {
+    moment_.Drop();
+  }
+}
+
+LogMoment TierApplier::MakeMoment() {
+  WantMoment();
+  LogMoment moment = moment_.Get();
+  if (moment.snapshot != nullptr) return moment;
+  const MutexLock lock(apply_mutex_);
+  if (moment_.Get().snapshot == nullptr) moment_.Set(options_.db, applied_position_);
+  return moment_.Get();  // nobody drops it meanwhile
 }
 
 void TierApplier::Advance() {
@@ -190,6 +216,7 @@ absl::Status TierApplier::Persist() {
   // C4; by T2 it also holds for all that is applied from here on.
   REMORA_RETURN_IF_ERROR(log_->Sync().status());
   options_.flusher->ResumeIfStopped(options_.db);  // if that fails, so does the flush
+  const std::uint64_t entry_bytes = applied_entry_bytes_.load();
   const Lsn target = applied_to();
   REMORA_RETURN_IF_ERROR(Flush());
   {
@@ -197,6 +224,7 @@ absl::Status TierApplier::Persist() {
     flush_is_open_ = false;
   }
   persisted_to_.store(target.value, std::memory_order_release);
+  persisted_entry_bytes_.store(entry_bytes);
   flush_failed_.store(false, std::memory_order_relaxed);
   log_->Recycle(target);
   return absl::OkStatus();
@@ -208,9 +236,15 @@ absl::Status TierApplier::PersistAll() {
   return Persist();
 }
 
-bool TierApplier::HasToPersist() const {
+bool TierApplier::HasEnoughToPersist() const {
   const Lsn persisted = persisted_to();  // first, as it never passes applied_to()
-  return flush_failed_.load() || apply_failed_.load() || applied_to() - persisted >= persist_bytes_;
+  const std::uint64_t persisted_bytes = persisted_entry_bytes_.load();
+  return applied_to() - persisted >= persist_bytes_ ||
+         applied_entry_bytes_.load() - persisted_bytes >= options_.write_buffer_bytes;
+}
+
+bool TierApplier::HasToPersist() const {
+  return flush_failed_.load() || apply_failed_.load() || HasEnoughToPersist();
 }
 
 absl::Status TierApplier::PersistIfNeeded() {
@@ -235,6 +269,8 @@ void TierApplier::Round() {
   {
     const MutexLock lock(apply_mutex_);
     TellProgress(std::nullopt);
+    const bool is_wanted = moment_asked_.IsTrue(std::chrono::steady_clock::now());
+    if (is_wanted != (moment_.Get().snapshot != nullptr)) NoteMoment();
   }
   if (HasToPersist()) threads_.Wake(StepThreads::Step::kPersist);
 }

@@ -17,6 +17,7 @@
 #include "store/durable/commit_log/commit_log.h"
 #include "store/durable/commit_log/log_reader.h"
 #include "store/durable/tier_log/apply_pace.h"
+#include "store/durable/tier_log/asked_lately.h"
 #include "store/durable/tier_log/log_applier.h"
 #include "store/durable/tier_log/log_moment.h"
 #include "store/durable/tier_log/log_progress.h"
@@ -78,8 +79,13 @@ class TierApplier {
   }
   /// Returns OK, or the error of the last attempt to apply the log.
   absl::Status status() const ABSL_LOCKS_EXCLUDED(apply_mutex_);
-  /// Returns the latest moment of RocksDB (C7). Its position is not before applied_to().
+  /// Returns the latest moment of RocksDB (C7). If the snapshot is not null, the position is not before
+  /// applied_to(). It is null unless a moment was wanted lately.
   LogMoment moment() const { return moment_.Get(); }
+  /// Makes a moment unless there is one, and has steps keep the latest one for a while.
+  LogMoment MakeMoment() ABSL_LOCKS_EXCLUDED(apply_mutex_);
+  /// Has the thread of the applier make a moment, and steps keep the latest one for a while.
+  void WantMoment() { moment_asked_.Ask(); }
   Lsn applied_to() const { return Lsn{applied_to_.load(std::memory_order_acquire)}; }
   Lsn persisted_to() const { return Lsn{persisted_to_.load(std::memory_order_acquire)}; }
   /// See TierLog::WatchProgress.
@@ -96,9 +102,13 @@ class TierApplier {
   absl::Status ApplyAdded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
   /// Tells take_progress_. `begin`: of a write to RocksDB that has just ended; nullopt: none has.
   void TellProgress(std::optional<TimePoint> begin) ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
+  /// Sets moment_ to what RocksDB has, or drops it if none was wanted lately.
+  void NoteMoment() ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
   /// Waits until tables have all that was applied before the call. The applier may go on meanwhile (T2).
   absl::Status Persist() ABSL_EXCLUSIVE_LOCKS_REQUIRED(persist_mutex_) ABSL_LOCKS_EXCLUDED(apply_mutex_);
   absl::Status Flush();
+  /// Returns whether RocksDB has a write buffer's worth in memory, or a share of the log is not persisted.
+  bool HasEnoughToPersist() const;
   /// Returns whether enough bytes are applied, or the last flush or the last step of the applier has failed.
   /// RocksDB rejects both after an error, until Persist has resumed it (T3).
   bool HasToPersist() const;
@@ -111,7 +121,7 @@ class TierApplier {
   const TierLogOptions options_;
   const std::uint64_t apply_bytes_;
   const std::uint64_t step_bytes_;     // bytes of distinct keys and values in one step of the applier
-  const std::uint64_t persist_bytes_;  // bytes of the log from one flush to the next
+  const std::uint64_t persist_bytes_;  // bytes of the log from one flush to the next, at most
   const WriterPace& writer_pace_;
   CommitLog* log_ = nullptr;  // from Start on
 
@@ -128,15 +138,20 @@ class TierApplier {
   TimePoint applied_at_ ABSL_GUARDED_BY(apply_mutex_) = std::chrono::steady_clock::now();
 
   LatestLogMoment moment_;
-  ApplyPace pace_;  // IsDue: the thread of the applier
+  AskedLately moment_asked_;                                    // IsTrue: under apply_mutex_
+  LogPosition applied_position_ ABSL_GUARDED_BY(apply_mutex_);  // from Start on: the end of what RocksDB has
+  ApplyPace pace_;                                              // IsDue: the thread of the applier
 
   // Stored under apply_mutex_.
   std::atomic<std::uint64_t> applied_to_;
   std::atomic<std::uint64_t> applied_version_ = 0;
   std::atomic<bool> apply_failed_ = false;
+  std::atomic<std::uint64_t> applied_entry_bytes_ =
+      0;  // bytes in memory of all that was applied, since Start
   // Stored under persist_mutex_.
   std::atomic<std::uint64_t> persisted_to_;
-  std::atomic<bool> flush_failed_ = false;  // also true while a flush runs
+  std::atomic<std::uint64_t> persisted_entry_bytes_ = 0;  // of applied_entry_bytes_
+  std::atomic<bool> flush_failed_ = false;                // also true while a flush runs
 
   StepThreads threads_;  // last: they use all of the above
 };

@@ -124,10 +124,13 @@ class TierLog {
     std::shared_ptr<const rocksdb::Snapshot> snapshot;
     std::unique_ptr<ScanOverlay> overlay;  // null: there is no such group
   };
-  /// Returns whether OpenView would be quick. If not, more than 16 MiB of the log are not applied; the thread
-  /// of the applier hurries, and writers are slowed until it has caught up. True, too, if no thread applies
+  /// Returns whether OpenView would be quick. If not, there was no view for a minute, or more than 16 MiB of
+  /// the log are not applied. Then the thread of the applier hurries, and if it is behind, writers are slowed
+  /// until it has caught up. True, too, if no thread applies
   /// the log, or its last attempt has failed: OpenView then applies it, or returns the error. Any thread.
   bool IsReadyForView();
+  /// Applies the log, so that IsReadyForView is true. Any thread.
+  void MakeReadyForView();
   /// Returns a view of all groups that were appended before the call. REQUIRES: the log outlives the view.
   /// Errors are those of ApplyAll.
   ///

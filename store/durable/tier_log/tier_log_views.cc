@@ -14,13 +14,19 @@ constexpr std::uint64_t kMostOverlay = std::uint64_t{16} << 20;
 }  // namespace
 
 bool TierLog::IsReadyForView() {
+  applier_.WantMoment();
   const bool is_behind = appended() - applied_to() > kMostOverlay;
   const bool is_served = applier_.is_served();
   view_is_awaited_.store(is_behind && is_served, std::memory_order_relaxed);
-  if (!is_behind || !is_served) return true;
+  if (!is_served || (!is_behind && applier_.moment().snapshot != nullptr)) return true;
   applier_.Hurry();
   applier_.Wake();
   return false;
+}
+
+void TierLog::MakeReadyForView() {
+  ApplyAll().IgnoreError();  // OpenView returns the error
+  applier_.MakeMoment();
 }
 
 bool TierLog::IsViewAwaited() {
@@ -34,7 +40,7 @@ bool TierLog::IsViewAwaited() {
 absl::StatusOr<TierLog::View> TierLog::OpenView(const ScanRange& range) {
   const Lsn until = appended();
   for (;;) {
-    const LogMoment moment = applier_.moment();
+    const LogMoment moment = applier_.MakeMoment();
     const Lsn at = moment.position.lsn();
     if (at >= until) return View{.snapshot = moment.snapshot, .overlay = nullptr};
     applier_.Hurry();

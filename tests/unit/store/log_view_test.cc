@@ -226,6 +226,34 @@ TEST_F(LogViewDatabaseTest, AViewHasTheGroupsThatAreNotApplied) {  // C7, O1
   EXPECT_THAT(StoredKeys(), ElementsAre("b")) << "a view applies nothing";
 }
 
+// RocksDB compacts tables anew once a snapshot that kept something in them is released.
+TEST_F(LogViewDatabaseTest, NoSnapshotIsKeptForNobody) {
+  const auto snapshots = [this] {
+    std::uint64_t count = 99;
+    EXPECT_TRUE(db_->GetIntProperty("rocksdb.num-snapshots", &count));
+    return count;
+  };
+  Put("a", "1");
+  ASSERT_TRUE(log_->ApplyAll().ok());
+  EXPECT_EQ(snapshots(), 0);
+  { const absl::StatusOr<TierLog::View> view = log_->OpenView({}); }
+  EXPECT_EQ(snapshots(), 1) << "the next view may come soon";
+  Put("b", "2");
+  ASSERT_TRUE(log_->ApplyAll().ok());
+  EXPECT_EQ(snapshots(), 1);
+}
+
+// Without a view lately, there is no moment to begin with.
+TEST_F(LogViewDatabaseTest, AViewIsReadyOnceTheApplierHasMadeAMoment) {
+  Kill();
+  ASSERT_NO_FATAL_FAILURE(Open(std::uint64_t{128} << 20, LogApplying::kInThread));
+  Put("a", "1");
+  EXPECT_FALSE(log_->IsReadyForView());
+  const auto give_up = std::chrono::steady_clock::now() + kLongWait;
+  while (!log_->IsReadyForView() && std::chrono::steady_clock::now() < give_up) std::this_thread::yield();
+  EXPECT_TRUE(log_->IsReadyForView());
+}
+
 TEST_F(LogViewDatabaseTest, AViewOfVeryManyBytesAppliesThem) {
   Kill();
   std::filesystem::remove_all(temp_ / "log");
@@ -279,6 +307,7 @@ class HeldApplier {
 TEST_F(LogViewDatabaseTest, AViewFarBehindIsReadyWhenTheApplierHasCaughtUp) {  // C7, C10
   Kill();
   ASSERT_NO_FATAL_FAILURE(Open(std::uint64_t{128} << 20, LogApplying::kInThread));
+  log_->MakeReadyForView();
   HeldApplier applier(*log_);
   EXPECT_TRUE(log_->IsReadyForView());
   const std::string value(std::size_t{1} << 20, 'v');
