@@ -80,9 +80,10 @@ struct StoreOptions {
   /// that it is writing, other buffers and a cache, it takes up to three times as much, besides memory_size.
   /// The default is so large that keys which are overwritten often never reach a file of their own.
   std::size_t write_buffer_bytes = std::size_t{64} << 20;
-  /// Experimental. Unless 0, the store logs writes in files of its own in data_dir, and fills RocksDB behind
-  /// them. The files have this size together: at least 1 MiB; 1 GiB is a good size. Files that
-  /// watch_retention keeps come on top. With Syncing::kInSteps, the calls that write also fill RocksDB.
+  /// Unless 0, the store logs writes in files of its own in data_dir, and fills RocksDB behind them, so that
+  /// no write waits for one of RocksDB. The files have this size together: at least 1 MiB; 1 GiB is a good
+  /// size. Files that watch_retention keeps come on top. With Syncing::kInSteps, the calls that write also
+  /// fill RocksDB.
   ///
   /// The store takes over a data directory without such a log, but the resume tokens of its watches become
   /// invalid. Later it opens only with such a log, and not in an earlier version.

@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "server/http/host_check.h"
+#include "server/main/commit_log_size.h"
 #include "server/main/descriptors.h"
 #include "server/main/listen_checks.h"
 #include "server/main/redis_gate.h"
@@ -109,6 +110,7 @@ struct Texts {
   std::optional<std::string> socket_mode{};
   std::optional<std::string> socket_group{};
   std::optional<std::string> shard{};
+  std::optional<std::string> commit_log{};
   bool quiet = false;
 };
 
@@ -188,12 +190,14 @@ void AddStorageFlags(command_line::CommandLine& line, Flags* flags, Texts* texts
            "init` has both. Clients of the cluster refuse another server, and a --data_dir keeps its shard")
       .Check(FaultOfShard)
       .TypeName("SHARD");
-  line.Add("--commit_log", flags->server.store.commit_log_bytes,
-           "Experimental: log writes in files of this size together, in --data_dir, and fill RocksDB behind "
-           "them; 1G is a good size. A directory that has them opens only with this flag")
-      .Size()
-      .Range(std::uint64_t{1} << 20, std::uint64_t{1} << 40)
-      .DefaultText("off");
+  line.Add(
+          "--commit_log", texts->commit_log,
+          "Size of the commit log: files in --data_dir that have each write before it is acknowledged, and "
+          "behind which RocksDB is filled. The default is less where disk or memory is small. off: RocksDB's "
+          "own log, which is slower. A directory that has a commit log does not open without")
+      .Check(FaultOfCommitLogSize)
+      .TypeName("SIZE")
+      .DefaultText("1G");
 }
 
 void AddAccessFlags(command_line::CommandLine& line, Flags* flags, Texts* texts) {
@@ -317,7 +321,7 @@ void AddOperatorFlags(command_line::CommandLine& line, Flags* flags, Texts* text
 
 /// Takes over the texts, and checks the flags that the store needs. InvalidArgument: two flags contradict
 /// each other, or one would do nothing.
-absl::Status TakeStorage(const Texts& texts, Flags* flags) {
+absl::Status TakeStorage(const Texts& texts, const SystemMemory& system, Flags* flags) {
   StoreOptions& store = flags->server.store;
   std::string why;
   flags->server.read_threads = texts.read_threads.value_or(kReadThreads);
@@ -342,8 +346,12 @@ absl::Status TakeStorage(const Texts& texts, Flags* flags) {
       return refuse("--durability=memory has no log for watches; leave out --watch_retention");
     if (texts.read_threads)
       return refuse("--durability=memory reads nothing from RocksDB; leave out --read_threads");
-    if (store.commit_log_bytes > 0) return refuse("--durability=memory logs nothing; leave out --commit_log");
+    if (texts.commit_log && ReadCommitLogSize(*texts.commit_log) != 0)
+      return refuse("--durability=memory logs nothing; leave out --commit_log");
+    return absl::OkStatus();
   }
+  store.commit_log_bytes = texts.commit_log ? ReadCommitLogSize(*texts.commit_log).value()
+                                            : DefaultCommitLogSize(store.data_dir, system);
   if (command_line::IsSamePlace(store.data_dir, flags->server.backup_dir)) {
     return refuse("--data_dir and --backup_dir are the same directory; backups need one of their own");
   }
@@ -397,7 +405,8 @@ absl::Status TakeAddresses(const command_line::CommandLine& line, const Texts& t
 std::optional<int> ParseFlags(int argc, char** argv, FlagsFor purpose, Flags* flags,
                               const std::function<void(const std::string& error)>& report) {
   flags->server.huge_pages = true;
-  flags->memory = DefaultMemory(ReadSystemMemory());
+  const SystemMemory system = ReadSystemMemory();
+  flags->memory = DefaultMemory(system);
   command_line::CommandLine line(
       "kvserver: a key-value store whose clients read it in place, over RDMA, TCP or mapped memory.");
   line.Footer(kExitStatus);
@@ -412,7 +421,7 @@ std::optional<int> ParseFlags(int argc, char** argv, FlagsFor purpose, Flags* fl
 
   absl::Status usable;
   if (flags->ready_fd >= 0 && purpose == FlagsFor::kStart) usable = CheckReadyFd(flags->ready_fd);
-  if (usable.ok()) usable = TakeStorage(texts, flags);
+  if (usable.ok()) usable = TakeStorage(texts, system, flags);
   if (usable.ok()) usable = TakeAddresses(line, texts, flags);
   if (!usable.ok()) {
     report(std::string(usable.message()));
@@ -423,6 +432,7 @@ std::optional<int> ParseFlags(int argc, char** argv, FlagsFor purpose, Flags* fl
   flags->server.serves_without_token = flags->insecure_open;
   flags->has_config_file = line.Has("--config");
   flags->settings = Settings(line.Settings());
+  flags->settings.SetDefault("commit_log", CommitLogSizeText(flags->server.store.commit_log_bytes));
   if (texts.quiet) {
     flags->log_level = LogLevel::kWarning;
     flags->settings.SetDefault("log_level", LogLevelName(flags->log_level));

@@ -20,7 +20,8 @@ inline constexpr std::array kShortageErrors = {EMFILE, ENFILE, ENOMEM, EFBIG};
 
 /// The part of an error's text that names a shortage.
 inline constexpr absl::string_view kShortageText =
-    "the system is short of descriptors or memory right now, or a file is as large as may be (ulimit -n, -f)";
+    "the system is short of descriptors or memory right now, or a file is as large as may be (ulimit -n, -f, "
+    "-v)";
 
 inline constexpr absl::string_view kShortageMark = "remora/shortage";
 inline constexpr absl::string_view kDiskMark = "remora/disk";

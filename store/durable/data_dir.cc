@@ -252,9 +252,10 @@ absl::Status DataDir::LockAndReadMarker(int lock) {
     return absl::OkStatus();
   }
   if (format != kind_.format) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        AbslView(kind_.name), " ", path_, " holds data of format ", format, "; this program knows format ",
-        kind_.format, ". Use the version of the program that wrote it, or a newer one"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(AbslView(kind_.name), " ", path_, " holds data of format ", format,
+                     "; this program knows format ", std::max(kind_.format, kind_.logged_format),
+                     ". Use the version of the program that wrote it, or a newer one"));
   }
   return absl::OkStatus();
 }

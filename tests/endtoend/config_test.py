@@ -60,7 +60,7 @@ class ConfigTest(harness.TestCase):
         self.assertEqual((run.returncode, run.stderr), (0, b""))
         lines = run.stdout.decode().splitlines()
         for line in (f"listen = {self.address}", "memory = 32M", f"data_dir = {self.folder}/data", "quiet = true",
-                     f"tokens = {tokens}", "# durability = logged", "# commit_log = off", "# backup_dir ="):  # fmt: skip
+                     f"tokens = {tokens}", "# durability = logged", "# commit_log = 1G", "# backup_dir ="):  # fmt: skip
             self.assertIn(line, lines)
         self.assertNotIn(token.split()[2], run.stdout.decode())
         # Nothing was made, or served.

@@ -108,7 +108,7 @@ class AddressSpaceTest(harness.TestCase):
         _, errors = server.communicate(timeout=harness.PATIENCE)
         self.assertIn(server.returncode, (0, 71), errors)
         if server.returncode == 71:
-            self.assertRegex(errors, rb"kvserver: [^\n]*ulimit -v[^\n]*\n\Z")
+            self.assertRegex(errors, rb"kvserver: [^\n]*ulimit [^\n]*-v[^\n]*\n\Z")
         return server.returncode
 
     def test_a_server_without_room_ends_with_a_line_or_serves(self):
@@ -150,8 +150,8 @@ class AddressSpaceTest(harness.TestCase):
             [harness.program("kvbench"), *flags], capture_output=True, timeout=2 * harness.PATIENCE, check=False
         )
         self.assertIsNone(server.poll())
-        self.assertIn(b"RESOURCE_EXHAUSTED", load.stderr)
-        self.assertIn(b"the system has no memory left for the server", load.stderr)
+        # The store itself, or the next file of the log.
+        self.assertRegex(load.stderr, b"the system has no memory left for the server|short of descriptors or memory")
         resource.prlimit(server.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         harness.wait_until(lambda: harness.kvctl(address, "put", "key", "value").returncode == 0, "writes are taken again")
         self.assertEqual(harness.kvctl(address, "get", "key").stdout, b"value")

@@ -44,7 +44,7 @@ class UsageTest(harness.TestCase):
             ([listen, f"--data_dir={data}", f"--backup_dir={self.folder}/link"], b"--data_dir and --backup_dir are the same"),
             ([listen, "--durability=memory", "--watch_retention=1h"], b"leave out --watch_retention"),
             ([listen, "--durability=memory", "--commit_log=1G"], b"leave out --commit_log"),
-            ([listen, f"--data_dir={data}", "--commit_log=1K"], b"--commit_log: '1K' is not a size from 1M to 1T"),
+            ([listen, f"--data_dir={data}", "--commit_log=1K"], b"--commit_log: '1K' is neither off nor a size from 1M to 1T"),
         ):  # fmt: skip
             with self.subTest(flags=flags):
                 self.expect(kvserver(*flags), EX_USAGE, words)

@@ -110,14 +110,20 @@ class FileSizeTest(harness.TestCase):
         self.assertIn(b"standard output: File too large", run.stderr)
 
     def test_a_log_beyond_the_limit_refuses_writes(self):
+        self.refuses_writes_beyond_the_limit("--commit_log=32M")
+
+    def test_rocksdbs_log_beyond_the_limit_refuses_writes(self):
+        self.refuses_writes_beyond_the_limit("--commit_log=off")
+
+    def refuses_writes_beyond_the_limit(self, log):
         """And says so, also with --quiet. Reads go on, and nothing that was acknowledged is lost."""
-        server = self.logged_server("--quiet")
+        server = self.logged_server("--quiet", log)
         value = os.urandom(200_000)
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
         acknowledged = 0
         while (run := kvctl(self.address, "put", f"key{acknowledged}", stdin=value)).returncode == 0:
             acknowledged += 1
-            self.assertLess(acknowledged, 10)
+            self.assertLess(acknowledged, 100)
         self.assertIn(b"File too large", run.stderr)
         self.assertEqual(kvctl(self.address, "get", f"key{acknowledged}").returncode, 1)
         self.assertEqual(kvctl(self.address, "get", "key0").stdout, value)

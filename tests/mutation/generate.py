@@ -29,7 +29,7 @@ SUITES = {
     "transport": ({"rdma"}, set()),
 }
 TABLE_SUITES = {
-    "crash": {"cuts": int, "breaks": list},
+    "crash": {"cuts": int, "breaks": list, "commit_log": str},
     "simulation": {"finds": list},
 }
 NEEDED = {"crash": "breaks", "simulation": "finds"}
@@ -244,7 +244,7 @@ def cmake(root, out, mutants, by_file, affected, tests):
             test = mutant["name"] + (f".{suite}" if len(mutant["killed_by"]) > 1 else "")
             if suite == "crash":
                 rules = map(quote, value["breaks"])
-                call = "in_crash", test, mutant["name"], value.get("cuts", 0), *rules
+                call = "in_crash", test, mutant["name"], value.get("cuts", 0), value.get("commit_log", "1G"), *rules
             elif suite == "simulation":
                 call = "in_simulation", test, mutant["name"], *map(quote, value["finds"])
             elif suite != "guest":  # tests/guest runs those

@@ -99,7 +99,7 @@ class GenerateTest(unittest.TestCase):
         name = "negative_is_doubled"
         for expected in (
             f'mutation_in_program(store {name}.store {name} "TwiceTest.*:*Negative*")',
-            f'mutation_in_crash({name}.crash {name} 100 "H2" "H3")',
+            f'mutation_in_crash({name}.crash {name} 100 1G "H2" "H3")',
             f'mutation_in_simulation({name}.simulation {name} "no order of these")',
             'mutation_in_program(conformance is_kept is_kept "Twice.*")',
         ):

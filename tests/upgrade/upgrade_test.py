@@ -104,7 +104,7 @@ class UpgradeTest(harness.TestCase):
                 self.assertEqual((run.returncode, run.stdout), (78, b""))
                 self.assertRegex(
                     run.stderr.decode(),
-                    r"\Akv[^\n]* data directory [^\n]* holds data of format 3; this program knows format 1\. "
+                    r"\Akv[^\n]* data directory [^\n]* holds data of format 3; this program knows format 2\. "
                     r"Use the version of the program that wrote it, or a newer one\n\Z",
                 )
                 self.assertEqual(self.snapshot(), before)

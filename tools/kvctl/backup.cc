@@ -22,6 +22,7 @@
 #include "store/durable/data_check.h"
 #include "store/durable/data_dir.h"
 #include "store/durable/tier.h"
+#include "store/durable/tier_log/tier_log_options.h"
 #include "store/durable/wal/wal_archive.h"
 #include "tools/kvctl/kvctl.h"
 
@@ -69,9 +70,14 @@ Outcome ShowMade(const std::string& lines, std::uint64_t id) {
 
 absl::StatusOr<BackupInfo> BackUpStopped(const Arguments& arguments) {
   // One that is not there is not to be made; nor does a backup take changes from those that watch.
-  if (const auto store = DataDir::OpenToRead(arguments.data); !store.ok()) return store.status();
-  const LogRetention all{.bytes = std::numeric_limits<std::uint64_t>::max()};
-  auto tier = DurableTier::Open(arguments.data, {.log_retention = all});
+  DurableTierOptions options{.log_retention = {.bytes = std::numeric_limits<std::uint64_t>::max()}};
+  {
+    const auto store = DataDir::OpenToRead(arguments.data);
+    if (!store.ok()) return store.status();
+    // Of any size: nothing is logged.
+    if ((*store)->has_commit_log()) options.commit_log_bytes = kMinTierLogBytes;
+  }
+  auto tier = DurableTier::Open(arguments.data, options);
   if (!tier.ok()) return tier.status();
   return (*tier)->Backup(arguments.to, {.version = (*tier)->version_limit() - 1, .keep = arguments.keep});
 }

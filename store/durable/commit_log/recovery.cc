@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 #include "store/durable/commit_log/log_reader.h"
 #include "store/durable/data_dir.h"
@@ -22,6 +24,14 @@ std::string PathOf(const std::string& dir, const LogFileInfo& file) {
 absl::Status Damaged(const std::string& dir, Lsn at, std::string_view why) {
   return DamagedStatus(absl::StrCat("commit log in ", dir),
                        absl::StrCat("at LSN ", at.value, ": ", std::string(why)));
+}
+
+/// Damage at the end of what recovery has found.
+absl::Status DamagedBehind(const std::string& dir, const RecoveredLog& log, std::string_view why) {
+  const LogFileInfo& file = log.held.back();
+  return DamagedStatus(
+      absl::StrCat("commit log in ", dir),
+      absl::StrCat(PathOf(dir, file), ", from byte ", log.end - file.first, " on: ", AbslView(why)));
 }
 
 absl::Status Remove(const std::string& dir, const LogFileInfo& file) {
@@ -103,13 +113,18 @@ absl::StatusOr<RecoveredLog> RecoverCommitLog(const LogRecoveryOptions& options,
   REMORA_ASSIGN_OR_RETURN(const LogRemains remains, FindLogRemains(options.dir, log.end));
   synced_to = std::max(synced_to, remains.synced_to);
   if (synced_to > log.end) {
-    return Damaged(
-        options.dir, log.end,
-        absl::StrCat("it is missing groups up to LSN ", synced_to.value, ", which the disk once had"));
+    return DamagedBehind(options.dir, log,
+                         absl::StrCat("groups up to LSN ", synced_to.value,
+                                      " are missing, and the disk said that it has them"));
   }
   if (remains.groups > 0 && options.is_of_this_boot) {
-    return Damaged(options.dir, log.end,
-                   absl::StrCat("a group is damaged, and ", remains.groups, " follow it"));
+    return DamagedBehind(
+        options.dir, log,
+        absl::StrCat("a group is damaged, and ", remains.groups,
+                     " follow it, and no power cut did it: the machine was not started since. If its file "
+                     "system failed without it, remove ",
+                     std::filesystem::path(options.dir).parent_path().string(), "/", AbslView(kBootFile),
+                     ": what is damaged is dropped then, and all behind it"));
   }
   log.was_torn = remains.groups > 0;
   if (options.read_only) return log;

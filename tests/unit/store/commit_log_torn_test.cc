@@ -137,7 +137,7 @@ TEST_P(CommitLogTornTest, ALossOfWhatWasSyncedIsDamage) {
   Damage(0, ends_[1].value + 70);
   EXPECT_EQ(CodeOfOpening(false), absl::StatusCode::kDataLoss);
   const absl::Status status = TryOpen(Options()).status();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("which the disk once had"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the disk said that it has them"));
   EXPECT_EQ(CodeOfOpening(false), absl::StatusCode::kDataLoss) << "and nothing was changed";
 }
 

@@ -77,7 +77,7 @@ Check JudgeFree(const DiskFacts& facts, const Plan& plan) {
 
 Check JudgeFileSystem(const DiskFacts& facts) {
   Check check = PassedCheck(
-      "file_system", absl::StrFormat("%s; a commit log (kvserver --commit_log) would %s",
+      "file_system", absl::StrFormat("%s; a commit log (kvserver --commit_log) will %s",
                                      facts.type.empty() ? "of an unknown type" : facts.type,
                                      facts.maps_log ? "map its files"
                                                     : "write its files, which takes a call for each group"));
