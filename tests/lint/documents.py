@@ -25,6 +25,10 @@ CODE = re.compile(r"`[^`]*`")
 FOLDERS = ("store", "rdma", "client", "server", "tools", "bench", "tests", "examples", "docs")
 PATH = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w/.-]+)`")
 STOP = re.compile(r"\d+\. `([\w/]+)\.(?:h|cc)`:")
+# Figures of speed, time and memory have one place, beside the reasons of decisions. Two pages count the code itself.
+MEASURED = re.compile(r"(?:^|[.:;] )Measured(?::| (?:by|on|in|with)\b)")
+PLACES_OF_FIGURES = ("docs/performance/", "docs/decisions/", "docs/internals/house.md", "docs/internals/coverage.md")
+
 NAME = re.compile(r"`(?:\w+::)*([A-Z]\w*[a-z]\w*)`")
 
 
@@ -90,6 +94,10 @@ def faults_of(root, path):
             yield number, f"links to {target}, which has no such heading"
         elif file.suffix != ".md" and not SITE.match(os.path.relpath(file, root)):
             yield number, f"links to {target}, which tools/docs does not put into the site"
+    if not name.startswith(PLACES_OF_FIGURES):
+        for number, line, is_code in lines_of(path):
+            if not is_code and MEASURED.search(line):
+                yield number, "has measured figures: they belong to docs/performance"
     count = len(path.read_text(encoding="utf-8").split("\n"))
     if count - 1 > MAX_LINES.get(name, count):
         yield count - 1, f"has more than {MAX_LINES[name]} lines"

@@ -33,6 +33,8 @@ class DocumentsTest(unittest.TestCase):
             "[x](man/x.1)\n": "docs/page.md:6: links to man/x.1, which tools/docs does not put into the site",
             "## One\n\n### Two\n\n## Three\n\nText.\n": "docs/page.md:8: has nothing below the heading Two",
             "## Last\n": "docs/page.md:6: has nothing below the heading Last",
+            "It is fast. Measured on two cores: 1 us.\n": "docs/page.md:6: has measured figures: they belong to "
+            "docs/performance",
             "[x](#nothing)\n": "docs/page.md:6: links to #nothing, which has no such heading",
             "[x](../README.md#nothing)\n": "docs/page.md:6: links to ../README.md#nothing, which has no such heading",
         }.items():
