@@ -190,11 +190,10 @@ void AddStorageFlags(command_line::CommandLine& line, Flags* flags, Texts* texts
            "init` has both. Clients of the cluster refuse another server, and a --data_dir keeps its shard")
       .Check(FaultOfShard)
       .TypeName("SHARD");
-  line.Add(
-          "--commit_log", texts->commit_log,
-          "Size of the commit log: files in --data_dir that have each write before it is acknowledged, and "
-          "behind which RocksDB is filled. The default is less where disk or memory is small. off: RocksDB's "
-          "own log, which is slower. A directory that has a commit log does not open without")
+  line.Add("--commit_log", texts->commit_log,
+           "Size of the commit log: files in --data_dir that have each write before it is acknowledged; "
+           "RocksDB is filled behind them. Default: less where disk or memory is small. off: RocksDB's own "
+           "log, which is slower. A directory that has a commit log does not open without")
       .Check(FaultOfCommitLogSize)
       .TypeName("SIZE")
       .DefaultText("1G");

@@ -80,7 +80,7 @@ absl::Status TierLog::CheckUse(const DataDir& dir, bool with_log) {
   return absl::FailedPreconditionError(
       absl::StrCat(AbslView(kStoreDir.name), " ", dir.path(),
                    " has a commit log, which holds a part of the data: open it with "
-                   "StoreOptions::commit_log_bytes (kvserver --commit_log=SIZE)"));
+                   "StoreOptions::commit_log_bytes (kvserver: without --commit_log=off)"));
 }
 
 std::string TierLog::DirIn(const DataDir& dir) { return absl::StrCat(dir.path(), "/", kLogFolder); }
