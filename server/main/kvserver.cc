@@ -46,6 +46,7 @@
 #include "store/base/check.h"
 #include "store/base/standard_streams.h"
 #include "store/base/status_macros.h"
+#include "store/durable/tier_log/tier_log_options.h"
 #include "store/format/cluster/shard_identity.h"
 #include "tools/command_line/say.h"
 
@@ -188,7 +189,11 @@ absl::StatusOr<MemoryPlan> Plan(Flags* flags, std::vector<Note>* notes) {
   const SystemMemory system = ReadSystemMemory();
   REMORA_RETURN_IF_ERROR(CheckMemory(flags->memory, system));
   const bool is_durable = !flags->server.store.data_dir.empty();
-  flags->server.store.write_buffer_bytes = WriteBufferFor(system);
+  StoreOptions& store = flags->server.store;
+  store.write_buffer_bytes = WriteBufferFor(system);
+  if (store.commit_log_bytes > 0) {
+    EnlargeMemoryReserve(ApplierMemory(store.commit_log_bytes, store.write_buffer_bytes));
+  }
   if (!FitsAvailable(flags->memory, system, is_durable)) {
     notes->push_back(
         {LogEvent::kMemoryScarce,

@@ -15,19 +15,33 @@ namespace {
 // Memory that a group of writes, and the reply to it, may take before the server rejects the next one.
 constexpr std::size_t kReserve = std::size_t{32} << 20;
 
-void (*say_reserve_is_gone)() = nullptr;
-std::atomic<void*> reserve = nullptr;
+/// Private memory that is never touched: it counts against limits of address space, and takes none.
+struct Part {
+  std::atomic<void*> memory = nullptr;
+  std::size_t size = 0;  // set before the first allocation that may find no memory; 0: there is no such part
 
-void* TakeAside() {
-  // Private memory that is never touched: it counts against limits of address space, and takes none.
-  void* const memory = ::mmap(nullptr, kReserve, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return memory == MAP_FAILED ? nullptr : memory;
-}
+  /// Returns whether the memory is set aside.
+  bool Take() {
+    void* const made = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (made == MAP_FAILED) return false;
+    memory = made;
+    return true;
+  }
+  /// Returns whether there was memory to give up.
+  bool GiveUp() {
+    void* const aside = memory.exchange(nullptr);
+    return aside != nullptr && ::munmap(aside, size) == 0;
+  }
+};
+
+void (*say_reserve_is_gone)() = nullptr;
+Part for_groups;
+Part for_applier;  // see EnlargeMemoryReserve
 
 /// Makes memory available, or does not return, as std::set_new_handler requires.
 void GiveUpReserve() {
-  if (void* const aside = reserve.exchange(nullptr)) {
-    ::munmap(aside, kReserve);
+  const bool has_one = for_groups.GiveUp();
+  if (for_applier.GiveUp() || has_one) {
     memory_reserve::is_spent.store(true, std::memory_order_relaxed);
     return;
   }
@@ -35,12 +49,25 @@ void GiveUpReserve() {
   ::_exit(EX_OSERR);
 }
 
+bool TakeReserve() {
+  if (!for_groups.Take()) return false;
+  if (for_applier.size == 0 || for_applier.Take()) return true;
+  for_groups.GiveUp();
+  return false;
+}
+
 }  // namespace
 
 void HoldMemoryReserve(void (*say_last_words)()) {
   say_reserve_is_gone = say_last_words;
-  reserve = TakeAside();
+  for_groups.size = kReserve;
+  for_groups.Take();
   std::set_new_handler(GiveUpReserve);
+}
+
+void EnlargeMemoryReserve(std::size_t bytes) {
+  for_applier.size = bytes;
+  if (!for_applier.Take()) for_applier.size = 0;
 }
 
 std::string_view LookAtMemoryReserve(TimePoint now) {
@@ -49,8 +76,7 @@ std::string_view LookAtMemoryReserve(TimePoint now) {
   static TimePoint next;
   if (!IsShortOfMemory() || now < next) return {};
   next = now + kPause;
-  if (void* const aside = TakeAside()) {
-    reserve = aside;
+  if (TakeReserve()) {
     memory_reserve::is_spent.store(false, std::memory_order_relaxed);
     if (!told) return {};
     told = false;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <string_view>
 
 #include "store/base/clock.h"
@@ -22,6 +23,11 @@ inline std::atomic<bool> is_spent = false;
 /// no memory ends the process, with EX_OSERR as exit status. `say_last_words` writes a line about that, from
 /// any thread, and allocates nothing.
 void HoldMemoryReserve(void (*say_last_words)());
+
+/// Sets so many bytes aside in addition; a program calls it once, before it serves. A server with a commit
+/// log needs them: RocksDB takes over what is logged, when writes are rejected already. If there is too
+/// little memory for that, the reserve stays as it is.
+void EnlargeMemoryReserve(std::size_t bytes);
 
 /// Returns true if the server must reject writes. Thread safety: any thread.
 inline bool IsShortOfMemory() { return memory_reserve::is_spent.load(std::memory_order_relaxed); }

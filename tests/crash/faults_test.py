@@ -192,7 +192,9 @@ class FaultyDisk:
             self.assertEqual(kvctl(self.address, "put", f"key{number}", stdin=bytes(8000)).returncode, 0)
         server.kill()
         if as_table:
-            self.start("--quiet").kill()
+            server = self.start("--quiet", f"--backup_dir={self.folder / 'backups'}")
+            self.assertEqual(kvctl(self.address, "backup").returncode, 0)
+            server.kill()
 
     def test_a_full_disk_at_the_start(self):
         self.filled()

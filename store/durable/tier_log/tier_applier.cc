@@ -21,12 +21,18 @@ constexpr std::uint64_t kLazyShare = 16;
 // Share of the log that may be applied and not persisted. A restart replays it.
 constexpr std::uint64_t kPersistShare = 4;
 
+std::uint64_t StepBytes(std::uint64_t max_bytes) { return std::min(kMostOfStep, max_bytes / kPartsOfLog); }
+
 }  // namespace
+
+std::uint64_t ApplierMemory(std::uint64_t max_bytes, std::uint64_t write_buffer_bytes) {
+  return 2 * StepBytes(max_bytes) + write_buffer_bytes;
+}
 
 TierApplier::TierApplier(const TierLogOptions& options, Lsn applied_to, const WriterPace& pace)
     : options_(options),
       apply_bytes_(std::min(kMostApplied, options.max_bytes / kPartsOfLog)),
-      step_bytes_(std::min(kMostOfStep, options.max_bytes / kPartsOfLog)),
+      step_bytes_(StepBytes(options.max_bytes)),
       persist_bytes_(options.max_bytes / kPersistShare),
       writer_pace_(pace),
       applier_({.db = options.db,

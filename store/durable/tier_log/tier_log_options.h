@@ -53,4 +53,8 @@ struct TierLogOptions {
 /// From 1 GiB on, it is 65 MiB, so that each value fits into a file, and T1 is for large batches alone.
 std::uint64_t LogFileSizeFor(std::uint64_t max_bytes);
 
+/// Returns the memory that RocksDB and the applier may take for what is logged already: a step of the
+/// applier, RocksDB's batch of it, and a write buffer. Arguments as in TierLogOptions.
+std::uint64_t ApplierMemory(std::uint64_t max_bytes, std::uint64_t write_buffer_bytes);
+
 }  // namespace remora
