@@ -20,13 +20,15 @@ constexpr std::uint64_t kMostOfStep = std::uint64_t{16} << 20;
 constexpr std::uint64_t kLazyShare = 16;
 // Share of the log that may be applied and not persisted. A restart replays it.
 constexpr std::uint64_t kPersistShare = 4;
+// Write buffers that RocksDB may have in memory while it flushes, before the applier's thread waits (T4).
+constexpr std::uint64_t kMostBuffers = 2;
 
 std::uint64_t StepBytes(std::uint64_t max_bytes) { return std::min(kMostOfStep, max_bytes / kPartsOfLog); }
 
 }  // namespace
 
 std::uint64_t ApplierMemory(std::uint64_t max_bytes, std::uint64_t write_buffer_bytes) {
-  return 2 * StepBytes(max_bytes) + write_buffer_bytes;
+  return 2 * StepBytes(max_bytes) + kMostBuffers * write_buffer_bytes;
 }
 
 TierApplier::TierApplier(const TierLogOptions& options, Lsn applied_to, const WriterPace& pace)
@@ -85,20 +87,24 @@ absl::Status TierApplier::ApplyAll() {
   return ApplyTo(until);
 }
 
-absl::Status TierApplier::ApplyTo(Lsn until, Lsn enough) {
+absl::Status TierApplier::ApplyTo(Lsn until, Lsn enough, bool may_wait) {
   const TimePoint begin = std::chrono::steady_clock::now();
-  const absl::Status status = ApplyGroupsTo(until, enough);
+  const absl::Status status = ApplyGroupsTo(until, enough, may_wait);
   apply_status_ = status;
   apply_failed_.store(!status.ok(), std::memory_order_relaxed);
   if (status.ok() && applied_to() >= until) applied_at_ = begin;  // `until` is of a moment before
   return status;
 }
 
-absl::Status TierApplier::ApplyGroupsTo(Lsn until, Lsn enough) {
+absl::Status TierApplier::ApplyGroupsTo(Lsn until, Lsn enough, bool may_wait) {
   if (flush_is_open_) REMORA_RETURN_IF_ERROR(log_->Sync().status());  // T2
   for (;;) {
     if (reader_->end() >= enough) return ApplyAdded();
-    if (applier_.bytes() >= step_bytes_) REMORA_RETURN_IF_ERROR(ApplyAdded());
+    if (applier_.bytes() >= step_bytes_) {
+      REMORA_RETURN_IF_ERROR(ApplyAdded());
+      if (may_wait && HasEnoughToPersist()) threads_.Wake(StepThreads::Step::kPersist);
+      if (may_wait && HasToWaitForFlush()) return absl::OkStatus();
+    }
     REMORA_ASSIGN_OR_RETURN(const bool more, reader_->Next(until));
     if (!more) return ApplyAdded();
     applier_.Add(reader_->group());
@@ -214,6 +220,13 @@ absl::Status TierApplier::Flush() {
 }
 
 absl::Status TierApplier::Persist() {
+  flush_runs_.store(true);
+  const absl::Status status = PersistApplied();
+  flush_runs_.store(false);
+  return status;
+}
+
+absl::Status TierApplier::PersistApplied() {
   {
     const MutexLock lock(apply_mutex_);
     flush_is_open_ = true;
@@ -249,6 +262,12 @@ bool TierApplier::HasEnoughToPersist() const {
          applied_entry_bytes_.load() - persisted_bytes >= options_.write_buffer_bytes;
 }
 
+bool TierApplier::HasToWaitForFlush() const {
+  if (!flush_runs_.load()) return false;
+  const std::uint64_t persisted = persisted_entry_bytes_.load();
+  return applied_entry_bytes_.load() - persisted >= kMostBuffers * options_.write_buffer_bytes;
+}
+
 bool TierApplier::HasToPersist() const {
   return flush_failed_.load() || apply_failed_.load() || HasEnoughToPersist();
 }
@@ -271,7 +290,11 @@ bool TierApplier::IsStepDue() {
 
 void TierApplier::Round() {
   // On an error, the next round tries again. Meanwhile the log fills, until an append returns the error.
-  if (IsStepDue()) ApplyAll().IgnoreError();
+  if (IsStepDue() && !HasToWaitForFlush()) {
+    const Lsn until = log_->appended();
+    const MutexLock lock(apply_mutex_);
+    ApplyTo(until, kMaxLsn, /*may_wait=*/true).IgnoreError();
+  }
   {
     const MutexLock lock(apply_mutex_);
     TellProgress(std::nullopt);

@@ -1,5 +1,5 @@
 // Moves the groups of a tier's commit log to RocksDB, and has RocksDB persist them. It keeps C3 to C5, C12,
-// T2 and T3 of tier_log.h.
+// T2 to T4 of tier_log.h.
 #pragma once
 
 #include <atomic>
@@ -95,10 +95,13 @@ class TierApplier {
   std::uint64_t apply_bytes() const { return apply_bytes_; }
 
  private:
-  /// Applies the groups before `until`, or fewer: it may stop behind `enough`.
-  absl::Status ApplyTo(Lsn until, Lsn enough = kMaxLsn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
+  /// Applies the groups before `until`, or fewer: it may stop behind `enough`, and with `may_wait` where
+  /// HasToWaitForFlush is true.
+  absl::Status ApplyTo(Lsn until, Lsn enough = kMaxLsn, bool may_wait = false)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
   /// Does the work of ApplyTo.
-  absl::Status ApplyGroupsTo(Lsn until, Lsn enough) ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
+  absl::Status ApplyGroupsTo(Lsn until, Lsn enough, bool may_wait)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
   absl::Status ApplyAdded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
   /// Tells take_progress_. `begin`: of a write to RocksDB that has just ended; nullopt: none has.
   void TellProgress(std::optional<TimePoint> begin) ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
@@ -106,9 +109,14 @@ class TierApplier {
   void NoteMoment() ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
   /// Waits until tables have all that was applied before the call. The applier may go on meanwhile (T2).
   absl::Status Persist() ABSL_EXCLUSIVE_LOCKS_REQUIRED(persist_mutex_) ABSL_LOCKS_EXCLUDED(apply_mutex_);
+  /// Does the work of Persist.
+  absl::Status PersistApplied() ABSL_EXCLUSIVE_LOCKS_REQUIRED(persist_mutex_)
+      ABSL_LOCKS_EXCLUDED(apply_mutex_);
   absl::Status Flush();
   /// Returns whether RocksDB has a write buffer's worth in memory, or a share of the log is not persisted.
   bool HasEnoughToPersist() const;
+  /// Returns whether a flush runs, and RocksDB has as much in memory as it may (T4).
+  bool HasToWaitForFlush() const;
   /// Returns whether enough bytes are applied, or the last flush or the last step of the applier has failed.
   /// RocksDB rejects both after an error, until Persist has resumed it (T3).
   bool HasToPersist() const;
@@ -150,6 +158,7 @@ class TierApplier {
       0;  // bytes in memory of all that was applied, since Start
   // Stored under persist_mutex_.
   std::atomic<std::uint64_t> persisted_to_;
+  std::atomic<bool> flush_runs_ = false;
   std::atomic<std::uint64_t> persisted_entry_bytes_ = 0;  // of applied_entry_bytes_
   std::atomic<bool> flush_failed_ = false;                // also true while a flush runs
 

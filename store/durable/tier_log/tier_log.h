@@ -4,13 +4,13 @@
 //   writer ── Write ──> CommitLog ── reader ──> LogApplier ──> memtables ── Persist ──> tables, applied_to
 //                       C1, C2                  C3                          C4
 //
-// Two threads do that: one applies, the other persists. Neither the applier nor a scan waits for a flush.
-// tier_applier.h has them, and keeps C3 to C5, C12, T2 and T3.
+// Two threads do that: one applies, the other persists. As a rule, neither the applier nor a scan waits for a
+// flush (T4). tier_applier.h has them, and keeps C3 to C5, C12, T2 to T4.
 //
 //   C1   Write returns OK only when the whole group is in the log, or is on the disk (T1).
 //   C3   Groups are applied in their order, together with the LSN that they reach, in one atomic step.
 //   C4   Before RocksDB persists an applied_to, the log is synced to that LSN. Files are recycled only after
-//        both. So Persist alone flushes the memtables, and RocksDB has no bound for their size.
+//        both. So Persist alone flushes the memtables; T4 bounds their size.
 //   C5   Open applies the groups of the log behind applied_to, before any read.
 //   C6   RocksDB has each record that leaves memory, since Holds waits for the applier. A deleted key
 //        is the exception: it leaves memory at once, and IsDeleted knows the deleted keys that RocksDB
@@ -32,6 +32,8 @@
 //        step of the applier.
 //   T3   A full disk stops RocksDB, and a later Persist resumes it. All steps go on by themselves as soon as
 //        the disk has space again. Until then each returns an error: none waits for space.
+//   T4   While a flush runs, the thread of the applier stops once RocksDB has two write buffers in memory of
+//        what is not persisted. Then the log fills, and writers are slowed (C10).
 #pragma once
 
 #include <atomic>

@@ -54,7 +54,7 @@ struct TierLogOptions {
 std::uint64_t LogFileSizeFor(std::uint64_t max_bytes);
 
 /// Returns the memory that RocksDB and the applier may take for what is logged already: a step of the
-/// applier, RocksDB's batch of it, and a write buffer. Arguments as in TierLogOptions.
+/// applier, RocksDB's batch of it, and two write buffers (T4). Arguments as in TierLogOptions.
 std::uint64_t ApplierMemory(std::uint64_t max_bytes, std::uint64_t write_buffer_bytes);
 
 }  // namespace remora

@@ -143,6 +143,7 @@ class LogViewDatabaseTest : public testing::Test {
                            .meta = db_.meta(),
                            .is_of_this_boot = true,
                            .max_bytes = max_bytes,
+                           .write_buffer_bytes = write_buffer_bytes_,
                            .applying = applying});
     log_->Begin(1);
   }
@@ -162,6 +163,7 @@ class LogViewDatabaseTest : public testing::Test {
   }
 
   TempDir temp_;
+  std::uint64_t write_buffer_bytes_ = std::uint64_t{64} << 20;
   const std::shared_ptr<HeldFlushes> flushes_ = std::make_shared<HeldFlushes>();
   LogDatabase db_;
   std::unique_ptr<TierLog> log_;
@@ -201,6 +203,28 @@ TEST_F(LogViewDatabaseTest, WhileAFlushRunsScansAndTheApplierGoOn) {  // C7, T2
   Kill();
   Open();
   EXPECT_THAT(StoredKeys(), ElementsAre("a", "b", "c"));
+}
+
+TEST_F(LogViewDatabaseTest, TheApplierWaitsForAFlushOnceItHasTwoWriteBuffersInMemory) {  // T4
+  Kill();
+  write_buffer_bytes_ = std::uint64_t{2} << 20;
+  ASSERT_NO_FATAL_FAILURE(Open(std::uint64_t{16} << 20, LogApplying::kInThread));
+  flushes_->Hold();
+  const std::string value(std::size_t{256} << 10, 'v');
+  for (int i = 0; i < 28; ++i) ASSERT_NO_FATAL_FAILURE(Put("key" + std::to_string(100 + i), value));
+  const Lsn end = log_->appended();
+  EXPECT_TRUE(flushes_->WaitUntilOneBegan());
+  // More steps and rounds of the applier than all of it would take.
+  std::atomic<int> told = 0;
+  log_->WatchProgress([&told](const LogProgress&) { ++told; });
+  const auto give_up = std::chrono::steady_clock::now() + kLongWait;
+  while (told < 12 && std::chrono::steady_clock::now() < give_up) std::this_thread::yield();
+  log_->WatchProgress({});
+  EXPECT_LT(log_->applied_to(), end) << "RocksDB has all of it in memory";
+  EXPECT_EQ(log_->persisted_to(), Lsn{});
+  flushes_->Release();
+  while (log_->applied_to() < end && std::chrono::steady_clock::now() < give_up) std::this_thread::yield();
+  EXPECT_EQ(log_->applied_to(), end);
 }
 
 TEST_F(LogViewDatabaseTest, AViewHasTheGroupsThatAreNotApplied) {  // C7, O1
