@@ -16,8 +16,15 @@ enum class LogLevel : std::uint8_t { kError = 1, kWarning, kInfo };
 
 /// Events of one group share a bound of their lines in a time (rate_limited_log.h). They have the same level:
 /// lines that are not written hide none that are.
-enum class LogGroup : std::uint8_t { kUnbounded, kClients, kStrangers, kShortages, kBackups, kFailedBackups };
-inline constexpr std::size_t kBoundedLogGroups = 5;
+enum class LogEventGroup : std::uint8_t {
+  kUnbounded,
+  kClients,
+  kStrangers,
+  kShortages,
+  kBackups,
+  kFailedBackups
+};
+inline constexpr std::size_t kBoundedLogEventGroups = 5;
 
 enum class LogEvent : std::uint8_t {
   kStartFailed,
@@ -69,7 +76,7 @@ struct LogEventEntry {
   std::string_view name;
   LogLevel level;
   std::string_view help;
-  LogGroup group = LogGroup::kUnbounded;
+  LogEventGroup group = LogEventGroup::kUnbounded;
 };
 
 // clang-format off
@@ -104,15 +111,15 @@ inline constexpr auto kLogEvents = std::to_array<LogEventEntry>({
     {LogEvent::kReloadFailed, "reload_failed", LogLevel::kWarning, "a file cannot be read anew; all stays as it was"},
     {LogEvent::kConfigReloaded, "config_reloaded", LogLevel::kInfo, "the file of `--config` was read anew, and the settings that changed"},
     {LogEvent::kRestartNeeded, "restart_needed", LogLevel::kWarning, "settings that changed in the file, and need a restart"},
-    {LogEvent::kClientConnected, "client_connected", LogLevel::kInfo, "a client has connected", LogGroup::kClients},
-    {LogEvent::kClientDisconnected, "client_disconnected", LogLevel::kInfo, "a connection has ended, and why", LogGroup::kClients},
-    {LogEvent::kClientNotRemembered, "client_not_remembered", LogLevel::kInfo, "a restart may forget a client", LogGroup::kClients},
-    {LogEvent::kClientLost, "client_lost", LogLevel::kInfo, "a client left before it was accepted", LogGroup::kStrangers},
-    {LogEvent::kClientRefused, "client_refused", LogLevel::kInfo, "a client was rejected, and why", LogGroup::kStrangers},
-    {LogEvent::kDescriptorsShort, "descriptors_short", LogLevel::kWarning, "clients were rejected as no descriptor is left", LogGroup::kShortages},
-    {LogEvent::kBackupBegun, "backup_begun", LogLevel::kInfo, "a backup has begun", LogGroup::kBackups},
-    {LogEvent::kBackupMade, "backup_made", LogLevel::kInfo, "a backup was made", LogGroup::kBackups},
-    {LogEvent::kBackupFailed, "backup_failed", LogLevel::kWarning, "a backup failed, and why", LogGroup::kFailedBackups},
+    {LogEvent::kClientConnected, "client_connected", LogLevel::kInfo, "a client has connected", LogEventGroup::kClients},
+    {LogEvent::kClientDisconnected, "client_disconnected", LogLevel::kInfo, "a connection has ended, and why", LogEventGroup::kClients},
+    {LogEvent::kClientNotRemembered, "client_not_remembered", LogLevel::kInfo, "a restart may forget a client", LogEventGroup::kClients},
+    {LogEvent::kClientLost, "client_lost", LogLevel::kInfo, "a client left before it was accepted", LogEventGroup::kStrangers},
+    {LogEvent::kClientRefused, "client_refused", LogLevel::kInfo, "a client was rejected, and why", LogEventGroup::kStrangers},
+    {LogEvent::kDescriptorsShort, "descriptors_short", LogLevel::kWarning, "clients were rejected as no descriptor is left", LogEventGroup::kShortages},
+    {LogEvent::kBackupBegun, "backup_begun", LogLevel::kInfo, "a backup has begun", LogEventGroup::kBackups},
+    {LogEvent::kBackupMade, "backup_made", LogLevel::kInfo, "a backup was made", LogEventGroup::kBackups},
+    {LogEvent::kBackupFailed, "backup_failed", LogLevel::kWarning, "a backup failed, and why", LogEventGroup::kFailedBackups},
     {LogEvent::kLinesLeftOut, "lines_left_out", LogLevel::kInfo, "clients caused more lines than are written in a time"},
     {LogEvent::kWarningsLeftOut, "warnings_left_out", LogLevel::kWarning, "clients caused more warnings than are written in a time"},
     {LogEvent::kLinesDropped, "lines_dropped", LogLevel::kWarning, "lines were lost, as nobody read the log"},

@@ -9,38 +9,38 @@
 namespace remora {
 namespace {
 
-constexpr std::array<LogGroup, kBoundedLogGroups> kBoundedGroups = {LogGroup::kClients, LogGroup::kStrangers,
-                                                                    LogGroup::kShortages, LogGroup::kBackups,
-                                                                    LogGroup::kFailedBackups};
+constexpr std::array<LogEventGroup, kBoundedLogEventGroups> kBoundedGroups = {
+    LogEventGroup::kClients, LogEventGroup::kStrangers, LogEventGroup::kShortages, LogEventGroup::kBackups,
+    LogEventGroup::kFailedBackups};
 
-std::string_view NameOf(LogGroup group) {
+std::string_view NameOf(LogEventGroup group) {
   switch (group) {
-    case LogGroup::kClients:
+    case LogEventGroup::kClients:
       return "clients that came or went";
-    case LogGroup::kStrangers:
+    case LogEventGroup::kStrangers:
       return "clients that were refused";
-    case LogGroup::kShortages:
+    case LogEventGroup::kShortages:
       return "clients without a descriptor";
-    case LogGroup::kBackups:
+    case LogEventGroup::kBackups:
       return "backups";
-    case LogGroup::kFailedBackups:
+    case LogEventGroup::kFailedBackups:
       return "backups that failed";
-    case LogGroup::kUnbounded:
+    case LogEventGroup::kUnbounded:
       break;
   }
   return "";
 }
 
-bool HasWarnings(LogGroup group) {
-  return group == LogGroup::kShortages || group == LogGroup::kFailedBackups;
+bool HasWarnings(LogEventGroup group) {
+  return group == LogEventGroup::kShortages || group == LogEventGroup::kFailedBackups;
 }
 
 }  // namespace
 
 void RateLimitedLog::Write(LogEvent event, std::string_view line) {
   if (!sink_) return;
-  const LogGroup group = EntryOf(event).group;
-  REMORA_CHECK(group != LogGroup::kUnbounded);
+  const LogEventGroup group = EntryOf(event).group;
+  REMORA_CHECK(group != LogEventGroup::kUnbounded);
   Window& window = WindowOf(group);
   const TimePoint now = clock_.Now();
   if (window.end && now >= *window.end) Close(group);
@@ -56,17 +56,17 @@ void RateLimitedLog::Write(LogEvent event, std::string_view line) {
 void RateLimitedLog::FlushSummaries() {
   const TimePoint now = clock_.Coarse();
   if (!next_summary_ || now < *next_summary_) return;
-  for (const LogGroup group : kBoundedGroups) {
+  for (const LogEventGroup group : kBoundedGroups) {
     const Window& window = WindowOf(group);
     if (window.end && now >= *window.end) Close(group);
   }
 }
 
 void RateLimitedLog::FlushAllSummaries() {
-  for (const LogGroup group : kBoundedGroups) Close(group);
+  for (const LogEventGroup group : kBoundedGroups) Close(group);
 }
 
-void RateLimitedLog::Close(LogGroup group) {
+void RateLimitedLog::Close(LogEventGroup group) {
   Window& closed = WindowOf(group);
   const std::uint64_t left_out = closed.left_out;
   closed = Window();

@@ -51,12 +51,12 @@ class RateLimitedLog {
     std::uint64_t left_out = 0;
   };
 
-  Window& WindowOf(LogGroup group) { return windows_[static_cast<std::size_t>(group) - 1]; }
-  void Close(LogGroup group);
+  Window& WindowOf(LogEventGroup group) { return windows_[static_cast<std::size_t>(group) - 1]; }
+  void Close(LogEventGroup group);
 
   const LogSink sink_;
   const Clock& clock_;
-  std::array<Window, kBoundedLogGroups> windows_;  // by LogGroup, less kUnbounded
+  std::array<Window, kBoundedLogEventGroups> windows_;  // by LogEventGroup, less kUnbounded
   std::optional<TimePoint> next_summary_;
 };
 

@@ -105,8 +105,9 @@ TEST_F(RateLimitedLogTest, InformationHidesNoWarning) {
   EXPECT_EQ(std::ranges::count(events, LogEvent::kWarningsLeftOut), 1);
   EXPECT_EQ(std::ranges::count(events, LogEvent::kLinesLeftOut), 2);
   for (const LogEventEntry& entry : kLogEvents) {
-    const bool is_warning = entry.group == LogGroup::kShortages || entry.group == LogGroup::kFailedBackups;
-    if (entry.group != LogGroup::kUnbounded) {
+    const bool is_warning =
+        entry.group == LogEventGroup::kShortages || entry.group == LogEventGroup::kFailedBackups;
+    if (entry.group != LogEventGroup::kUnbounded) {
       EXPECT_EQ(entry.level == LogLevel::kWarning, is_warning) << entry.name;
     }
   }
