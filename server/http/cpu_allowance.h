@@ -1,4 +1,4 @@
-// How much of a CPU a thread may take that works for anybody who asks.
+// Bounds the CPU time of a thread that serves requests of anybody.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace remora {
 
-/// Holds one thread to a share of a CPU: it tells the thread when it has to rest, and for how long.
+/// Holds one thread to a share of a CPU: it says when the thread has to pause, and for how long.
 ///
 /// Thread safety: none.
 class CpuAllowance {

@@ -199,7 +199,7 @@ void HttpServer::Loop::Accept() {
 void HttpServer::Loop::Serve(Place place) {
   connections_.splice(connections_.end(), connections_, place);
   Connection& connection = *place;
-  // One request, so that nobody's keep others waiting.
+  // One request: a client that sends many does not keep others waiting.
   if (Send(connection) == Outcome::kOver || Receive(connection) == Outcome::kOver ||
       Answer(connection) == Outcome::kOver) {
     End(place);

@@ -8,8 +8,7 @@
 //   H3 Of a connection's input, kMaxHead bytes are kept; of its output, one response.
 //   H4 With nothing to do the thread sleeps without a time limit: no request, no CPU.
 //   H5 In the long run the thread takes at most a twentieth of a CPU, whatever is asked (cpu_allowance.h).
-//   Each
-//      connection has one request answered in its turn, so nobody waits longer than for one of each other.
+//      In its turn, a connection has one request answered.
 #pragma once
 
 #include <cstddef>

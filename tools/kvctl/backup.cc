@@ -74,7 +74,7 @@ absl::StatusOr<BackupInfo> BackUpStopped(const Arguments& arguments) {
   {
     const auto store = DataDir::OpenToRead(arguments.data);
     if (!store.ok()) return store.status();
-    // Of any size: nothing is logged.
+    // The size has no effect here: a backup logs nothing.
     if ((*store)->has_commit_log()) options.commit_log_bytes = kMinTierLogBytes;
   }
   auto tier = DurableTier::Open(arguments.data, options);

@@ -4,8 +4,8 @@
 //   writer ── Write ──> CommitLog ── reader ──> LogApplier ──> memtables ── Persist ──> tables, applied_to
 //                       C1, C2                  C3                          C4
 //
-// Two threads do that: one applies, the other persists. As a rule, neither the applier nor a scan waits for a
-// flush (T4). tier_applier.h has them, and keeps C3 to C5, C12, T2 to T4.
+// Two threads do this work: one applies, the other persists. As a rule, neither the applier nor a scan waits
+// for a flush (T4). tier_applier.h has the threads, and keeps C3 to C5, C12, T2 to T4.
 //
 //   C1   Write returns OK only when the whole group is in the log, or is on the disk (T1).
 //   C3   Groups are applied in their order, together with the LSN that they reach, in one atomic step.
