@@ -413,6 +413,7 @@ class BadClientsTest(HttpTestCase):
         self.assertLess(self.resident() - before, 16 << 10)
 
     def test_a_flood_of_requests_gets_a_twentieth_of_a_cpu(self):
+        self.expect_service()  # the thread has begun, and has its name
         (thread,) = (task for task in (self.process / "task").iterdir() if (task / "comm").read_text() == "remora-http\n")
 
         def used():

@@ -188,7 +188,7 @@ class TransferTest(harness.TestCase):
     def begin_import(self, *lines):
         """An import whose input goes on."""
         running = subprocess.Popen(
-            [harness.program("kvctl"), f"--server={self.address}", "--timeout=500", "import"],
+            [harness.program("kvctl"), f"--server={self.address}", "--timeout=3000", "import"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         self.addCleanup(running.communicate)
@@ -213,11 +213,13 @@ class TransferTest(harness.TestCase):
                 running = self.begin_import(FIRST, b'{"key":"key","value":"%d"}\n' % signal_number)
                 stored = b"%d" % signal_number
                 harness.wait_until(lambda: kvctl(self.address, "get", "key").stdout == stored, "it is stored")
+                self.run_ok("put", "after", "")  # a commit is acknowledged after those before it
                 self.running.process.send_signal(signal_number)
+                self.addCleanup(self.running.process.send_signal, signal.SIGCONT)
                 self.send(running, b'{"key":"more","value":""}\n')
                 self.assertEqual(running.wait(timeout=harness.PATIENCE), 69)
-                self.assertRegex(running.stderr.read(), rb"line 3: .*(" + why + rb").*; 1 records were imported.* of 1 it is")
                 self.running.process.send_signal(signal.SIGCONT)
+                self.assertRegex(running.stderr.read(), rb"line 3: .*(" + why + rb").*; 1 records were imported.* of 1 it is")
 
     def test_no_room(self):
         self.running.stop()
