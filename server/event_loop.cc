@@ -69,7 +69,7 @@ bool EventLoop::RunPeriodicTasks() {
   bool busy = false;
   if (parts_.signals.TakeReload()) {
     if (parts_.on_reload) parts_.on_reload();
-    acceptor.ReloadTokens();
+    if (!parts_.on_reload || acceptor.has_secrets()) acceptor.ReloadTokens();
   }
   busy |= acceptor.AcceptClients();
   busy |= parts_.reserves.AnswerDue();
@@ -82,6 +82,8 @@ bool EventLoop::RunPeriodicTasks() {
     if (!news.empty()) {
       parts_.log.Write(IsShortOfMemory() ? LogEvent::kMemoryShort : LogEvent::kMemoryRecovered, news);
     }
+    const bool is_shown = parts_.store.Read(Counter::kMemoryRefuses) != 0;
+    if (is_shown != IsShortOfMemory()) parts_.store.Add(Counter::kMemoryRefuses, is_shown ? -1 : 1);
   }
   reporter_.ReportDiskStatus();
   if (heartbeat_.is_on()) heartbeat_.BeatIfDue(parts_.store.clock().Now());

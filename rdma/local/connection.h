@@ -152,4 +152,9 @@ class LocalConnection : public End {
   std::uint32_t rung_ = 0;   // the client's: the last parking of this connection that it has ended (A6)
 };
 
+// Their virtual tables are in connection.cc alone: gcc takes those that each unit makes for different ones
+// (-Wodr, in whole programs).
+extern template class LocalConnection<ClientConnection>;
+extern template class LocalConnection<ServerConnection>;
+
 }  // namespace remora::rdma

@@ -183,7 +183,7 @@ void LocalListener::LookAtTheDoor() {
     }
     // Not there: it was pushed out by the one accepted just before.
     const auto it = std::ranges::find(half_open_, client, [](const HalfOpen& other) { return &other; });
-    if (it != half_open_.end() && Hear(*it)) half_open_.erase(it);
+    if (it != half_open_.end() && Hear(*it)) Forget(it);
   }
   const TimePoint end = clock_.Now();
   door_pauses_until_ = end + kPauseOfTheDoor * (end - start);
@@ -247,7 +247,13 @@ bool LocalListener::Admits(int socket, const ucred& peer) const {
 void LocalListener::DropOldest() {
   // A message that it may have sent meanwhile still counts.
   if (!Hear(half_open_.front())) ++dropped_handshakes_;
-  half_open_.pop_front();
+  Forget(half_open_.begin());
+}
+
+void LocalListener::Forget(std::list<HalfOpen>::iterator client) {
+  // A forked process may hold the socket, too, and its events would go on.
+  if (client->socket) epoll_ctl(door_.get(), EPOLL_CTL_DEL, client->socket.get(), nullptr);
+  half_open_.erase(client);
 }
 
 bool LocalListener::Hear(HalfOpen& client) {

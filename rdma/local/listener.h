@@ -79,6 +79,7 @@ class LocalListener final : public Listener {
   void Meet(UniqueFd socket);
   bool Admits(int socket, const ucred& peer) const;
   void DropOldest();
+  void Forget(std::list<HalfOpen>::iterator client);
   /// Returns whether `client` has spoken, well or badly, and is therefore no longer half-open.
   /// Counts dropped clients.
   bool Hear(HalfOpen& client);

@@ -207,6 +207,11 @@ absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, Duration patience) {
           path, " is no Remora server, but the socket of another program; give the address of one"));
     case EAGAIN:
       return absl::DeadlineExceededError(absl::StrCat("the server at ", path, " does not answer"));
+    case EACCES:
+      return absl::PermissionDeniedError(absl::StrCat(
+          "connect: Permission denied: this user may not open ", path,
+          "; become a member of the socket's group (ls -l shows it; adduser USER GROUP, and log in anew), or "
+          "have the server let others in (kvserver --local_access)"));
     default:
       return absl::ErrnoToStatus(errno, absl::StrCat("connect to ", path));
   }

@@ -270,11 +270,15 @@ void Acceptor::ProbeClients() {
 
 // --- Tokens change --------------------------------------------------------------------------------------
 
+bool Acceptor::has_secrets() const {
+  return authenticator_ != nullptr || (options_.tls != nullptr && options_.tls->has_files());
+}
+
 void Acceptor::ReloadTokens() {
-  const bool has_tls_files = options_.tls != nullptr && options_.tls->has_files();
-  if (authenticator_ == nullptr && !has_tls_files)
+  if (!has_secrets())
     return log_.Write(LogEvent::kReloadIgnored,
-                      "SIGHUP: there is no file of auth tokens to read; start with --tokens");
+                      "SIGHUP: there are neither auth tokens nor certificates to read anew; start with "
+                      "--tokens or --tls_cert for that");
   absl::StatusOr<std::vector<Token>> tokens = std::vector<Token>();
   if (authenticator_ != nullptr) tokens = ReadTokens(options_.tokens_file);
   if (!tokens.ok())
@@ -287,7 +291,7 @@ void Acceptor::ReloadTokens() {
           absl::StrCat("kept all auth tokens and certificates as they were: ", loaded.message()));
     }
   }
-  if (has_tls_files)
+  if (options_.tls != nullptr && options_.tls->has_files())
     log_.Write(LogEvent::kTlsReloaded, "reloaded the files of TLS, for connections from now on");
   if (authenticator_ == nullptr) return;
   store_.Add(Counter::kTokens,

@@ -80,6 +80,8 @@ class Acceptor {
   void ProbeClients();
   /// Returns when ProbeClients has work. Nothing: no client needs it.
   std::optional<TimePoint> next_probe() const { return next_probe_; }
+  /// Returns whether there is a tokens_file, or files of TLS.
+  bool has_secrets() const;
   /// Reads the tokens_file and the files of TLS anew (Server::ReloadTokens).
   void ReloadTokens();
   /// Disconnects all clients, and waits until they can reach no memory any more. Their sessions

@@ -209,9 +209,11 @@ void HttpServer::Loop::Serve(Place place) {
 HttpServer::Loop::Outcome HttpServer::Loop::Receive(Connection& connection) {
   if (connection.sent < connection.output.size()) return Outcome::kWaits;
   std::array<char, kMaxHead> bytes;
-  const std::size_t room = connection.closes ? bytes.size() : kMaxHead - connection.input.size();
+  const std::size_t room = connection.closes ? kMaxDrained : kMaxHead - connection.input.size();
   if (room == 0) return Outcome::kWaits;  // a request of them is complete
-  const ssize_t got = ::recv(connection.socket.get(), bytes.data(), room, 0);
+  // With MSG_TRUNC the system discards the bytes, and writes none of them to memory.
+  const ssize_t got = connection.closes ? ::recv(connection.socket.get(), nullptr, room, MSG_TRUNC)
+                                        : ::recv(connection.socket.get(), bytes.data(), room, 0);
   if (got == 0) return Outcome::kOver;
   if (got < 0) return errno == EAGAIN || errno == EINTR ? Outcome::kWaits : Outcome::kOver;
   if (connection.closes) {
@@ -273,6 +275,8 @@ void HttpServer::Loop::Await(Connection& connection, bool to_send) {
 }
 
 void HttpServer::Loop::End(Place place) {
+  // A forked process may hold the socket, too, and its events would go on.
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, place->socket.get(), nullptr);
   of_descriptor_.erase(place->socket.get());
   connections_.erase(place);
 }

@@ -176,6 +176,8 @@ std::string_view Monitor::WhyNotReady() const {
   if (store == nullptr) return "the store is being opened";
   if (store->Read(Counter::kLoading) != 0) return "the store is loading its keys";
   if (store->Read(Counter::kDiskRefuses) != 0) return "the disk takes no writes; the log has the reason";
+  if (store->Read(Counter::kMemoryRefuses) != 0)
+    return "the system gives the server no memory, which then rejects writes; the log has the limits";
   return {};
 }
 

@@ -28,14 +28,9 @@ std::string ShownValue(const Settings& settings, std::string_view key) {
 }  // namespace
 
 ConfigReload::ConfigReload(int argc, char** argv, const Flags& flags, ServerLog& log)
-    : argc_(argc),
-      argv_(argv),
-      has_config_file_(flags.has_config_file),
-      log_(log),
-      settings_(flags.settings) {}
+    : argc_(argc), argv_(argv), log_(log), settings_(flags.settings) {}
 
 void ConfigReload::Reload() {
-  if (!has_config_file_) return;
   Flags fresh;
   std::string fault;
   const bool is_bad = ParseFlags(argc_, argv_, FlagsFor::kReload, &fresh, [&](const std::string& error) {

@@ -22,7 +22,7 @@ class ConfigReload {
 
   /// Changes the settings of this server, too, from now on; it outlives all further calls of Reload.
   void Serve(Server* server) { server_ = server; }
-  /// Reads the file anew. Without --config, it does nothing.
+  /// Reads the file anew. REQUIRES: the command line has --config.
   void Reload();
   /// The settings in force.
   Settings& settings() { return settings_; }
@@ -32,7 +32,6 @@ class ConfigReload {
 
   const int argc_;
   char** const argv_;
-  const bool has_config_file_;
   ServerLog& log_;
   Server* server_ = nullptr;  // null: there is none yet
   Settings settings_;

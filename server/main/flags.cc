@@ -64,17 +64,26 @@ constexpr char kConfigHead[] = "# kvserver " REMORA_VERSION
 /// A flag of a transport that no address has would do nothing. (--insecure_open and --insecure_http may be
 /// given without need: they permit what is then not done.)
 absl::Status CheckTransportFlags(const command_line::CommandLine& line, const Flags& flags) {
-  constexpr std::pair<std::string_view, rdma::TransportKind> kOfTransports[] = {
-      {"tcp", rdma::TransportKind::kTcp}, {"verbs", rdma::TransportKind::kVerbs}};
-  for (const auto& [name, kind] : kOfTransports) {
-    const std::string flag = kind == rdma::TransportKind::kTcp ? "--tcp_threads" : "--memory_windows";
+  struct OfTransport {
+    const char* flag;
+    const char* transport;
+    rdma::TransportKind kind;
+    const char* example;
+  };
+  constexpr OfTransport kFlags[] = {
+      {"--tcp_threads", "tcp", rdma::TransportKind::kTcp, "tcp://HOST:PORT"},
+      {"--memory_windows", "verbs", rdma::TransportKind::kVerbs, "verbs://HOST:PORT"},
+      {"--local_access", "local", rdma::TransportKind::kLocal, "local:///PATH"},
+      {"--socket_mode", "local", rdma::TransportKind::kLocal, "local:///PATH"},
+      {"--socket_group", "local", rdma::TransportKind::kLocal, "local:///PATH"},
+  };
+  for (const auto& [flag, transport, kind, example] : kFlags) {
     const bool is_served = std::ranges::any_of(
         flags.listen, [wanted = kind](const rdma::Address& address) { return address.kind == wanted; });
     if (is_served || !line.Has(flag)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(flag, ": is for ", AbslView(name),
-                                                   " addresses, and --listen names none; leave it out, or "
-                                                   "serve one (--listen=",
-                                                   AbslView(name), "://HOST:PORT)"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, ": is for ", transport,
+        " addresses, and --listen names none; leave it out, or serve one (--listen=", example, ")"));
   }
   return absl::OkStatus();
 }
@@ -365,6 +374,10 @@ absl::Status CheckGate(const Flags& flags) {
       return absl::InvalidArgumentError(absl::StrCat("--redis=", address, ": ", usable.message()));
   }
   if (flags.redis.empty()) return absl::OkStatus();
+  if (flags.server.tokens_file.empty() && !flags.redis_token_file.empty()) {
+    return absl::InvalidArgumentError(
+        "--redis_token_file: the server has no tokens; leave it out, or name their file with --tokens=FILE");
+  }
   const bool has_local = std::ranges::any_of(
       flags.listen, [](const rdma::Address& address) { return address.kind == rdma::TransportKind::kLocal; });
   if (!has_local) {

@@ -331,7 +331,7 @@ int Main(int argc, char** argv) {
   flags.server.log = Log;
   ConfigReload reload(argc, argv, flags, *standard_error);  // outlives the server
   flags.server.settings = [&reload] { return reload.settings().json(); };
-  flags.server.on_reload = [&reload] { reload.Reload(); };
+  if (flags.has_config_file) flags.server.on_reload = [&reload] { reload.Reload(); };
 
   if (!flags.server.tokens_file.empty()) {
     // Before anything is made; and by clients a token that cannot be read is rejected in the same way.

@@ -95,7 +95,7 @@ int MaxOpenTables(std::size_t descriptors) {
   return static_cast<int>(std::max(descriptors, kLeast + kOthers) - kOthers);
 }
 
-rocksdb::DBOptions DatabaseOptions(bool fresh, const LogRetention& log_retention) {
+rocksdb::DBOptions DatabaseOptions(bool fresh, const LogRetention& log_retention, bool has_own_log) {
   rocksdb::DBOptions options;
   // A store that lost its files is damaged, not new.
   options.create_if_missing = fresh;
@@ -111,7 +111,8 @@ rocksdb::DBOptions DatabaseOptions(bool fresh, const LogRetention& log_retention
   options.atomic_flush = true;
   // A family with few writes, like meta, would keep old log files for long. This bounds their bytes, and so
   // the bytes that a restart replays.
-  options.max_total_wal_size = std::uint64_t{256} << 20;
+  // RocksDB allocates as much on disk for each log file, also for one that stays empty.
+  options.max_total_wal_size = std::uint64_t{has_own_log ? 256u : 1u} << 20;
   // Log files that are no longer needed go to the archive, for slow change feeds. RocksDB deletes none
   // there; LogArchiveTrimmer does.
   options.WAL_ttl_seconds = std::numeric_limits<std::uint64_t>::max();

@@ -22,8 +22,9 @@ rocksdb::ColumnFamilyOptions MetaOptions(std::size_t write_buffer_bytes);
 /// Returns DBOptions::max_open_files, so that all files together take about `descriptors`. 0: half of the
 /// process's limit.
 int MaxOpenTables(std::size_t descriptors);
-/// Returns the options of the database. If `fresh`, RocksDB makes it; otherwise it must exist.
-rocksdb::DBOptions DatabaseOptions(bool fresh, const LogRetention& log_retention);
+/// Returns the options of the database. If `fresh`, RocksDB makes it; otherwise it must exist. `has_own_log`:
+/// it logs writes itself, as without a commit log.
+rocksdb::DBOptions DatabaseOptions(bool fresh, const LogRetention& log_retention, bool has_own_log = true);
 
 /// Returns options for a reader that reads each block once. Its blocks do not enter the cache, where they
 /// would push out blocks that Get needs again.

@@ -56,7 +56,8 @@ absl::Status DurableTier::Impl::Open(const DurableTierOptions& options) {
   for (auto& family : descriptors) {
     if (log_bytes > 0) family.options.write_buffer_size = kNeverFull;
   }
-  rocksdb::DBOptions database = DatabaseOptions(dir_->fresh(), options.log_retention);
+  rocksdb::DBOptions database =
+      DatabaseOptions(dir_->fresh(), options.log_retention, /*has_own_log=*/log_bytes == 0);
   database.env = files_.env();
   database.max_open_files = MaxOpenTables(options.descriptors);
   flusher_ = std::make_shared<Flusher>(log_bytes > 0 ? ResumedBy::kFlusher : ResumedBy::kRocksdb);

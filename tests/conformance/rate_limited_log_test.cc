@@ -188,7 +188,7 @@ TEST_F(ServersLogTest, WritesAllThatClientsDoNotCause) {
     server_->ReloadTokens();
     server_->Step();
   }
-  EXPECT_EQ(CountOf(lines_, "no file of auth tokens to read"), 100u);
+  EXPECT_EQ(CountOf(lines_, "neither auth tokens nor certificates to read anew"), 100u);
 }
 
 }  // namespace

@@ -52,6 +52,10 @@ class ConfigTest(harness.TestCase):
             self.assertEqual(harness.kvctl(address, "ping", token_file).returncode, 0)
         self.assertEqual(harness.kvctl(self.address, "ping").returncode, 77)
 
+    def test_keys_that_exclude_each_other(self):
+        file = self.write("kvserver.conf", f"listen = {self.address}\nquiet = true\nlog_level = error\n")
+        self.assertIn(f"{file}: line 3: log_level: excludes quiet of line 2; leave one out", self.refused(f"--config={file}"))
+
     def test_what_is_printed_says_the_same(self):
         token = self.make_token("one")
         tokens = self.write("tokens", token)
@@ -287,6 +291,25 @@ class RunningServerTest(harness.TestCase):
         self.configure("log_level = warning")
         self.reload(b"config_reloaded: .*no setting has changed\n")
         self.assertEqual(self.in_force()[("log_level", "info")], "command line")
+
+    def test_a_file_without_tokens_is_all_that_is_read_anew(self):
+        file = self.write("kvserver.conf", f"listen = local://{self.folder}/plain\nmemory = 32M\ndurability = memory\n")
+        self.kvserver = harness.Server(f"--config={file}")
+        self.addCleanup(self.kvserver.close)
+        self.kvserver.process.send_signal(signal.SIGHUP)
+        self.kvserver.await_said(b"config_reloaded: .*no setting has changed\n")
+        self.assertEqual(self.kvserver.stop()[0], 0)
+        self.assertNotIn(b"reload_ignored", self.kvserver.said())
+
+    def test_a_flag_that_excludes_a_key_goes_before_it(self):
+        for flag, key, in_force in (
+            ("--log_level=error", "quiet = true", ("log_level", "error")), ("--quiet", "log_level = error", ("quiet", "true")),
+        ):  # fmt: skip
+            with self.subTest(flag=flag):
+                self.serve(flag, more=[key])
+                self.assertEqual(self.in_force()[in_force], "command line")
+                self.assertEqual(self.value_of("log_level"), ["error" if "error" in flag else "warning"])
+                self.kvserver.stop()
 
     def test_keys_that_need_a_restart_are_named(self):
         self.serve()

@@ -124,7 +124,7 @@ class DoctorTest(harness.TestCase):
         self.assertEqual(checks["data_dir"]["verdict"], "ok")
 
     def test_bad_input(self):
-        for flag in ("--memory=0", "--memory=x", "--server=nowhere", "--data_dir=", "more"):
+        for flag in ("--memory=0", "--memory=x", "--commit_log=1K", "--server=nowhere", "--data_dir=", "more"):
             run = harness.kvctl(None, "doctor", flag)
             self.assertEqual((run.returncode, run.stdout), (64, b""), run.stderr)
         with open("/dev/full", "wb") as full:

@@ -148,6 +148,9 @@ class TestCase(unittest.TestCase):
         return self.server("--durability=memory", f"--memory={memory}", *flags, address=address)
 
     def logged_server(self, *flags, memory="64M"):
+        """Its commit log is small, unless `flags` say otherwise: the files of the default are 130 MB of zeros at first."""
+        if not any(flag.startswith("--commit_log=") for flag in flags):
+            flags = (*flags, "--commit_log=8M")
         return self.server("--durability=logged", f"--data_dir={self.folder}/data", f"--memory={memory}", *flags)
 
     def server(self, *flags, address=None):

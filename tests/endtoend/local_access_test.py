@@ -80,6 +80,7 @@ class LocalAccessTest(unittest.TestCase):
         self.expect_served(SERVER)
         self.expect_served(0)
         self.expect_refused(MEMBER, b"Permission denied", groups=[SERVER])
+        self.expect_refused(MEMBER, b"become a member of the socket's group", groups=[SERVER])
         # Also where the file lets them through.
         (self.sockets / "socket").chmod(0o666)
         self.expect_refused(MEMBER, b"serves uid 1500001 and root", groups=[SERVER])

@@ -60,6 +60,12 @@ class UsageTest(harness.TestCase):
         for program, flags, words in (
             ("kvserver", [*listen, "--tcp_threads=1"], b"--tcp_threads: is for tcp addresses"),
             ("kvserver", [*listen, "--memory_windows=auto"], b"--memory_windows: is for verbs addresses"),
+            ("kvserver", ["--listen=tcp://127.0.0.1:1", "--insecure_open", "--durability=memory", "--local_access=group"],
+             b"--local_access: is for local addresses"),
+            ("kvserver", ["--listen=tcp://127.0.0.1:1", "--insecure_open", "--durability=memory", "--socket_mode=660"],
+             b"--socket_mode: is for local addresses"),
+            ("kvserver", [*listen, "--redis=redis://127.0.0.1:1", "--redis_token_file=/none"],
+             b"--redis_token_file: the server has no tokens"),
             ("kvserver", [*listen, "--read_threads=1"], b"--durability=memory reads nothing from RocksDB"),
             ("kvserver", [*listen, "--backup_keep=1"], b"--backup_keep needs --backup_dir"),
             ("kvserver", [*listen, "--insecure_http"], b"--insecure_http needs --http"),

@@ -48,7 +48,7 @@ class SignalsTest(harness.TestCase):
         self.addCleanup(signal.pthread_sigmask, signal.SIG_UNBLOCK, [signal.SIGTERM, signal.SIGHUP])
         server = self.memory_server()
         server.process.send_signal(signal.SIGHUP)
-        harness.wait_until(lambda: b"no file of auth tokens to read" in server.said(), "it has heard SIGHUP")
+        harness.wait_until(lambda: b"neither auth tokens nor certificates to read anew" in server.said(), "it has heard SIGHUP")
         self.assertEqual(server.stop()[0], 0)
 
 

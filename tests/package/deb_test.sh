@@ -28,6 +28,14 @@ install_from() {
     ./remora-tools_*.deb ./libremora0_*.deb ./python3-remora_*.deb' sh "$1"
 }
 
+# install_more PACKAGE...: from the same folder as the last.
+install_more() {
+  local files=()
+  for package; do files+=("./${package}_*.deb"); done
+  # shellcheck disable=SC2016
+  quietly inside sh -c 'cd /one && apt-get -qq install --yes --no-install-recommends $1' sh "${files[*]}"
+}
+
 say "make"
 "$source/tools/package/deb" ${REMORA_DEB_BUILD:+"--build=$REMORA_DEB_BUILD"} --output="$scratch/one" >"$scratch/log" 2>&1 ||
   { tail -n 60 "$scratch/log"; fail "tools/package/deb"; }
@@ -37,6 +45,12 @@ quietly "$source/tools/package/deb" --build="$build" --output="$scratch/two" --r
 
 for file in "$scratch"/one/*.deb; do
   [ "$(dpkg-deb --field "$file" Maintainer)" = "$DEBFULLNAME <$DEBEMAIL>" ] || fail "$file has another maintainer"
+done
+# Programs name the library by its version. A package of another version is another package, and takes nothing from them.
+for file in "$scratch"/one/libremora[0-9]*.deb; do
+  number=$(basename "$file" | sed -E 's/^libremora([0-9.]+)_.*/\1/')
+  mapfile -t names < <(dpkg-deb --contents "$file" | sed -nE 's/.*\.so\.([0-9.]+) -> .*/\1/p' | sort -u)
+  [ "${names[*]}" = "$number" ] || fail "$(basename "$file") has libraries of version ${names[*]}"
 done
 
 say "lintian"
@@ -102,6 +116,14 @@ for file in alerts.yml grafana-dashboard.json; do
   [ -s "$root/usr/share/remora/$file" ] || fail "$file is missing"
 done
 
+say "develop"
+install_more remora-doc libremora-dev
+quietly inside apt-get -qq install --yes --no-install-recommends g++ pkg-config
+example=$(find "$root/usr/share/doc" -path '*examples*' -name first.cc | head -n 1)
+[ -n "$example" ] || fail "there is no example"
+quietly inside sh -c 'g++ -std=c++20 -o /home/alice/first "$1" $(pkg-config --cflags --libs remora-client)' sh "${example#"$root"}"
+as alice /home/alice/first $address || fail "the example"
+
 say "upgrade, while it serves"
 [ "$(as alice kvctl --server=$address incr counter 41)" = 41 ] || fail "alice cannot count"
 echo "# mine" >>"$root/etc/remora/kvserver.conf"
@@ -147,10 +169,10 @@ rm -r "$root/var/lib/remora/data"
 mv "$root/var/lib/remora/mine" "$root/var/lib/remora/data"
 
 say "remove, purge"
-quietly inside dpkg --remove remora-server remora-tools python3-remora libremora0
+quietly inside dpkg --remove remora-server remora-tools python3-remora libremora0.1
 [ -f "$root/etc/remora/kvserver.conf" ] || fail "removing took the configuration, too"
 [ ! -e "$root/usr/bin/kvserver" ] || fail "kvserver is still there"
-quietly inside dpkg --purge remora-server remora-tools python3-remora libremora0
+quietly inside dpkg --purge remora-server remora-tools python3-remora libremora0.1
 [ ! -e "$root/etc/remora" ] || fail "the configuration outlives the purge"
 [ -d "$root/var/lib/remora/data" ] || fail "the purge took the data"
 left=$(find "$root/usr" "$root/etc" -xdev -iname '*remora*' -not -path '*/systemd/*' | head)

@@ -21,6 +21,9 @@ say() { echo "== $* (${SECONDS} s)"; }
 say "install"
 DESTDIR=$scratch/root quietly cmake --install "$build" --prefix /opt/remora
 said=$(cat "$scratch/log")
+for file in bin/kvserver lib/systemd/system/kvserver.service lib/systemd/system/kvserver@.service; do
+  grep -qx "/opt/remora/$file" "$build/install_manifest.txt" || fail "the list for uninstalling lacks $file"
+done
 mv "$scratch/root/opt/remora" "$prefix"
 pc=$(dirname "$(find "$prefix" -name remora-client.pc)")
 lib=$(dirname "$pc")

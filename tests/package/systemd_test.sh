@@ -138,7 +138,25 @@ say "one of several"
 sed 's|/remora/|/remora-one/|; s|/var/lib/remora/|/var/lib/remora-one/|' "$root/etc/remora/kvserver.conf" >"$root/etc/remora/one.conf"
 inside systemctl start kvserver@one.service || fail "kvserver@one"
 until_so "the second server serves" serves remora-one
-inside systemctl stop kvserver@one.service || fail "kvserver@one does not stop"
+
+say "the package is upgraded"
+main=$(property kvserver.service MainPID)
+other=$(property kvserver@one.service MainPID)
+script postinst configure 0.0 || fail "postinst of an upgrade"
+until_so "a new process serves" has_another_process "$main"
+[ "$(property kvserver@one.service MainPID)" != "$other" ] || fail "kvserver@one runs the program of before"
+until_so "a new process of the second server serves" serves remora-one
+
+say "its disk stays full for a while"
+# More starts in a short time than systemd permits by default.
+printf '[Service]\nRestartSec=0\nExecStartPre=/bin/sh -c "exit 74"\n' >"$root/etc/systemd/system/kvserver.service.d/full.conf"
+inside systemctl daemon-reload
+inside systemctl restart kvserver.service 2>/dev/null || true
+restarts() { [ "$(property kvserver.service NRestarts)" -ge 12 ]; }
+until_so "it is started again and again" restarts
+rm "$root/etc/systemd/system/kvserver.service.d/full.conf"
+inside systemctl daemon-reload
+until_so "it serves once the disk has space" serves remora
 
 say "its configuration is wrong"
 cp "$root/etc/remora/kvserver.conf" "$scratch/good"
@@ -154,6 +172,7 @@ inside systemctl restart kvserver.service || fail "it does not start with its ol
 say "the package is removed"
 script prerm remove || fail "prerm"
 [ "$(inside systemctl is-active kvserver.service)" = inactive ] || fail "it is still there"
+[ "$(inside systemctl is-active kvserver@one.service)" = inactive ] || fail "the second server is still there"
 [ "$(property kvserver.service ExecMainStatus)" = 0 ] || fail "it did not stop well"
 [ ! -e "$root/run/remora/kvserver.sock" ] || fail "it left its socket"
 script postrm remove || fail "postrm"

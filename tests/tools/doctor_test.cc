@@ -171,9 +171,9 @@ DiskFacts GoodDisk() {
           .rotational = false};
 }
 
-Check JudgedDisk(const std::optional<DiskFacts>& facts, const char* name) {
+Check JudgedDisk(const std::optional<DiskFacts>& facts, const char* name, const Plan& plan = kLocal) {
   Checks checks;
-  JudgeDisk(facts, kLocal, &checks);
+  JudgeDisk(facts, plan, &checks);
   return Find(checks, name);
 }
 
@@ -188,6 +188,11 @@ TEST(Doctor, Disk) {
   facts.free = 256 * kMebi - 1;
   EXPECT_EQ(JudgedDisk(facts, "disk_free").verdict, Verdict::kProblem);
   EXPECT_EQ(JudgedDisk(facts, "disk_free").limit, 256 * kMebi);
+  facts.free = 1024 * kMebi - 1;
+  const Plan logged = {.memory = 256 * kMebi, .commit_log = 512 * kMebi};
+  EXPECT_EQ(JudgedDisk(facts, "disk_free", logged).verdict, Verdict::kWarning);
+  EXPECT_EQ(JudgedDisk(facts, "disk_free", logged).limit, 1024 * kMebi);
+  EXPECT_EQ(JudgedDisk(facts, "disk_free").verdict, Verdict::kOk);
   facts.type = "btrfs";
   facts.maps_log = false;
   EXPECT_EQ(JudgedDisk(facts, "file_system").verdict, Verdict::kWarning);
@@ -390,6 +395,10 @@ TEST(Doctor, Server) {
   EXPECT_EQ(JudgedServer(facts, "room").verdict, Verdict::kWarning);
   facts.metrics["disk_refuses"] = 1;
   EXPECT_EQ(JudgedServer(facts, "writes").verdict, Verdict::kProblem);
+  facts.metrics["disk_refuses"] = 0;
+  facts.metrics["memory_refuses"] = 1;
+  EXPECT_EQ(JudgedServer(facts, "writes").verdict, Verdict::kProblem);
+  EXPECT_THAT(JudgedServer(facts, "writes").remedy, HasSubstr("ulimit -v"));
   facts.status = absl::DeadlineExceededError("no answer");
   EXPECT_EQ(JudgedServer(facts, "round_trip").verdict, Verdict::kProblem);
 }

@@ -150,8 +150,9 @@ class CommandLine : public Command {
   void Version(const std::string& text);
   /// --config=FILE reads options of the line from a file, whose syntax config_file.h describes: the name of
   /// an option, without its dashes, is its key. An option that the command line has, too, is the command
-  /// line's alone. A function of AddFunction may get the values of the command line twice. --print_config is
-  /// for the program to obey: see asks_for_config.
+  /// line's alone, and so is one that an option of the command line excludes. A function of AddFunction may
+  /// get the values of the command line twice. --print_config is for the program to obey: see
+  /// asks_for_config.
   void ReadsConfigFile(const std::string& help);
   /// Adds a command. One of the commands must then be given; options of the line may stand behind it.
   Command AddCommand(const std::string& name, const std::string& help);
@@ -190,7 +191,8 @@ class CommandLine : public Command {
 
   /// Reads the file of --config, and the words once more, which win. Returns a status after an error.
   std::optional<int> TakeConfigFile(const std::vector<std::string>& words);
-  std::string TakeConfigLine(const ConfigLine& line);
+  /// `given`: the options that the words have. A line does nothing if one of them excludes it.
+  std::string TakeConfigLine(const ConfigLine& line, const std::vector<const DeclaredOption*>& given);
 
   void Report(const std::string& error) const;
   DeclaredOption* Find(std::string name);

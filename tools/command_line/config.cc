@@ -1,6 +1,7 @@
 // The options of a command line that a file has, and the file that a command line would be.
 #include <sysexits.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <optional>
@@ -14,6 +15,14 @@
 #include "tools/command_line/nearest.h"
 
 namespace remora::command_line {
+namespace {
+
+bool Exclude(const DeclaredOption& one, const DeclaredOption& other) {
+  return std::ranges::find(one.excludes, &other) != one.excludes.end() ||
+         std::ranges::find(other.excludes, &one) != other.excludes.end();
+}
+
+}  // namespace
 
 void CommandLine::ReadsConfigFile(const std::string& help) {
   Add("--config", config_file_, help).TypeName("FILE").OnlyOnCommandLine();
@@ -34,6 +43,10 @@ std::optional<int> CommandLine::TakeConfigFile(const std::vector<std::string>& w
   if (!text) return fail(error, status);
   const std::optional<std::vector<ConfigLine>> lines = ParseConfig(*text, &error);
   if (!lines) return fail(error, EX_CONFIG);
+  std::vector<const DeclaredOption*> given;  // on the command line
+  ForEach([&given](const DeclaredOption& option) {
+    if (option.count > 0) given.push_back(&option);
+  });
   ForgetCounts();
   std::map<std::string, std::size_t> numbers;
   for (const ConfigLine& line : *lines) {
@@ -42,8 +55,17 @@ std::optional<int> CommandLine::TakeConfigFile(const std::vector<std::string>& w
     std::string wrong;
     if (!is_first && option != nullptr && !option->repeats) {
       wrong = line.key + ": stands in line " + std::to_string(first->second) + ", too; leave one out";
+    } else if (const auto other = std::ranges::find_if(
+                   numbers,
+                   [&](const auto& earlier) {
+                     const DeclaredOption* const taken = Find("--" + earlier.first);
+                     return option != nullptr && taken != nullptr && Exclude(*option, *taken);
+                   });
+               other != numbers.end()) {
+      wrong = line.key + ": excludes " + other->first + " of line " + std::to_string(other->second) +
+              "; leave one out";
     } else {
-      wrong = TakeConfigLine(line);
+      wrong = TakeConfigLine(line, given);
     }
     if (!wrong.empty()) return fail("line " + std::to_string(line.number) + ": " + wrong, EX_CONFIG);
   }
@@ -60,7 +82,8 @@ std::optional<int> CommandLine::TakeConfigFile(const std::vector<std::string>& w
   return std::nullopt;
 }
 
-std::string CommandLine::TakeConfigLine(const ConfigLine& line) {
+std::string CommandLine::TakeConfigLine(const ConfigLine& line,
+                                        const std::vector<const DeclaredOption*>& given) {
   DeclaredOption* const option = Find("--" + line.key);
   std::vector<std::string> keys;
   ForEach([&keys](const DeclaredOption& known) {
@@ -68,6 +91,9 @@ std::string CommandLine::TakeConfigLine(const ConfigLine& line) {
   });
   if (option == nullptr) return "there is no key " + line.key + SayNearest(line.key, keys);
   if (!option->is_in_config) return line.key + ": stands on the command line only";
+  const bool is_displaced =
+      std::ranges::any_of(given, [option](const DeclaredOption* other) { return Exclude(*option, *other); });
+  if (is_displaced) return "";
   if (option->takes_value) return Take(*option, line.value, line.key);
   if (line.value != "true" && line.value != "false") {
     return line.key + ": '" + line.value + "' is neither true nor false";

@@ -1,7 +1,9 @@
 // doctor: checks of this machine and of a server.
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 
+#include "server/main/commit_log_size.h"
 #include "tools/kvctl/doctor/doctor.h"
 #include "tools/kvctl/doctor/time_limit.h"
 #include "tools/kvctl/kvctl.h"
@@ -18,6 +20,7 @@ Outcome Doctor(const Arguments& arguments) {
       .patience = 3 * timeout,
       .data_dir = arguments.data_dir,
       .memory = arguments.memory,
+      .commit_log = arguments.commit_log ? ReadCommitLogSize(*arguments.commit_log) : std::nullopt,
       .device = arguments.device,
   };
   const doctor::Checks checks = doctor::RunChecks(options);

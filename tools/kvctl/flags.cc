@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
+#include "server/main/commit_log_size.h"
 #include "store/format/memory/layout.h"
 #include "store/options.h"
 #include "tools/command_line/command_line.h"
@@ -297,6 +298,11 @@ void AddDoctor(Command doctor, Arguments* arguments) {
   doctor.Add("--memory", arguments->memory, "The server's --memory; else its default for this machine")
       .Size()
       .Range(std::uint64_t{1}, std::uint64_t{kMaxMemorySize});
+  doctor
+      .Add("--commit_log", arguments->commit_log,
+           "The server's --commit_log: its size, or off; else its default for this disk")
+      .Check(FaultOfCommitLogSize)
+      .TypeName("SIZE");
   doctor
       .Add("--device", arguments->device,
            "RDMA is to be used: a lack of it is a problem. Try READs, WRITEs and SENDs of the device to "

@@ -92,7 +92,8 @@ struct Arguments {
   ShardIdentity expected_shard{};  // of the server, as the topology says; all zeros: any
   // Flags of the command doctor.
   std::string data_dir;
-  std::uint64_t memory = 0;  // 0: the server's default
+  std::uint64_t memory = 0;               // 0: the server's default
+  std::optional<std::string> commit_log;  // a size, or off; nothing: the server's default
   std::optional<std::string> device;
   // Flags of the command top.
   std::string interval_text = "1s";

@@ -154,13 +154,18 @@ TcpAcceptor::HelloState TcpAcceptor::ReceiveHello(HalfOpen& client) {
   }
   // Every version begins with magic and version.
   if (client.heard < offsetof(TcpHello, data_size)) return HelloState::kWaits;
-  if (client.hello.magic != kTcpMagic) return HelloState::kDropped;
+  if (client.hello.magic != kTcpMagic)
+    return Refuse(client, "its first bytes are no hello of a Remora client");
   if (client.hello.version != kTcpVersion) {
     SendReplyTo(client.socket.get(), tls, TcpAnswer::kWrongVersion);
-    return HelloState::kDropped;
+    return Refuse(client, absl::StrCat("its version of the TCP protocol is ", client.hello.version,
+                                       ", and this server's is ", kTcpVersion));
   }
   if (client.heard < hello.size()) return HelloState::kWaits;
-  if (client.hello.data_size > kMaxConnectData) return HelloState::kDropped;
+  if (client.hello.data_size > kMaxConnectData) {
+    return Refuse(client, absl::StrCat("its hello announces ", client.hello.data_size,
+                                       " bytes of data, and at most ", kMaxConnectData, " are allowed"));
+  }
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client.socket.get(), nullptr);
   tcp_events_.ReportRequest({.socket = std::move(client.socket),
                              .peer = client.peer,
@@ -208,6 +213,8 @@ TcpAcceptor::HelloState TcpAcceptor::Refuse(HalfOpen& client, absl::string_view 
 
 void TcpAcceptor::Drop(std::list<HalfOpen>::iterator client) {
   dropped_.fetch_add(1, std::memory_order_relaxed);
+  // A forked process may hold the socket, too, and its events would go on.
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client->socket.get(), nullptr);
   half_open_.erase(client);
 }
 

@@ -421,8 +421,11 @@ void TcpLink::CloseIfEnding() {
 }
 
 void TcpLink::Close() {
-  // A forked process may hold the socket, too. Without this, the peer would then not notice the end.
-  if (socket_) shutdown(socket_.get(), SHUT_RDWR);
+  if (!socket_) return;
+  // A forked process may hold the socket, too. Without these two, its events would name this link for ever,
+  // and the peer would not notice the end.
+  if (epoll_ >= 0) epoll_ctl(epoll_, EPOLL_CTL_DEL, socket_.get(), nullptr);
+  shutdown(socket_.get(), SHUT_RDWR);
   socket_ = UniqueFd();
 }
 

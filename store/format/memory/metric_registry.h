@@ -203,7 +203,9 @@ struct MetricEntry {
   X(kTcpCpuTime, "tcp_cpu_ns", "remora_tcp_cpu_seconds_total", kCounter, kSeconds,                           \
     "CPU time of the threads of --tcp_threads, as of their last READ but for up to 0.1 s")                   \
   X(kRefusedForgotten, "refused_forgotten", "remora_refusals_total{reason=forgotten}", kCounter, kNone,      \
-    "Connections refused: a client that the server has forgotten")
+    "Connections refused: a client that the server has forgotten")                                           \
+  X(kMemoryRefuses, "memory_refuses", "remora_memory_refuses", kGauge, kNone,                                \
+    "1 while writes are rejected because the system gives the server no memory, else 0")
 
 /// The places of the metrics in the superblock.
 enum class Counter : std::uint32_t {

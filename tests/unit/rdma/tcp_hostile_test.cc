@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "rdma/tcp/stream/wire.h"
 #include "tests/unit/rdma/raw_tcp.h"
 #include "tests/unit/rdma/transport_fixture.h"
@@ -41,6 +42,15 @@ class TcpHostileTest : public ::testing::Test {
     EXPECT_EQ(witness_->Call(message).value_or(""), message);
     EXPECT_EQ(witness_->Read(3, {40}).value_or(""), RegionText(3, 40));
     EXPECT_EQ(Open()->Call(message).value_or(""), message);
+  }
+  /// Returns the lines for the server's log about rejected clients, once there are so many.
+  std::vector<std::string> Refusals(std::size_t count) {
+    std::vector<std::string> lines;
+    EXPECT_TRUE(service_->Await([&](Service& service) {
+      lines = service.refusals();
+      return lines.size() >= count;
+    }));
+    return lines;
   }
   std::uint64_t Disconnects() {
     std::uint64_t count = 0;
@@ -88,6 +98,10 @@ TEST_F(TcpHostileTest, NonsenseIsHungUpOn) {
     raw.Say(text.data(), text.size());
     EXPECT_TRUE(raw.IsHungUpOn());
   }
+  EXPECT_THAT(Refusals(4), testing::ElementsAre(HasSubstr("no hello of a Remora client"),
+                                                HasSubstr("its hello announces 57 bytes"),
+                                                HasSubstr("no hello of a Remora client"),
+                                                HasSubstr("no hello of a Remora client")));
   ExpectUnharmed();
 }
 
@@ -101,6 +115,9 @@ TEST_F(TcpHostileTest, AnotherVersionIsToldWhichThisIs) {
   EXPECT_EQ(reply.answer, TcpAnswer::kWrongVersion);
   EXPECT_EQ(reply.version, kTcpVersion);
   EXPECT_TRUE(raw.IsHungUpOn());
+  EXPECT_THAT(
+      Refusals(1),
+      testing::ElementsAre(HasSubstr(absl::StrCat("its version of the TCP protocol is ", kTcpVersion + 1))));
   ExpectUnharmed();
 }
 

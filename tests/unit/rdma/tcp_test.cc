@@ -1,6 +1,8 @@
 // Properties of tcp:// beside the transport contract: rights to WRITE, slow peers, and the
 // addresses that it listens at.
 #include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -9,6 +11,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -20,6 +23,7 @@
 #include "tests/support/sanitizers.h"
 #include "tests/unit/rdma/patience.h"
 #include "tests/unit/rdma/pinned_to.h"
+#include "tests/unit/rdma/raw_tcp.h"
 #include "tests/unit/rdma/transport_fixture.h"
 
 namespace remora::rdma {
@@ -337,6 +341,48 @@ TEST_F(TcpTest, NothingIsLeftOfConnectionsThatEnded) {
   if (!kAddressSanitizer) {
     EXPECT_LT(ResidentBytes(), resident + (std::size_t{16} << 20));
   }
+}
+
+/// Returns how many files the epoll instances of this process watch.
+std::size_t WatchedFiles() {
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fdinfo")) {
+    std::ifstream info(entry.path());
+    for (std::string line; std::getline(info, line);) count += line.starts_with("tfd:") ? 1 : 0;
+  }
+  return count;
+}
+
+TEST_F(TcpTest, ASocketThatAChildHasTooIsWatchedNoMoreOnceItsConnectionEnded) {
+  StartService();
+  const auto await_no_session = [this] {
+    return service_->Await([](Service& service) { return service.session_count() == 0; });
+  };
+  Open().reset();
+  ASSERT_TRUE(await_no_session());
+  const std::size_t before = WatchedFiles();
+  auto client = Open();
+  ASSERT_NE(client, nullptr);
+  std::optional<RawTcp> says_nothing(service_->address());
+  std::array<int, 2> pipe_ends;
+  ASSERT_EQ(pipe(pipe_ends.data()), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(pipe_ends[1]);
+    char byte = 0;
+    _exit(read(pipe_ends[0], &byte, 1) == 0 ? 0 : 1);  // until the parent closes its end
+  }
+  close(pipe_ends[0]);
+  client.reset();
+  says_nothing.reset();
+  EXPECT_TRUE(await_no_session());
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (WatchedFiles() != before && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  EXPECT_EQ(WatchedFiles(), before);
+  close(pipe_ends[1]);
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 // --- Where -----------------------------------------------------------------------------------------

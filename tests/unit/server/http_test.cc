@@ -2,18 +2,27 @@
 // has the sockets.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <random>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "rdma/unique_fd.h"
 #include "server/http/cpu_allowance.h"
 #include "server/http/exposition.h"
 #include "server/http/host_check.h"
@@ -176,6 +185,88 @@ TEST(HttpListenerTest, RefusesWhatIsNoAddress) {
   }
 }
 
+// --- Connections ----------------------------------------------------------------------------------------
+
+class HttpServerTest : public testing::Test {
+ protected:
+  HttpServerTest() {
+    auto responder = std::make_unique<HttpResponder>(HostCheck({}));
+    responder->Add("/hold", [this] {
+      holds_.Notify();
+      goes_on_.WaitForNotification();
+      return HttpAnswer{200, "text/plain", ""};
+    });
+    for (const char name : {'a', 'b'}) {
+      responder->Add({'/', name}, [this, name] {
+        order_ += name;
+        return HttpAnswer{200, "text/plain", ""};
+      });
+    }
+    rdma::UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    address_.sin_family = AF_INET;
+    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof(address_);
+    auto* const address = reinterpret_cast<sockaddr*>(&address_);
+    EXPECT_EQ(::bind(listener.get(), address, length), 0);
+    EXPECT_EQ(::listen(listener.get(), 8), 0);
+    EXPECT_EQ(::getsockname(listener.get(), address, &length), 0);
+    server_ = HttpServer::Start(std::move(listener), std::move(responder)).value();
+  }
+
+  /// Connects and sends; the requests lie in the server's socket when this returns.
+  rdma::UniqueFd Ask(const std::string& requests) const {
+    rdma::UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::connect(client.get(), reinterpret_cast<const sockaddr*>(&address_), sizeof(address_)), 0);
+    EXPECT_EQ(::send(client.get(), requests.data(), requests.size(), 0),
+              static_cast<ssize_t>(requests.size()));
+    int unacknowledged = 1;
+    while (unacknowledged > 0 && ::ioctl(client.get(), SIOCOUTQ, &unacknowledged) == 0)
+      std::this_thread::yield();
+    return client;
+  }
+
+  absl::Notification holds_;
+  absl::Notification goes_on_;
+  std::string order_;  // of the answers; the server's thread writes it
+  sockaddr_in address_{};
+  std::unique_ptr<HttpServer> server_;
+};
+
+std::string Requests(std::string_view path, std::size_t count) {
+  std::string requests;
+  for (std::size_t i = 0; i < count; ++i) {
+    absl::StrAppend(&requests, "GET ", std::string(path), " HTTP/1.1\r\nHost: localhost\r\n",
+                    i + 1 == count ? "Connection: close\r\n\r\n" : "\r\n");
+  }
+  return requests;
+}
+
+/// Reads until the server has shut the connection.
+std::size_t BytesUntilTheEnd(const rdma::UniqueFd& client) {
+  std::array<char, 4096> bytes;
+  std::size_t sum = 0;
+  for (ssize_t got = 1; got > 0; sum += static_cast<std::size_t>(std::max<ssize_t>(got, 0))) {
+    got = ::recv(client.get(), bytes.data(), bytes.size(), 0);
+  }
+  return sum;
+}
+
+// H5
+TEST_F(HttpServerTest, AConnectionHasOneRequestAnsweredInItsTurn) {
+  constexpr std::size_t kRequests = 10;
+  const rdma::UniqueFd first =
+      Ask("GET /hold HTTP/1.1\r\nHost: localhost\r\n\r\n" + Requests("/a", kRequests));
+  holds_.WaitForNotification();
+  const rdma::UniqueFd second = Ask(Requests("/b", kRequests));
+  goes_on_.Notify();
+  EXPECT_GT(BytesUntilTheEnd(first), 0);
+  EXPECT_GT(BytesUntilTheEnd(second), 0);
+  server_.reset();
+  EXPECT_EQ(std::ranges::count(order_, 'a'), kRequests);
+  EXPECT_EQ(std::ranges::count(order_, 'b'), kRequests);
+  EXPECT_THAT(order_, Not(AnyOf(HasSubstr("aaa"), HasSubstr("bbb"))));
+}
+
 // --- Readiness ------------------------------------------------------------------------------------------
 
 class MonitorTest : public testing::Test {
@@ -221,6 +312,12 @@ TEST_F(MonitorTest, IsReadyOnceTheStoreIsOpenAndLoadedAndTakesWrites) {
   EXPECT_THAT(Get("/readyz"), HasSubstr("not ready: the disk takes no writes"));
   EXPECT_THAT(Get("/metrics"), HasSubstr("\nremora_ready 0\n"));
   EXPECT_THAT(Get("/healthz"), StartsWith("HTTP/1.1 200"));
+  store_->Add(Counter::kDiskRefuses, -1);
+  EXPECT_THAT(Get("/readyz"), StartsWith("HTTP/1.1 200"));
+
+  store_->Add(Counter::kMemoryRefuses, 1);
+  EXPECT_THAT(Get("/readyz"), StartsWith("HTTP/1.1 503"));
+  EXPECT_THAT(Get("/readyz"), HasSubstr("not ready: the system gives the server no memory"));
 }
 
 TEST_F(MonitorTest, ShowsTheCountersAndNoKeyOrValue) {

@@ -5,11 +5,13 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -18,6 +20,8 @@
 #include "commit_log_fixture.h"
 #include "file_size_limit.h"
 #include "small_disk.h"
+#include "store/store.h"
+#include "test_files.h"
 
 namespace remora {
 namespace {
@@ -206,6 +210,26 @@ TEST_P(CommitLogCrashTest, WhatWasAppendedSurvivesAKill) {
     options.is_of_this_boot = true;
     ASSERT_TRUE(TryOpen(options).ok());
   }
+}
+
+// RocksDB, which logs nothing then, allocates no 256 MiB for its log.
+TEST(CommitLogSpaceTest, AnEmptyStoreTakesLittleMoreThanItsLog) {
+  constexpr std::uint64_t kLog = std::uint64_t{4} << 20;
+  const TempDir temp;
+  StoreOptions options = LoggedIn(temp / "data");
+  options.commit_log_bytes = kLog;
+  const auto store = Store::Open(options);
+  ASSERT_TRUE(store.ok()) << store.status();
+  ASSERT_TRUE((*store)->Put("key", "value").ok());
+  std::uint64_t allocated = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(temp / "data")) {
+    struct stat status = {};
+    ASSERT_EQ(::stat(entry.path().c_str(), &status), 0) << entry.path();
+    if (S_ISREG(status.st_mode))
+      allocated += std::uint64_t{512} * static_cast<std::uint64_t>(status.st_blocks);
+  }
+  EXPECT_GT(allocated, kLog / 2);
+  EXPECT_LT(allocated, kLog + (std::uint64_t{16} << 20));
 }
 
 }  // namespace

@@ -38,8 +38,9 @@ Check PassedCheck(std::string name, std::string found);
 
 /// The server that is to run on this machine.
 struct Plan {
-  std::uint64_t memory = 0;  // kvserver --memory
-  bool needs_rdma = false;   // it is to be reached over RDMA: each lack of RDMA is a problem
+  std::uint64_t memory = 0;                   // kvserver --memory
+  std::optional<std::uint64_t> commit_log{};  // --commit_log, in bytes, 0: off; nothing: the disk's default
+  bool needs_rdma = false;                    // it is to be reached over RDMA: each lack of RDMA is a problem
 };
 
 /// "512 bytes", "64.0 MiB".

@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "server/main/commit_log_size.h"
 #include "store/durable/commit_log/log_file.h"
 
 namespace remora::doctor {
@@ -61,10 +62,12 @@ Check JudgeDirectory(const DiskFacts& facts) {
 }
 
 Check JudgeFree(const DiskFacts& facts, const Plan& plan) {
+  const std::uint64_t commit_log = plan.commit_log.value_or(facts.commit_log);
   // Memory is a cache of the disk: all of it is there, too, and once more while tables are merged.
-  const std::uint64_t wanted = 2 * plan.memory;
-  Check check = PassedCheck("disk_free", absl::StrFormat("%s are free; twice --memory are %s",
-                                                         BytesText(facts.free), BytesText(wanted)));
+  const std::uint64_t wanted = 2 * plan.memory + commit_log;
+  Check check = PassedCheck("disk_free",
+                            absl::StrFormat("%s are free; twice --memory%s are %s", BytesText(facts.free),
+                                            commit_log == 0 ? "" : " and the commit log", BytesText(wanted)));
   check.value = facts.free;
   check.limit = facts.free < kLeastFree ? kLeastFree : wanted;
   if (facts.free >= wanted && facts.free >= kLeastFree) return check;
@@ -120,16 +123,16 @@ std::string FileSystemType(const std::string& mountinfo, const std::string& devi
   return type;
 }
 
-DiskFacts ReadDisk(const std::string& data_dir) {
+DiskFacts ReadDisk(const std::string& data_dir, const SystemMemory& system) {
   DiskFacts facts;
   std::error_code error;
   fs::path path = fs::absolute(data_dir, error);
   while (!fs::exists(path, error) && path.has_relative_path()) path = path.parent_path();
   facts.directory = path.string();
   struct stat status = {};
-  struct statfs system = {};
+  struct statfs file_system = {};
   struct statvfs volume = {};
-  if (stat(path.c_str(), &status) != 0 || statfs(path.c_str(), &system) != 0 ||
+  if (stat(path.c_str(), &status) != 0 || statfs(path.c_str(), &file_system) != 0 ||
       statvfs(path.c_str(), &volume) != 0) {
     facts.failure = std::strerror(errno);
     return facts;
@@ -137,11 +140,12 @@ DiskFacts ReadDisk(const std::string& data_dir) {
   const std::string device = absl::StrFormat("%d:%d", major(status.st_dev), minor(status.st_dev));
   facts.type = FileSystemType(Contents("/proc/self/mountinfo"), device);
   // ext2 and ext3 cannot allocate blocks ahead, and have the number of ext4.
-  facts.maps_log = OverwritesInPlace(static_cast<std::uint64_t>(system.f_type)) && facts.type != "ext2" &&
-                   facts.type != "ext3";
+  facts.maps_log = OverwritesInPlace(static_cast<std::uint64_t>(file_system.f_type)) &&
+                   facts.type != "ext2" && facts.type != "ext3";
   facts.is_read_only = (volume.f_flag & ST_RDONLY) != 0;
   facts.may_write = faccessat(AT_FDCWD, path.c_str(), W_OK | X_OK, AT_EACCESS) == 0;
   facts.free = std::uint64_t{volume.f_bavail} * volume.f_frsize;
+  facts.commit_log = DefaultCommitLogSize(data_dir, system);
   facts.rotational = IsRotational(device);
   return facts;
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "server/memory/system_memory.h"
 #include "tools/kvctl/doctor/check.h"
 
 namespace remora::doctor {
@@ -17,11 +18,13 @@ struct DiskFacts {
   bool is_read_only = false;
   bool may_write = true;             // this user
   std::uint64_t free = 0;            // bytes, for users
+  std::uint64_t commit_log = 0;      // bytes: of a server there that is told no other size
   std::optional<bool> rotational{};  // nothing: the system does not tell, as for a network's file system
 };
 
+/// Returns what is known of the disk for `data_dir`, and of the memory `system`, which bounds a commit log.
 /// May wait as long as the file system does. Changes nothing.
-DiskFacts ReadDisk(const std::string& data_dir);
+DiskFacts ReadDisk(const std::string& data_dir, const SystemMemory& system);
 
 /// Adds data_dir, disk_free, file_system and disk. `facts`: nothing if the file system did not answer.
 void JudgeDisk(const std::optional<DiskFacts>& facts, const Plan& plan, Checks* checks);

@@ -41,6 +41,7 @@ Checks RunChecks(const Options& options) {
   const MachineFacts machine = ReadMachine();
   const std::optional<RdmaFacts> devices = Within<RdmaFacts>(kPatience, [] { return ReadDevices(); });
   const Plan plan = {.memory = options.memory == 0 ? DefaultMemory(system) : options.memory,
+                     .commit_log = options.commit_log,
                      .needs_rdma = options.device || absl::StrContains(options.address, "verbs://")};
   Checks checks;
   JudgeLimits(ReadLimits(), plan, !devices || !devices->in_kernel.empty(), &checks);
@@ -57,7 +58,7 @@ Checks RunChecks(const Options& options) {
     }
   }
   if (!options.data_dir.empty()) {
-    const auto read = [data_dir = options.data_dir] { return ReadDisk(data_dir); };
+    const auto read = [data_dir = options.data_dir, system] { return ReadDisk(data_dir, system); };
     JudgeDisk(Within<DiskFacts>(kPatience, read), plan, &checks);
   }
   if (!options.address.empty()) {

@@ -12,13 +12,14 @@
 namespace remora::doctor {
 
 struct Options {
-  std::string version;                    // of this program
-  std::string address;                    // of a server; empty: none
-  Connector connect;                      // to it
-  std::chrono::milliseconds patience{0};  // with it
-  std::string data_dir;                   // empty: none
-  std::uint64_t memory = 0;               // 0: the server's default
-  std::optional<std::string> device;      // RDMA is to be used; that one, or empty: any
+  std::string version;                      // of this program
+  std::string address;                      // of a server; empty: none
+  Connector connect;                        // to it
+  std::chrono::milliseconds patience{0};    // with it
+  std::string data_dir;                     // empty: none
+  std::uint64_t memory = 0;                 // 0: the server's default
+  std::optional<std::uint64_t> commit_log;  // bytes, 0: off; nothing: the server's default
+  std::optional<std::string> device;        // RDMA is to be used; that one, or empty: any
 };
 
 /// Runs all checks. Changes nothing, and waits for nothing longer than some seconds, or `patience`.

@@ -20,7 +20,10 @@ constexpr std::size_t kPings = 9;
 double Microseconds(Duration time) { return std::chrono::duration<double, std::micro>(time).count(); }
 
 std::string RemedyFor(const absl::Status& status, const std::string& address) {
-  if (absl::IsPermissionDenied(status)) return "name the file of a token: --token_file=FILE";
+  if (absl::IsPermissionDenied(status)) {
+    return absl::StrContains(status.message(), "token") ? "name the file of a token: --token_file=FILE"
+                                                        : "the message says what to do";
+  }
   if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
     return absl::StrCat(
         "see that kvserver runs there (systemctl status kvserver), listens at that address, and that ",
@@ -48,6 +51,10 @@ void JudgeHealth(const ServerFacts& facts, Checks* checks) {
     writes.verdict = Verdict::kProblem;
     writes.found = "the server refuses writes because of its disk";
     writes.remedy = "its log has the reason: journalctl -u kvserver; see docs/operating/disk-failures.md";
+  } else if (metric("memory_refuses").value_or(0) != 0) {
+    writes.verdict = Verdict::kProblem;
+    writes.found = "the server rejects writes because the system gives it no memory";
+    writes.remedy = "raise its limit (ulimit -v, MemoryMax=), or lower --memory; journalctl -u kvserver";
   } else if (const std::uint64_t failures = metric("disk_failures").value_or(0); failures != 0) {
     writes.verdict = Verdict::kWarning;
     writes.found = absl::StrFormat("the server takes writes; its disk has failed %d times", failures);

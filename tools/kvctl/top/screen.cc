@@ -31,6 +31,7 @@ constexpr Row kRows[] = {
 
 std::string State(const Interval& interval) {
   if (interval.Value("disk_refuses") != 0) return "REFUSES WRITES: its disk failed, or is full";
+  if (interval.Value("memory_refuses") != 0) return "REFUSES WRITES: the system gives it no memory";
   if (interval.Value("loading") != 0) {
     return absl::StrFormat("loading: %s keys so far",
                            ShortNumber(static_cast<double>(interval.Value("keys_loaded"))));
