@@ -58,9 +58,10 @@ class LocalAccessTest(unittest.TestCase):
         self.assertFalse((self.sockets / "socket").exists())
         return run.stderr.decode()
 
-    def kvctl(self, user, *arguments, group=None, groups=()):
+    def kvctl(self, user, *arguments, group=None, groups=(), inside=()):
+        """`inside`: a command that runs it elsewhere."""
         return subprocess.run(
-            [self.kvctl_program, f"--server={self.address}", *arguments], stdin=subprocess.DEVNULL, capture_output=True,
+            [*inside, self.kvctl_program, f"--server={self.address}", *arguments], stdin=subprocess.DEVNULL, capture_output=True,
             timeout=harness.PATIENCE, check=False, user=user, group=group or user, extra_groups=list(groups), cwd="/",
         )  # fmt: skip
 
@@ -114,6 +115,19 @@ class LocalAccessTest(unittest.TestCase):
         server.terminate()
         self.assertEqual(server.wait(harness.PATIENCE), 0)
         self.assertFalse((self.sockets / "socket").exists())
+
+    def test_a_client_in_a_container(self):
+        # Namespaces of its own: its process has another number there, and its user none.
+        container = ["unshare", "--user", "--pid", "--fork", "--ipc", "--uts", "--cgroup"]
+        probe = subprocess.run([*container, "id", "-u"], capture_output=True, check=False, user=MEMBER, group=MEMBER, cwd="/")
+        if probe.returncode != 0:
+            self.skipTest(f"this system makes no namespaces for a user: {probe.stderr.decode()}")
+        self.assertNotEqual(int(probe.stdout), MEMBER)
+        self.serve("--local_access=group", f"--socket_group={GROUP}", "--socket_mode=660", groups=[GROUP])
+        self.expect_served(MEMBER, groups=[GROUP], inside=container)
+        self.expect_refused(STRANGER, b"Permission denied", groups=[OTHER_GROUP], inside=container)
+        (self.sockets / "socket").chmod(0o666)
+        self.expect_refused(STRANGER, b"--local_access", groups=[OTHER_GROUP], inside=container)
 
     def test_roles_by_token(self):
         lines = {}
