@@ -274,7 +274,7 @@ class KvctlTest(harness.TestCase):
     def test_ping_and_stats(self):
         run = kvctl(self.address, "ping")
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertRegex(run.stdout, rb"\Alocal://.* answered in [0-9.]+ us\n\Z")
+        self.assertRegex(run.stdout, rb"\Alocal://.* answered in [0-9.]+ us\nconnected to local://.*, local \(.*\)\n\Z")
         kvctl(self.address, "put", "key", "value")
         counters = harness.stats(self.address)
         self.assertEqual((counters["keys"], counters["puts"], counters["pings"]), (1, 1, 1))

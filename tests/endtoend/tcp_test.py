@@ -53,6 +53,7 @@ class TcpTest(harness.TestCase):
         self.memory_server(f"--listen={path}")
         self.assertEqual(harness.kvctl(self.address, "put", "key", "value").returncode, 0)
         tcp = f"{self.address}, tcp (READs are served by the server's CPU)"
+        self.assertIn(f"\nconnected to {tcp}\n", harness.kvctl(self.address, "ping").stdout.decode())
         local = f"{path}, local (READs are copies from mapped memory)"
         for addresses, choice in (
             (f"{self.address},{path}", tcp),

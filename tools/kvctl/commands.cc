@@ -124,11 +124,16 @@ Outcome MakeToken(const Arguments& arguments) {
 
 namespace {
 
-absl::StatusOr<Duration> ConnectAndPing(const Arguments& arguments, const Clock& clock) {
+struct Answered {
+  Duration round_trip{};
+  std::string description;  // Client::description
+};
+
+absl::StatusOr<Answered> ConnectAndPing(const Arguments& arguments, const Clock& clock) {
   REMORA_ASSIGN_OR_RETURN(auto client, Connect(arguments, clock));
   const TimePoint start = clock.Now();
   REMORA_RETURN_IF_ERROR(client->Ping());
-  return clock.Now() - start;
+  return Answered{clock.Now() - start, client->description()};
 }
 
 }  // namespace
@@ -137,17 +142,19 @@ Outcome Ping(const Arguments& arguments, const Clock& clock) {
   constexpr std::chrono::milliseconds kPause{20};
   const TimePoint deadline = clock.Now() + std::chrono::seconds(arguments.wait_seconds);
   for (;;) {
-    const absl::StatusOr<Duration> round_trip = ConnectAndPing(arguments, clock);
-    if (round_trip.ok()) {
-      const std::chrono::duration<double, std::micro> microseconds = *round_trip;
-      std::string line;
-      AppendEscaped(arguments.server, &line);
-      return WriteOutput(absl::StrFormat("%s answered in %.1f us\n", line, microseconds.count()));
+    const absl::StatusOr<Answered> answered = ConnectAndPing(arguments, clock);
+    if (answered.ok()) {
+      const std::chrono::duration<double, std::micro> microseconds = answered->round_trip;
+      std::string server, description;
+      AppendEscaped(arguments.server, &server);
+      AppendEscaped(answered->description, &description);
+      return WriteOutput(absl::StrFormat("%s answered in %.1f us\nconnected to %s\n", server,
+                                         microseconds.count(), description));
     }
     // Only these can be cured by waiting for a server that starts.
     const bool may_come =
-        absl::IsUnavailable(round_trip.status()) || absl::IsDeadlineExceeded(round_trip.status());
-    if (!may_come || clock.Now() + kPause > deadline) return FromStatus(round_trip.status());
+        absl::IsUnavailable(answered.status()) || absl::IsDeadlineExceeded(answered.status());
+    if (!may_come || clock.Now() + kPause > deadline) return FromStatus(answered.status());
     std::this_thread::sleep_for(kPause);
   }
 }
