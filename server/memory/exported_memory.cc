@@ -1,6 +1,7 @@
 #include "server/memory/exported_memory.h"
 
 #include "store/base/status_macros.h"
+#include "store/options.h"
 
 namespace remora {
 

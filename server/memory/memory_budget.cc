@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "store/base/status_macros.h"
+#include "store/options.h"
 
 namespace remora {
 namespace {

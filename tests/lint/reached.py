@@ -5,7 +5,8 @@
 
 Precompiled headers and batches of sources hide an include that a file lacks. Compilation of each file by itself would
 show it (tests/releases/compile.py), and takes minutes. This looks at two kinds of names: those of the standard library
-and of abseil in STANDARD, and the classes, structs and enumerations of our headers whose name is unique.
+and of abseil in STANDARD, and those of our headers that are unique: classes, structs, enumerations, functions outside of
+classes, and constants. (Those of functions and constants not in tests/, where GoogleTest's names are in the way.)
 """
 
 import functools
@@ -124,6 +125,15 @@ ALIAS = re.compile(r"^using (\w+) =|\b(?:typename|class)(?:\.\.\.)? (\w+)(?=[,>]
 NESTED = re.compile(r"^[ \t]+(?:(?:class|struct|enum class|enum)\s+|using )(\w+)[^;(]*[{=]", re.MULTILINE)
 # Of a name in the place of a type: not a member, nor a call.
 USED = re.compile(r"(?<![.>:~\w])([A-Z]\w+)(?=[&*>{]|::| [a-z_])")
+# Outside of classes, a declaration begins its line.
+FUNCTION = re.compile(
+    r"^(?!#|class |struct |enum |using |namespace |return |static_assert|TEST)[\w:<>,&*\[\]() ]*?[ &*>]([A-Z]\w+)\(", re.MULTILINE
+)
+METHOD = re.compile(r"^[ \t]+(?!return |if |else |for |while |case |co_)[\w:<>,&*\[\] ]*?[ &*>~]([A-Z]\w+)\(|\w::~?([A-Z]\w+)\(", re.MULTILINE)
+CALLED = re.compile(r"(?<![.>:~\w])([A-Z]\w*[a-z]\w*)\(")  # no macro
+CONSTANT = re.compile(r"^(?:inline )?constexpr [\w:<>, ]+? (k[A-Z]\w+)\b", re.MULTILINE)
+INNER_CONSTANT = re.compile(r"^[ \t]+(?:static )?(?:inline )?(?:constexpr|const) [\w:<>, ]+?[ *](k[A-Z]\w+)\b|\b(k[A-Z]\w+)\s*(?:=|,|\}|>)", re.MULTILINE)
+MENTIONED = re.compile(r"(?<![.>:\w])(k[A-Z]\w+)\b")
 DECLARED = re.compile(r"^\s*(?:class|struct|enum class)\s+(\w+)[^{;(]*;", re.MULTILINE)
 HEADERS = {(space, name): header for space, of in STANDARD.items() for header, names in of.items() for name in names.split()}
 
@@ -142,6 +152,9 @@ class File:
         self.nested = set(NESTED.findall(self.code))
         self.defined = set(DEFINED.findall(self.code)) | {one or other for one, other in ALIAS.findall(self.code)}
         self.declared = set(DECLARED.findall(self.code))
+        self.values = set(FUNCTION.findall(self.code)) | set(CONSTANT.findall(self.code))
+        self.inner = {one or other for pattern in (METHOD, INNER_CONSTANT) for one, other in pattern.findall(self.code)} - self.values
+        self.used_values = set(CALLED.findall(self.code)) | set(MENTIONED.findall(self.code))
 
 
 def check(root):
@@ -161,6 +174,13 @@ def check(root):
         for word, found in owners.items()
         if len(found) == 1 and found[0].endswith(".h") and word not in nested
     }
+
+    values = {}
+    for name, file in files.items():
+        for word in file.values if name.endswith(".h") else ():
+            values.setdefault(word, []).append(name)
+    inner = set().union(*(file.inner for name, file in files.items() if name.endswith(".h")), owners)
+    unique_values = {word: found[0] for word, found in values.items() if len(found) == 1 and word not in inner}
 
     @functools.cache
     def reached(name):
@@ -188,6 +208,11 @@ def check(root):
             if header and header != name and header not in has and (name.startswith(TOP) or not header.startswith(TOP)):
                 if not any(word in files[other].declared for other in has if other in files):
                     faults.append(f"{name}: uses {word}, and does not reach {header}")
+        # Tests have names of GoogleTest's classes, too.
+        for word in sorted(file.used_values - file.values - file.inner if not name.startswith("tests/") else ()):
+            header = unique_values.get(word)
+            if header and header != name and header not in has and (name.startswith(TOP) or not header.startswith(TOP)):
+                faults.append(f"{name}: uses {word}, and does not reach {header}")
     return len(files), faults
 
 

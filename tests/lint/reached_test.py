@@ -39,6 +39,19 @@ class ReachedTest(unittest.TestCase):
         self.write("store/user.cc", "void Find(Index& index);\n")
         self.assertEqual(self.faults(), ["store/user.cc: uses Index, and does not reach store/index.h"])
 
+    def test_refuses_a_function_or_constant_of_ours_whose_header_is_not_reached(self):
+        self.write("store/plan.h", "constexpr int kLeast = 3;\nint SizeOf(int count);\nstruct Plan {\n  int Own(int);\n};\n")
+        self.write("store/user.cc", "int a = SizeOf(kLeast);\n")
+        self.assertEqual(
+            self.faults(),
+            ["store/user.cc: uses SizeOf, and does not reach store/plan.h", "store/user.cc: uses kLeast, and does not reach store/plan.h"],
+        )
+        self.write("store/user.cc", '#include "store/plan.h"\nint a = SizeOf(kLeast);\n')
+        self.assertEqual(self.faults(), [])
+        # A method, and names of the file itself.
+        self.write("store/user.cc", "int b = plan.Own(1);\nconstexpr int kLeast = 4;\nint SizeOf(int count) { return kLeast; }\n")
+        self.assertEqual(self.faults(), [])
+
     def test_accepts_what_a_public_header_brings(self):
         for include, place in (("remora/store/index.h", "store/index.h"), ("remora/store.h", "store/store.h")):
             self.write("store/store.h", '#include "store/index.h"\n')
