@@ -4,9 +4,9 @@
     reached.py [ROOT]     prints each fault; exit status 1 if there is one
 
 Precompiled headers and batches of sources hide an include that a file lacks. Compilation of each file by itself would
-show it (tests/releases/compile.py), and takes minutes. This looks at two kinds of names: those of the standard library
-and of abseil in STANDARD, and those of our headers that are unique: classes, structs, enumerations, functions outside of
-classes, and constants. (Those of functions and constants not in tests/, where GoogleTest's names are in the way.)
+show it (tests/releases/compile.py), and takes minutes. This looks at names of the standard library and of abseil, in
+STANDARD. And it looks at those of our headers that are unique: classes, structs, enumerations, functions outside of
+classes, and constants. (Functions and constants not in tests/, where GoogleTest's names are in the way.)
 """
 
 import functools

@@ -125,6 +125,7 @@ std::string ThroughputOverTime(const std::vector<NamedReport>& reports) {
       most = std::max(most, rate);
       begin = end;
     }
+    if (line.points.size() < 2) continue;  // no line
     longest = std::max(longest, begin);
     series.push_back(std::move(line));
   }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -136,6 +137,13 @@ TEST(Html, HoldsTheNumbersAndEscapesTexts) {
   EXPECT_THAT(page, AllOf(Not(HasSubstr("<script")), Not(HasSubstr("src=")), Not(HasSubstr("href="))));
   // One report is compared with nothing.
   EXPECT_THAT(page, Not(HasSubstr("<h2>Operations per second")));
+}
+
+// A line of one point would be a chart without a line.
+TEST(Html, ARunOfOneIntervalHasNoChartOverTime) {
+  RunReport report = Known();
+  for (PhaseResult& phase : report.phases) phase.series.resize(std::min<std::size_t>(phase.series.size(), 1));
+  EXPECT_THAT(ToHtml({{"one", report}}), Not(HasSubstr("Throughput over time")));
 }
 
 TEST(Html, AColumnHasOneUnit) {
