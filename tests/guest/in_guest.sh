@@ -59,6 +59,11 @@ run_pages() {
   wait $server
 }
 
+run_gate() {
+  say "kvgate over verbs"
+  REMORA_BIN=$bin python3 -B "$(dirname "$0")/gate_test.py"
+}
+
 run_floor() {
   say "GETs beside ib_read_lat, a few of each"
   "$(dirname "$0")/../../bench/scripts/verbs_floor" --bin="$bin" --rounds=1 --reads=50 --value_sizes=64,1024 | tee "$scratch/floor"
@@ -137,6 +142,7 @@ run_suite linear_histories_test '*/verbs*'
 run_suite adversarial_test '*/verbs'
 run_mutants
 run_pages
+run_gate
 run_floor
 run_doctor
 [ "${REMORA_WHOLE:-yes}" = no ] || run_report
