@@ -1,5 +1,6 @@
-"""kvgate that reaches its server over verbs: commands of each group, large values, the server's restart, and GETs that the
-server's thread does not see. in_guest.sh runs it beside an RDMA device (REMORA_VERBS_HOST is its address)."""
+"""kvgate that reaches its server over verbs: commands of each group, large values and the server's restart. The server's
+thread sees no GET. in_guest.sh runs it beside an RDMA device, whose address is in REMORA_VERBS_HOST.
+"""
 
 import os
 import pathlib
