@@ -228,7 +228,8 @@ def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2]).resolve()
     faults = list(check(root))
     print(*faults, sep="\n")
-    print(f"{len(list(pages(root)))} pages, {len(faults)} faults")
+    count = sum(len(list(links(path))) for path in pages(root))
+    print(f"{len(list(pages(root)))} pages, {count} links, {len(faults)} faults")
     return 1 if faults else 0
 
 
