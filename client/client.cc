@@ -113,7 +113,7 @@ absl::Status Client::Visit(std::string_view key, absl::FunctionRef<void(std::str
 
 std::uint32_t Client::FastMultiGet(std::span<const HashedKey> hashed, std::span<const std::string_view> keys,
                                    std::span<GetResult> results) {
-  static_assert(kMostFast == SessionBuffers::kMaxBatch);
+  static_assert(kMaxFastBatch == SessionBuffers::kMaxBatch);
   std::uint32_t wanted = 0, others = 0;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const bool is_fast = hashed[i].client != nullptr && hashed[i].client->impl_->is_fast() && IsKey(keys[i]);

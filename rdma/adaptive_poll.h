@@ -35,9 +35,9 @@ class AdaptivePoller {
   template <typename Look>
   bool Spin(const Look& look, bool pays = true, int cost = 1) {
     const int spins = std::max(kSpins / cost, 1), more_spins = kMoreSpins / cost;
-    if (!pays) return against_hint_.IsDue() ? against_hint_.Note(LookTimes(spins, look)) : look();
-    if (LookTimes(spins, look)) return true;
-    return longer_.IsDue() && longer_.Note(LookTimes(more_spins, look));
+    if (!pays) return against_hint_.IsDue() ? against_hint_.Note(PollTimes(spins, look)) : look();
+    if (PollTimes(spins, look)) return true;
+    return longer_.IsDue() && longer_.Note(PollTimes(more_spins, look));
   }
 
  private:
@@ -48,27 +48,27 @@ class AdaptivePoller {
   class Backoff {
    public:
     bool IsDue() {
-      if (rests_left_ == 0) return true;
-      --rests_left_;
+      if (skips_left_ == 0) return true;
+      --skips_left_;
       return false;
     }
     /// Notes the result of an attempt, and returns it.
     bool Note(bool found) {
-      rests_left_ = found ? 0 : rests_;
-      rests_ = found ? kLeast : std::min(2 * rests_, kMost);
+      skips_left_ = found ? 0 : skips_;
+      skips_ = found ? kMin : std::min(2 * skips_, kMax);
       return found;
     }
 
    private:
-    static constexpr int kLeast = 8;
-    static constexpr int kMost = 1024;
+    static constexpr int kMin = 8;
+    static constexpr int kMax = 1024;
 
-    int rests_left_ = 0;  // waits before the next attempt
-    int rests_ = kLeast;  // waits after an attempt in vain
+    int skips_left_ = 0;  // waits before the next attempt
+    int skips_ = kMin;    // waits after an attempt in vain
   };
 
   template <typename Look>
-  static bool LookTimes(int times, const Look& look) {
+  static bool PollTimes(int times, const Look& look) {
     for (int i = 0; i < times; ++i) {
       if (look()) return true;
       Pause();

@@ -18,7 +18,7 @@ absl::Status BadRequest(std::span<const Sge> sges, const RemoteRegion& region, s
       absl::StrCat(TotalSize(sges), " bytes at ", offset, " are not inside the region of ", region.size));
 }
 
-absl::Status NoRoom() {
+absl::Status QueueIsFull() {
   return absl::ResourceExhaustedError("QueueLimits::sends requests are under way: poll first");
 }
 

@@ -55,19 +55,19 @@ void* MapShared(int fd, std::size_t size, int protection) {
   }
   // Space for it wherever the first multiple is, and then what is too much of that.
   const std::size_t rounded = SharedMemory::RoundUp(size);
-  void* const room =
+  void* const space =
       mmap(nullptr, rounded + kLargePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (room == MAP_FAILED) return MAP_FAILED;
-  auto* const start = static_cast<std::byte*>(room);
-  const std::size_t before = (kLargePage - reinterpret_cast<std::uintptr_t>(room) % kLargePage) % kLargePage;
+  if (space == MAP_FAILED) return MAP_FAILED;
+  auto* const start = static_cast<std::byte*>(space);
+  const std::size_t before = (kLargePage - reinterpret_cast<std::uintptr_t>(space) % kLargePage) % kLargePage;
   void* const address = mmap(start + before, size, protection, MAP_SHARED | MAP_FIXED, fd, 0);
   if (address == MAP_FAILED) {
     const int error = errno;
-    munmap(room, rounded + kLargePage);
+    munmap(space, rounded + kLargePage);
     errno = error;
     return MAP_FAILED;
   }
-  if (before > 0) munmap(room, before);
+  if (before > 0) munmap(space, before);
   if (before < kLargePage) munmap(start + before + rounded, kLargePage - before);
   AskForLargePages(address, size);
   return address;

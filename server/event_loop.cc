@@ -78,7 +78,7 @@ bool EventLoop::RunPeriodicTasks() {
   if (parts_.rate_limited_log.next_summary()) parts_.rate_limited_log.FlushSummaries();
   if (!reporter_.ReportLoadProgress()) parts_.signals.Stop();  // for good: see Run
   if (IsShortOfMemory()) {
-    const std::string_view news = LookAtMemoryReserve(parts_.store.clock().Now());
+    const std::string_view news = CheckMemoryReserve(parts_.store.clock().Now());
     if (!news.empty()) {
       parts_.log.Write(IsShortOfMemory() ? LogEvent::kMemoryShort : LogEvent::kMemoryRecovered, news);
     }

@@ -85,7 +85,7 @@ AsyncClient::Begun AsyncClient::Core::BeginWrite(Operation message, std::string_
   return BeginMessage({message, key, key_hash, value, options, 0, {}}, std::move(done), call, from);
 }
 
-AsyncClient::Begun AsyncClient::Core::BeginNothing(Done&& done, const CallOptions& call) {
+AsyncClient::Begun AsyncClient::Core::BeginEmpty(Done&& done, const CallOptions& call) {
   REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation,
                           operations_.Begin(AsyncOperation::Kind::kMessage, std::move(done), call, nullptr));
   operation->message = Operation::kBatch;

@@ -83,7 +83,7 @@ class AsyncLargePut {
   };
 
   /// Most unanswered parts at once: the server copies one while the client copies the next.
-  static constexpr std::size_t kMostParts = 2;
+  static constexpr std::size_t kMaxParts = 2;
 
   absl::StatusOr<bool> Send(const RequestSpec& asked, std::uint64_t value_hash, Step next);
   absl::StatusOr<bool> SendParts(const AsyncOperation& operation);

@@ -24,9 +24,9 @@ const absl::Status& StatusIn(const absl::StatusOr<T>& result) {
 
 /// Returns a key for an error: in quotes, and not too long.
 std::string Shown(std::string_view key) {
-  constexpr std::size_t kMostShown = 60;
-  return absl::StrCat("'", absl::CHexEscape(AbslView(key.substr(0, kMostShown))),
-                      key.size() > kMostShown ? "...'" : "'");
+  constexpr std::size_t kMaxShown = 60;
+  return absl::StrCat("'", absl::CHexEscape(AbslView(key.substr(0, kMaxShown))),
+                      key.size() > kMaxShown ? "...'" : "'");
 }
 
 /// Checks that all keys of a batch have the same slot. REQUIRES: the batch has no fault.

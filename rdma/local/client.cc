@@ -110,7 +110,7 @@ absl::Status LocalClient::Shake(std::span<const std::byte> request_data, TimePoi
       return absl::FailedPreconditionError("the server rejected the connection");
     case LocalAnswer::kWrongUser:
       return ServesAnother();
-    case LocalAnswer::kNoRoom:
+    case LocalAnswer::kNoSpace:
       return absl::UnavailableError(absl::StrCat("the server at ", path_,
                                                  " has no descriptor or memory left for another client: try "
                                                  "again, or raise its limits (ulimit -n)"));
@@ -182,7 +182,7 @@ absl::Status LocalClient::PostReadv(std::uint64_t context, std::span<const Sge> 
   if (!usable()) return Unusable();
   const std::uint64_t size = TotalSize(to);
   if (to.size() > kMaxSges || !region.Contains(offset, size)) return BadRequest(to, region, offset);
-  if (!HasRoom()) return NoRoom();
+  if (!HasSpace()) return QueueIsFull();
   const std::byte* from = Find(region, offset, size, false);
   if (from == nullptr) {
     Finish(context, CompletionKind::kRead, false);
@@ -213,7 +213,7 @@ absl::Status LocalClient::PostWritev(std::span<const Sge> from, const RemoteRegi
   if (!usable()) return Unusable();
   const std::uint64_t size = TotalSize(from);
   if (from.size() > kMaxSges || !region.Contains(offset, size)) return BadRequest(from, region, offset);
-  if (!HasRoom()) return NoRoom();
+  if (!HasSpace()) return QueueIsFull();
   std::byte* to = Find(region, offset, size, true);
   if (to == nullptr) {
     Break(NoRegion());

@@ -106,7 +106,7 @@ absl::Status LocalConnection<End>::PostSend(std::uint64_t context, const Sge& fr
     return absl::InvalidArgumentError(
         absl::StrCat("a message of ", from.size, " bytes; the longest is ", kMaxMessageSize));
   }
-  if (!HasRoom())
+  if (!HasSpace())
     return absl::ResourceExhaustedError("QueueLimits::sends requests are under way: poll first");
   switch (writer_.Push({from.data, from.size})) {
     case RingResult::kNotNow:
@@ -133,7 +133,7 @@ absl::Status LocalConnection<End>::PostRecv(std::uint64_t context, const Sge& in
 template <typename End>
 bool LocalConnection<End>::HasCompletions() const {
   if (!finished_.empty() || peer_gone_) return true;
-  if (!failure_.ok()) return !disconnect_told_;
+  if (!failure_.ok()) return !disconnect_reported_;
   return usable_ && !receives_.empty() && reader_.HasMessage();
 }
 
@@ -148,7 +148,7 @@ std::size_t LocalConnection<End>::Take(std::span<Completion> out) {
     if (!receives_.empty() && reader_.HasMessage()) count += TakeMessages(out.subspan(count));
     if (gone && count == 0) Break(absl::UnavailableError("the peer closed the connection or died"));
   }
-  if (!failure_.ok() && !disconnect_told_) count += Flush(out.subspan(count));
+  if (!failure_.ok() && !disconnect_reported_) count += Flush(out.subspan(count));
   return count;
 }
 
@@ -202,7 +202,7 @@ std::size_t LocalConnection<End>::Flush(std::span<Completion> out) {
   }
   if (count < out.size() && receives_.empty() && finished_.empty()) {
     out[count++] = {.connection = this, .kind = CompletionKind::kDisconnected};
-    disconnect_told_ = true;
+    disconnect_reported_ = true;
   }
   return count;
 }

@@ -68,7 +68,7 @@ absl::Status LocalServer::Accept(std::span<const std::byte> data) {
   answered_ = true;
   const std::uint32_t slots = RingSlotsFor(limits_);
   absl::Status status = MakeSides(slots);
-  if (!status.ok()) SendReply(socket_.get(), {.answer = LocalAnswer::kNoRoom}, {}).IgnoreError();
+  if (!status.ok()) SendReply(socket_.get(), {.answer = LocalAnswer::kNoSpace}, {}).IgnoreError();
   // Usable before the client hears of it, because it may send at once.
   if (status.ok()) status = listener_.Watch(this);
   if (status.ok()) status = SendAcceptance(data, slots);
@@ -134,7 +134,7 @@ absl::Status LocalServer::PostWritev(std::span<const Sge> from, const RemoteRegi
   if (!usable()) return Unusable();
   const std::uint64_t size = TotalSize(from);
   if (from.size() > kMaxSges || !region.Contains(offset, size)) return BadRequest(from, region, offset);
-  if (!HasRoom()) return NoRoom();
+  if (!HasSpace()) return QueueIsFull();
   const std::uint64_t offered = offered_.bytes().size();
   // The client may name any region.
   if (region.key != kLocalOfferedKey || offset > offered || size > offered - offset) {

@@ -116,7 +116,7 @@ enum class LocalAnswer : std::uint32_t {
   kRejected = 2,
   kWrongUser = 3,     // the server does not admit this process
   kWrongVersion = 4,  // LocalReply::version is the server's
-  kNoRoom = 5,        // the server has no descriptor, or no memory, for this client
+  kNoSpace = 5,       // the server has no descriptor, or no memory, for this client
 };
 
 struct LocalRegion {

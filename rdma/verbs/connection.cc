@@ -24,7 +24,7 @@ constexpr std::uint8_t kRetries = 6;
 // gone is noticed by its disconnection, or by the retries above.
 constexpr std::uint8_t kReceiverNotReadyRetries = 7;
 // 255 means "the device's maximum" to librdmacm (RDMA_MAX_INIT_DEPTH).
-constexpr std::uint32_t kMostReads = 254;
+constexpr std::uint32_t kMaxReadDepth = 254;
 
 // The request id travels through librdmacm's `void* context`.
 static_assert(sizeof(void*) == sizeof(std::uint64_t));
@@ -33,7 +33,7 @@ void* ContextOf(std::uint64_t request_id) {
 }
 
 std::uint8_t Depth(std::uint32_t wanted, std::uint32_t device) {
-  return static_cast<std::uint8_t>(std::clamp(std::min(wanted, device), std::uint32_t{1}, kMostReads));
+  return static_cast<std::uint8_t>(std::clamp(std::min(wanted, device), std::uint32_t{1}, kMaxReadDepth));
 }
 
 CompletionKind KindOf(RequestRing::Kind kind) {
@@ -311,7 +311,7 @@ void VerbsConnection<End>::BreakByEvent(absl::Status cause) {
 
 template <typename End>
 bool VerbsConnection<End>::NextAfterBreak(Completion& out) {
-  if (failure_.ok() || disconnect_told_) return false;
+  if (failure_.ok() || disconnect_reported_) return false;
   if (id_->qp == nullptr) {
     // Nobody else flushes what was posted.
     for (RequestRing* const ring : {&sends_, &receives_}) {
@@ -324,7 +324,7 @@ bool VerbsConnection<End>::NextAfterBreak(Completion& out) {
     }
   }
   if (!sends_.empty() || !receives_.empty()) return false;
-  disconnect_told_ = true;
+  disconnect_reported_ = true;
   out = {.connection = this, .kind = CompletionKind::kDisconnected, .ok = false};
   return true;
 }

@@ -14,7 +14,7 @@ namespace remora::rdma {
 namespace {
 
 // Acknowledging takes a lock, so it is done for many notifications at once.
-constexpr unsigned kMostUnacknowledged = 1024;
+constexpr unsigned kMaxUnacknowledged = 1024;
 
 // Exponent of the time (4.096 us << 16 = 268 ms) that a packet may stay unacknowledged before it is
 // sent again (kRetries). On Ethernet, the choice of librdmacm is 19: one lost packet stalls the
@@ -156,7 +156,7 @@ void CompletionQueue::TakeNotifications() {
   ibv_cq* cq = nullptr;
   void* context = nullptr;
   while (ibv_get_cq_event(channel_, &cq, &context) == 0) ++unacknowledged_;
-  if (unacknowledged_ >= kMostUnacknowledged) {
+  if (unacknowledged_ >= kMaxUnacknowledged) {
     ibv_ack_cq_events(cq_, unacknowledged_);
     unacknowledged_ = 0;
   }

@@ -55,7 +55,7 @@ class HugePages {
   Mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t reached_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool in_haste_ ABSL_GUARDED_BY(mutex_) = false;  // somebody waits for all of it
+  bool is_urgent_ ABSL_GUARDED_BY(mutex_) = false;  // ProvideAll waits: no pauses
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   bool has_ended_ ABSL_GUARDED_BY(mutex_) =
       false;  // all of the region is done, or there are no huge pages any more

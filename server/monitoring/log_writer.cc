@@ -89,7 +89,7 @@ LogWriter::~LogWriter() {
 
 void LogWriter::Write(std::string_view line) {
   const MutexLock lock(queue_->mutex);
-  if (queue_->dropped == 0 && queue_->lines.size() < kMostLines) {
+  if (queue_->dropped == 0 && queue_->lines.size() < kMaxLines) {
     queue_->lines.emplace_back(line);
   } else {
     ++queue_->dropped;

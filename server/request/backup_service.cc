@@ -13,7 +13,7 @@
 namespace remora {
 namespace {
 
-constexpr char kNowhere[] =
+constexpr char kNoDirectory[] =
     "this server has no place for backups: start it with --backup_dir=DIR, or stop it and use kvctl backup "
     "--data=DIR";
 
@@ -38,7 +38,7 @@ absl::StatusOr<std::optional<BackupDone>> BackupService::Take(const Request& req
       request.payload_offset != 0) {
     return absl::InvalidArgumentError("a backup without a name, or with a payload");
   }
-  if (dir_.empty()) return absl::FailedPreconditionError(kNowhere);
+  if (dir_.empty()) return absl::FailedPreconditionError(kNoDirectory);
   Collect();
   for (const Ended& ended : ended_) {
     if (ended.name != request.condition) continue;

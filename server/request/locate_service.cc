@@ -63,10 +63,10 @@ void LocateService::Finish(std::unique_ptr<ColdRead> read, std::vector<PendingRe
   }
   const absl::StatusOr<std::optional<Location>> location = store_.FinishLocate(read.get());
   const bool is_postponed = IsPostponed(location.status());
-  if (is_postponed && kept_bytes_ + read->value.size() <= kMostKeptBytes) {
+  if (is_postponed && kept_bytes_ + read->value.size() <= kMaxKeptBytes) {
     kept_bytes_ += read->value.size();
     kept_.push_back(std::move(read));
-    next_try_ = store_.clock().Now() + kRoomPause;
+    next_try_ = store_.clock().Now() + kSpacePause;
     return;
   }
   in_flight_.erase(found);

@@ -84,7 +84,7 @@ bool ReadService::AnswerSome() {
     }
     if (IsPostponed(status)) {  // another step answers it
       waiting_[postponed] = pending;
-      waiting_[postponed++].not_before = now + kRoomPause;
+      waiting_[postponed++].not_before = now + kSpacePause;
       continue;
     }
     replies_.Answer(pending, status, reply);
@@ -96,7 +96,7 @@ bool ReadService::AnswerSome() {
 bool ReadService::AnswerSomeRead() {
   const std::size_t before = waiting_.size();
   if (!locates_.AnswerRead(&waiting_)) return false;
-  const TimePoint next_try = store_.clock().Now() + kRoomPause;
+  const TimePoint next_try = store_.clock().Now() + kSpacePause;
   for (std::size_t i = before; i < waiting_.size(); ++i) waiting_[i].not_before = next_try;
   return true;
 }

@@ -223,9 +223,9 @@ absl::StatusOr<bool> ScanService::FillPage(Cursor& cursor, std::span<std::byte> 
       cursor.entry_sent = 0;
     }
     const EntryBytes entry = BytesOf(cursor);
-    const std::span<std::byte> room = page.subspan(*filled);
-    if (cursor.entry_sent == 0 && entry.size() <= room.size()) {
-      std::byte* to = room.data();
+    const std::span<std::byte> space = page.subspan(*filled);
+    if (cursor.entry_sent == 0 && entry.size() <= space.size()) {
+      std::byte* to = space.data();
       std::memcpy(to, entry.header.data(), entry.header_size);
       std::memcpy(to += entry.header_size, entry.key.data(), entry.key.size());
       to += entry.key.size();
@@ -239,8 +239,8 @@ absl::StatusOr<bool> ScanService::FillPage(Cursor& cursor, std::span<std::byte> 
     const std::array<std::string_view, 3> pieces = {
         std::string_view(reinterpret_cast<const char*>(entry.header.data()), entry.header_size), entry.key,
         entry.value};
-    const std::size_t part = std::min(entry.size() - cursor.entry_sent, room.size());
-    CopyPart(pieces, cursor.entry_sent, room.first(part));
+    const std::size_t part = std::min(entry.size() - cursor.entry_sent, space.size());
+    CopyPart(pieces, cursor.entry_sent, space.first(part));
     *filled += part;
     cursor.entry_sent += part;
     cursor.in_entry = cursor.entry_sent < entry.size();

@@ -35,7 +35,7 @@ constexpr std::size_t kTurns = 50;
 constexpr std::size_t kMany = 16;
 constexpr std::uint64_t kOwnKeys = 1000;
 // Records that are asked for: enough of them that no cache holds them.
-constexpr std::uint64_t kMostAskedFor = 1 << 18;
+constexpr std::uint64_t kMaxAskedFor = 1 << 18;
 
 /// The compiler cannot do without what was computed.
 void Keep(std::uint64_t value) { asm volatile("" : : "r"(value) : "memory"); }
@@ -183,7 +183,7 @@ absl::Status Floor::Prepare() {
     REMORA_RETURN_IF_ERROR(GoesOn());
     REMORA_RETURN_IF_ERROR(client_->Put(KeyText(records_ + i).view(), one_value_));
   }
-  const std::uint64_t count = std::min(records_, kMostAskedFor);
+  const std::uint64_t count = std::min(records_, kMaxAskedFor);
   for (std::uint64_t i = 0; i < count; ++i) {
     REMORA_RETURN_IF_ERROR(GoesOn());
     asked_for_.push_back(count == records_ ? i : random_.NextBelow(records_));

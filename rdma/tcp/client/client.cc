@@ -95,7 +95,7 @@ absl::Status TcpClient::CheckPost(std::uint64_t size) const {
     return absl::InvalidArgumentError(
         absl::StrCat(size, " bytes in one request; the most are ", kTcpMaxTransfer));
   }
-  return in_flight_ == limits_.sends ? NoRoom() : absl::OkStatus();
+  return in_flight_ == limits_.sends ? QueueIsFull() : absl::OkStatus();
 }
 
 absl::Status TcpClient::PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
@@ -220,7 +220,7 @@ std::size_t TcpClient::Poll(std::span<Completion> out) {
     if (armed_) UpdateInterest();
   }
   std::size_t count = TakeDone(out);
-  if (!failure_.ok() && done_.empty() && !disconnect_told_) count += FlushPosted(out.subspan(count));
+  if (!failure_.ok() && done_.empty() && !disconnect_reported_) count += FlushPosted(out.subspan(count));
   return count;
 }
 
@@ -246,7 +246,7 @@ std::size_t TcpClient::FlushPosted(std::span<Completion> out) {
   }
   if (count < out.size()) {
     out[count++] = {.connection = this, .kind = CompletionKind::kDisconnected};
-    disconnect_told_ = true;
+    disconnect_reported_ = true;
   }
   return count;
 }
@@ -324,14 +324,14 @@ TcpClient::Posted* TcpClient::NextAsked() {
   return is_asked ? &posted_.front() : nullptr;
 }
 
-bool TcpClient::RefuseAnswer(const FrameHeader& header) {
+bool TcpClient::RejectAnswer(const FrameHeader& header) {
   Refuse(absl::InternalError(absl::StrCat("an answer of ", header.size, " bytes to no request")));
   return false;
 }
 
 bool TcpClient::BeginAnswer(const FrameHeader& header) {
   const Posted* const read = NextAsked();
-  if (read == nullptr || read->found != nullptr || header.size != read->size) return RefuseAnswer(header);
+  if (read == nullptr || read->found != nullptr || header.size != read->size) return RejectAnswer(header);
   reader_.Expect(std::span(read->to).first(read->to_count));
   return true;
 }
@@ -339,7 +339,7 @@ bool TcpClient::BeginAnswer(const FrameHeader& header) {
 bool TcpClient::BeginFindAnswer(const FrameHeader& header) {
   Posted* const find = NextAsked();
   if (find == nullptr || find->found == nullptr || header.size < sizeof(Bucket) || header.size > find->size) {
-    return RefuseAnswer(header);
+    return RejectAnswer(header);
   }
   find->to[1].size = header.size - static_cast<std::uint32_t>(sizeof(Bucket));
   *find->found = {.offset = header.offset - find->region, .size = find->to[1].size};
@@ -384,7 +384,7 @@ bool TcpClient::PollingPays() {
 int TcpClient::PollCost() const { return 10; }
 
 absl::Status TcpClient::Wait(TimePoint deadline) {
-  if (disconnect_told_) return failure_;
+  if (disconnect_reported_) return failure_;
   if (!is_usable_) return failure_.ok() ? CheckPost(0) : absl::OkStatus();
   Flush();
   CompleteFront();

@@ -179,7 +179,7 @@ absl::Status TcpClient::TakeReply(TimePoint deadline) {
       return absl::OkStatus();
     case TcpAnswer::kRejected:
       return absl::FailedPreconditionError("the server rejected the connection");
-    case TcpAnswer::kNoRoom:
+    case TcpAnswer::kNoSpace:
       return absl::UnavailableError(absl::StrCat(
           server, " has no descriptor left for another client: try again, or raise its limit (ulimit -n)"));
     case TcpAnswer::kNeedsTls:

@@ -111,7 +111,7 @@ absl::Status TcpLink::PostRecv(std::uint64_t context, const Sge& into) {
 absl::Status TcpLink::CheckPost(std::span<const Sge> from) const {
   if (!failure_.ok()) return failure_;
   if (connection_ == nullptr) return absl::FailedPreconditionError("the connection is not accepted yet");
-  if (in_flight_ == limits_.sends) return NoRoom();
+  if (in_flight_ == limits_.sends) return QueueIsFull();
   if (TotalSize(from) > kTcpMaxTransfer) {
     return absl::InvalidArgumentError(absl::StrCat("more than ", kTcpMaxTransfer, " bytes in one request"));
   }
@@ -176,12 +176,12 @@ std::size_t TcpLink::Take(std::span<Completion> out) {
       for (std::uint64_t context = 0; count < out.size() && reader_.DropReceive(&context);) {
         out[count++] = {.connection = connection_, .context = context, .kind = CompletionKind::kReceive};
       }
-      if (count < out.size() && !disconnect_told_) {
+      if (count < out.size() && !disconnect_reported_) {
         out[count++] = {.connection = connection_, .kind = CompletionKind::kDisconnected};
-        disconnect_told_ = true;
+        disconnect_reported_ = true;
       }
     }
-    is_more = has_news();
+    is_more = has_completions();
   }
   if (is_more) tcp_events_.Report(shared_from_this());
   return count;
@@ -223,7 +223,7 @@ bool TcpLink::Handle(std::uint32_t events, std::span<std::byte> buffer) {
     // its end, or the next one is a message without a receive.
     if (is_gone && failure_.ok() && !wants_turn_) Break(PeerIsGone(ErrorOf(socket_.get())));
     UpdateInterest();
-    tells = has_news();
+    tells = has_completions();
     is_new_end = is_ending_;
   }
   if (tells) {

@@ -32,8 +32,8 @@ Descriptors DescriptorsOfTcp() {
   // NIC thread. The others are clients in their handshake, and rejected clients that still receive the
   // reason.
   constexpr std::size_t kOwn = 6;
-  constexpr std::size_t kHearing = 64;
-  return {.listener = kOwn + TcpAcceptor::kMaxHalfOpen + TcpAcceptor::kMaxWaiting + kHearing,
+  constexpr std::size_t kReadingHello = 64;
+  return {.listener = kOwn + TcpAcceptor::kMaxHalfOpen + TcpAcceptor::kMaxWaiting + kReadingHello,
           .connection = 1};
 }
 

@@ -62,8 +62,8 @@ absl::Status TakeUser(std::string_view text, RedisAddress* address) {
 }
 
 absl::Status TakeDatabase(std::string_view text, RedisAddress* address) {
-  constexpr int kMost = 1'000'000;
-  const std::optional<int> database = NumberOf(text, kMost);
+  constexpr int kMax = 1'000'000;
+  const std::optional<int> database = NumberOf(text, kMax);
   // Not quoted: behind a / that is not escaped, it may be the end of a password.
   if (!database) {
     return Bad(

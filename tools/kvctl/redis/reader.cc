@@ -25,8 +25,8 @@ struct Token {
 };
 
 bool IsNumber(std::string_view text) {
-  constexpr std::size_t kMostDigits = 20;
-  return !text.empty() && text.size() <= kMostDigits &&
+  constexpr std::size_t kMaxDigits = 20;
+  return !text.empty() && text.size() <= kMaxDigits &&
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
