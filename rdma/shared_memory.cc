@@ -76,7 +76,9 @@ void* MapShared(int fd, std::size_t size, int protection) {
 absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::Create(std::string_view name_view,
                                                                    std::size_t size, Writers writers) {
   const std::string name(name_view);
-  if (size == 0) return absl::InvalidArgumentError(absl::StrCat("shared memory of 0 bytes for ", name));
+  if (size == 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat("shared memory for ", name, ": it has 0 bytes; give it a size"));
   // off_t is signed: a larger size would become negative.
   if (size > static_cast<std::size_t>(std::numeric_limits<off_t>::max()) - RoundUp(1)) {
     return Exhausted(name, size, "ftruncate", EFBIG);

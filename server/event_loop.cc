@@ -31,7 +31,8 @@ constexpr int kStepsPerTasks = 16;
 
 absl::Status ShortOfMemoryError() {
   return absl::ResourceExhaustedError(
-      "the system has no memory left for the server, which takes no writes now (its log says more)");
+      "write: the system has no memory left for the server, which takes no writes now; see its log, and try "
+      "again");
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ absl::StatusOr<PeerAddress> ParsePeerAddress(std::string_view address) {
   const auto port = has_host ? ports.Read(place.substr(colon + 1)) : std::nullopt;
   if (!port) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'", AbslView(address), "' should end in ://HOST:PORT or :///PATH"));
+        absl::StrCat("address: '", AbslView(address), "' should end in ://HOST:PORT or :///PATH"));
   }
   return PeerAddress{.host = std::string(place.substr(0, colon)), .port = static_cast<int>(*port)};
 }

@@ -161,8 +161,8 @@ void AsyncMessages::SettleUndone() {
                    [this](AsyncOperation& operation) {
                      operations_.End(
                          operation,
-                         absl::AbortedError("the write was not done, and comes too late now; why, was lost "
-                                            "with the connection"));
+                         absl::AbortedError("reconnect: the server rejected this write, and the reason was "
+                                            "lost with the connection; write again"));
                    });
 }
 

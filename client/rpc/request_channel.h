@@ -293,7 +293,8 @@ class RequestChannel {
   void FreeIfDone(InFlightRequest& in_flight);
 
   static constexpr std::string_view kOtherWhy =
-      "it was not done for another reason than one before it, of which alone the server said more";
+      "multi-put: this put failed for another reason than one before it, and the reply has that one alone; "
+      "put it again";
 
   SessionBuffers& buffers_;
   ServerView& server_;

@@ -136,7 +136,8 @@ absl::StatusOr<bool> ClientWatch::Impl::Next(std::chrono::milliseconds wait) {
   REMORA_RETURN_IF_ERROR(failed_);
   if (life_.expired()) {
     return failed_ = absl::FailedPreconditionError(
-               "the client of this watch is gone; go on from resume_token() with a watch of another client");
+               "watch: the client of this watch is gone; go on from resume_token() with a watch of another "
+               "client");
   }
   const TimePoint until = clock_.Now() + wait;
   for (Duration pause = kFirstPollPause;;) {

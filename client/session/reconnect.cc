@@ -123,7 +123,7 @@ absl::Status Session::OpenAnother(TimePoint deadline) {
 }
 
 void Session::EndConnection() {
-  if (broken_.ok()) broken_ = absl::UnavailableError("the connection ended");
+  if (broken_.ok()) broken_ = absl::UnavailableError("connection lost: it ended; connect again");
   // The server learns of the end of the connection before the registrations end.
   if (connection_ != nullptr) connection_->Disconnect();
   Deregister();
@@ -182,7 +182,7 @@ void Session::Remove(RegisteredBuffer* buffer) {
 
 absl::Status Session::CheckOwn(const RegisteredBytes& memory) const {
   if (memory.buffer_->session_ == this) return absl::OkStatus();
-  return absl::InvalidArgumentError("memory that another client has registered");
+  return absl::InvalidArgumentError("registered buffer: another client has registered it; use that client");
 }
 
 rdma::Sge Session::SgeOf(const RegisteredBytes& memory) {

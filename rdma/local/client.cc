@@ -33,7 +33,8 @@ constexpr char kServerClosed[] = "the server closed the connection";
 constexpr char kServerGone[] = "the server process is gone";
 
 absl::Status NoRegion() {
-  return absl::PermissionDeniedError("the server gave this connection no such region (key, size or access)");
+  return absl::PermissionDeniedError(
+      "post: the server gave this connection no such region (key, size or access)");
 }
 
 absl::Status BadAnswer(const char* what) {
@@ -52,7 +53,8 @@ LocalClient::~LocalClient() { Close(); }
 
 absl::StatusOr<std::unique_ptr<Registration>> LocalClient::RegisterWrite(SharedMemory& memory) {
   if (&memory != offered_) {
-    return absl::FailedPreconditionError("a client registers for WRITE what it has offered (OfferWrite)");
+    return absl::FailedPreconditionError(
+        "register: a client registers for WRITE the memory that it has offered; call OfferWrite first");
   }
   return std::make_unique<LocalRegistration>(
       memory.bytes(), RemoteRegion{.size = memory.bytes().size(), .key = kLocalOfferedKey});
@@ -61,7 +63,7 @@ absl::StatusOr<std::unique_ptr<Registration>> LocalClient::RegisterWrite(SharedM
 absl::Status LocalClient::OfferWrite(SharedMemory& memory) {
   REMORA_RETURN_IF_ERROR(CheckOffer(memory));
   if (offered_ != nullptr || socket_) {
-    return absl::FailedPreconditionError("OfferWrite comes once, and before Connect");
+    return absl::FailedPreconditionError("offer: OfferWrite comes once, and before Connect");
   }
   offered_ = &memory;
   return absl::OkStatus();
@@ -69,10 +71,10 @@ absl::Status LocalClient::OfferWrite(SharedMemory& memory) {
 
 absl::Status LocalClient::Connect(std::span<const std::byte> request_data, TimePoint deadline) {
   if (socket_ || !status().ok())
-    return absl::FailedPreconditionError("Connect was called before: dial again");
+    return absl::FailedPreconditionError("connect: Connect was called before; dial again");
   if (request_data.size() > kMaxConnectData) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(request_data.size(), " bytes of request data; the most are ", kMaxConnectData));
+    return absl::InvalidArgumentError(absl::StrCat("connect: ", request_data.size(),
+                                                   " bytes of request data; the most are ", kMaxConnectData));
   }
   absl::Status result = Shake(request_data, deadline);
   if (!result.ok()) Break(result);
@@ -107,7 +109,7 @@ absl::Status LocalClient::Shake(std::span<const std::byte> request_data, TimePoi
     case LocalAnswer::kAccepted:
       return MapAll(received);
     case LocalAnswer::kRejected:
-      return absl::FailedPreconditionError("the server rejected the connection");
+      return absl::FailedPreconditionError("connect: the server rejected the connection");
     case LocalAnswer::kWrongUser:
       return ServesAnother();
     case LocalAnswer::kNoSpace:
@@ -131,9 +133,9 @@ absl::StatusOr<UniqueFd> LocalClient::ConnectSocket(TimePoint deadline) const {
 }
 
 absl::Status LocalClient::ServesAnother() const {
-  return absl::PermissionDeniedError(absl::StrCat("the server at ", path_, " serves uid ", peer_.uid,
-                                                  " and root, and this process runs as uid ", geteuid(),
-                                                  " (see --local_access of kvserver)"));
+  return absl::PermissionDeniedError(absl::StrCat(
+      "connect: the server at ", path_, " serves uid ", peer_.uid, " and root, and this process runs as uid ",
+      geteuid(), "; run it as that user, or start kvserver with another --local_access"));
 }
 
 absl::StatusOr<ReceivedReply> LocalClient::AwaitReply(TimePoint deadline) {
@@ -142,7 +144,7 @@ absl::StatusOr<ReceivedReply> LocalClient::AwaitReply(TimePoint deadline) {
     REMORA_ASSIGN_OR_RETURN(const bool in_time, SleepUntilReady(std::span(&fd, 1), clock_, deadline));
     if (fd.revents != 0) return ReceiveReply(socket_.get());
     if (!in_time) {
-      return absl::DeadlineExceededError(absl::StrCat("the server at ", path_, " does not answer"));
+      return absl::DeadlineExceededError(absl::StrCat("connect: the server at ", path_, " does not answer"));
     }
   }
 }
@@ -281,7 +283,7 @@ absl::Status LocalClient::Sleep(TimePoint deadline) {
   pollfd fd = {socket_.get(), POLLIN | POLLRDHUP, 0};
   REMORA_ASSIGN_OR_RETURN(const bool in_time, SleepUntilReady(std::span(&fd, 1), clock_, deadline));
   if (fd.revents != 0 && !DrainWakeUps(socket_.get())) PeerIsGone();
-  return in_time ? absl::OkStatus() : absl::DeadlineExceededError("nothing came in time");
+  return in_time ? absl::OkStatus() : absl::DeadlineExceededError("wait: nothing came in time");
 }
 
 }  // namespace remora::rdma

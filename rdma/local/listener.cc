@@ -92,11 +92,12 @@ LocalListener::~LocalListener() {
 
 absl::StatusOr<RemoteRegion> LocalListener::RegisterRead(SharedMemory& memory) {
   if (memory.writers() != SharedMemory::Writers::kOwnerOnly) {
-    return absl::InvalidArgumentError("memory for clients to READ must be made with Writers::kOwnerOnly");
+    return absl::InvalidArgumentError(
+        "register: memory for clients to READ must be made with Writers::kOwnerOnly");
   }
   if (reads_.size() == kLocalMaxReads) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("a listener has at most ", kLocalMaxReads, " regions to READ"));
+        absl::StrCat("register: a listener has at most ", kLocalMaxReads, " regions to READ"));
   }
   reads_.push_back(&memory);
   return RemoteRegion{.size = memory.bytes().size(), .key = static_cast<std::uint32_t>(reads_.size())};

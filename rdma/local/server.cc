@@ -41,10 +41,10 @@ LocalServer::~LocalServer() {
 
 absl::StatusOr<std::unique_ptr<Registration>> LocalServer::ProvideWrite(std::string_view name,
                                                                         std::size_t size) {
-  if (answered_) return absl::FailedPreconditionError("ProvideWrite comes before Accept");
+  if (answered_) return absl::FailedPreconditionError("provide memory: ProvideWrite comes before Accept");
   if (writes_.size() == kLocalMaxWrites) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("a connection has at most ", kLocalMaxWrites, " regions to WRITE"));
+        absl::StrCat("provide memory: a connection has at most ", kLocalMaxWrites, " regions to WRITE"));
   }
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<SharedMemory> memory,
                           listener_.pool().Create(name, size, SharedMemory::Writers::kPeers));
@@ -56,14 +56,15 @@ absl::StatusOr<std::unique_ptr<Registration>> LocalServer::ProvideWrite(std::str
 
 absl::StatusOr<std::unique_ptr<Registration>> LocalServer::GrantWrite(SharedMemory&, std::size_t,
                                                                       std::size_t) {
-  return absl::UnimplementedError("the local transport cannot take back memory that a process has mapped");
+  return absl::UnimplementedError(
+      "grant: the local transport cannot take back memory that a process has mapped");
 }
 
 absl::Status LocalServer::Accept(std::span<const std::byte> data) {
-  if (answered_) return absl::FailedPreconditionError("the request was answered before");
+  if (answered_) return absl::FailedPreconditionError("accept: the request was answered before");
   if (data.size() > kMaxAcceptData) {
     return absl::InvalidArgumentError(
-        absl::StrCat(data.size(), " bytes of accept data; the most are ", kMaxAcceptData));
+        absl::StrCat("accept: ", data.size(), " bytes of accept data; the most are ", kMaxAcceptData));
   }
   answered_ = true;
   const std::uint32_t slots = RingSlotsFor(limits_);
@@ -125,7 +126,7 @@ void LocalServer::Reject(std::span<const std::byte> data) {
   std::ranges::copy(data.first(size), reply.data);
   // Whether the client still hears it or not, this is over.
   SendReply(socket_.get(), reply, {}).IgnoreError();
-  Break(absl::FailedPreconditionError("the connection was rejected"));
+  Break(absl::FailedPreconditionError("accept: the connection was rejected"));
 }
 
 absl::Status LocalServer::PostWritev(std::span<const Sge> from, const RemoteRegion& region,
@@ -138,7 +139,7 @@ absl::Status LocalServer::PostWritev(std::span<const Sge> from, const RemoteRegi
   const std::uint64_t offered = offered_.bytes().size();
   // The client may name any region.
   if (region.key != kLocalOfferedKey || offset > offered || size > offered - offset) {
-    Break(absl::PermissionDeniedError("a WRITE to memory that the client has not offered"));
+    Break(absl::PermissionDeniedError("WRITE: the client has not offered this memory"));
     return absl::OkStatus();
   }
   std::byte* to = offered_.bytes().data() + offset;

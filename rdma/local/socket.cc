@@ -85,7 +85,7 @@ absl::Status SendPacket(int socket, std::span<const std::byte> bytes, std::span<
     std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
   }
   if (sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return absl::OkStatus();
-  if (errno == EPIPE || errno == ECONNRESET) return absl::UnavailableError("the peer has hung up");
+  if (errno == EPIPE || errno == ECONNRESET) return absl::UnavailableError("handshake: the peer has hung up");
   return absl::ErrnoToStatus(errno, "a packet to a peer");
 }
 
@@ -118,7 +118,8 @@ absl::Status SetAccess(const std::string& path, const LocalAccess& access) {
   struct stat status;
   if (!file || fstat(file.get(), &status) != 0) return absl::ErrnoToStatus(errno, path);
   if (!S_ISSOCK(status.st_mode))
-    return absl::AlreadyExistsError(absl::StrCat(path, " was replaced meanwhile"));
+    return absl::AlreadyExistsError(
+        absl::StrCat("listen: ", path, " was replaced meanwhile; start the server again"));
   if (access.group && fchownat(file.get(), "", static_cast<uid_t>(-1), *access.group, AT_EMPTY_PATH) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot give the socket ", path, " to group ",
                                                    *access.group, ", of which this user must be a member"));
@@ -144,8 +145,8 @@ absl::StatusOr<UniqueFd> LockSocketPath(const std::string& path) {
   if (!fd) return absl::ErrnoToStatus(errno, absl::StrCat("cannot make the lock file ", lock_path));
   if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return absl::ErrnoToStatus(errno, absl::StrCat("flock ", lock_path));
-    return absl::AlreadyExistsError(
-        absl::StrCat("a server listens at ", path, " already (it holds ", lock_path, ")"));
+    return absl::AlreadyExistsError(absl::StrCat("listen: a server listens at ", path, " already (it holds ",
+                                                 lock_path, "); stop it, or choose another path"));
   }
   return fd;
 }
@@ -183,7 +184,9 @@ void RemoveSocket(const std::string& path, const FileName& file) {
 
 absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, Duration patience) {
   const auto us = std::chrono::duration_cast<std::chrono::microseconds>(patience).count();
-  if (us <= 0) return absl::DeadlineExceededError(absl::StrCat("no time left to connect to ", path));
+  if (us <= 0)
+    return absl::DeadlineExceededError(
+        absl::StrCat("connect: no time left to connect to ", path, "; allow more time"));
   REMORA_ASSIGN_OR_RETURN(UniqueFd fd, MakeSocket(0));
   // With a full backlog connect waits, and nothing but this bounds it; poll does not help.
   const timeval timeout = {.tv_sec = us / 1'000'000, .tv_usec = us % 1'000'000};
@@ -203,10 +206,11 @@ absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, Duration patience) {
       }
       return absl::UnavailableError(absl::StrCat("no server listens at ", path, ": is the server running?"));
     case EPROTOTYPE:  // the socket has another type than ours
-      return absl::UnavailableError(absl::StrCat(
-          path, " is no Remora server, but the socket of another program; give the address of one"));
+      return absl::UnavailableError(
+          absl::StrCat("connect: ", path,
+                       " is no Remora server, but the socket of another program; give the address of one"));
     case EAGAIN:
-      return absl::DeadlineExceededError(absl::StrCat("the server at ", path, " does not answer"));
+      return absl::DeadlineExceededError(absl::StrCat("connect: the server at ", path, " does not answer"));
     case EACCES:
       return absl::PermissionDeniedError(absl::StrCat(
           "connect: Permission denied: this user may not open ", path,
@@ -290,7 +294,8 @@ absl::StatusOr<ReceivedReply> ReceiveReply(int socket) {
     // A server that rejects before it has read our hello leaves a reset, once, in front of its
     // message.
   } while (size < 0 && (errno == ECONNRESET || errno == EINTR));
-  if (size <= 0) return absl::UnavailableError("the server hung up during the handshake");
+  if (size <= 0)
+    return absl::UnavailableError("connect: the server hung up during the handshake; see its log");
 
   received.descriptors = DescriptorsOf(message);
   const LocalReply& reply = received.reply;
@@ -303,7 +308,7 @@ absl::StatusOr<ReceivedReply> ReceiveReply(int socket) {
                                                ": update the older"));
   }
   if (size != sizeof(reply) || (message.msg_flags & MSG_TRUNC) != 0) {
-    return absl::InternalError("the server's answer came incomplete");
+    return absl::InternalError("connect: the server's answer came incomplete");
   }
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
     return absl::ResourceExhaustedError(

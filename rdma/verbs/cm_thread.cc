@@ -280,7 +280,9 @@ void CmThread::SendAcceptNow(PendingConnection& pending) {
 
 void CmThread::MoveToErrorNow(PendingConnection& pending, ibv_qp* qp) {
   if (pending.has_lost_queue_pair || SetToError(qp)) return;
-  DestroyQueuePairOf(pending, qp, absl::InternalError("its queue pair is out of order"));
+  DestroyQueuePairOf(
+      pending, qp,
+      absl::InternalError("disconnect: the device cannot move the queue pair to its error state"));
 }
 
 void CmThread::DestroyQueuePairOf(PendingConnection& pending, ibv_qp* qp, absl::Status cause) {

@@ -152,7 +152,7 @@ absl::Status VerbsConnection<End>::CheckOneSided(std::span<const Sge> sges, cons
                                                  std::uint64_t offset, SgeList& list) const {
   if (sges.size() > kMaxSges) {
     return absl::InvalidArgumentError(
-        absl::StrCat(sges.size(), " scatter/gather entries; the most is ", kMaxSges));
+        absl::StrCat("post: ", sges.size(), " scatter/gather entries; the most are ", kMaxSges));
   }
   std::uint64_t size = 0;  // cannot overflow: kMaxSges 32-bit numbers
   for (const Sge& sge : sges) {
@@ -160,11 +160,12 @@ absl::Status VerbsConnection<End>::CheckOneSided(std::span<const Sge> sges, cons
     if (sge.size > 0) list.entries[static_cast<std::size_t>(list.count++)] = DeviceSge(sge);
   }
   if (!region.Contains(offset, size)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(size, " bytes at offset ", offset, " are not inside a region of ", region.size));
+    return absl::InvalidArgumentError(absl::StrCat("post: ", size, " bytes at offset ", offset,
+                                                   " are not inside a region of ", region.size));
   }
   if (size > device_.request_size) {
-    return absl::InvalidArgumentError(absl::StrCat(size, " bytes in one request; the most that device ",
+    return absl::InvalidArgumentError(absl::StrCat("post: ", size,
+                                                   " bytes in one request; the most that device ",
                                                    device_.name, " takes is ", device_.request_size));
   }
   return CheckSendQueue();
@@ -173,10 +174,11 @@ absl::Status VerbsConnection<End>::CheckOneSided(std::span<const Sge> sges, cons
 template <typename End>
 absl::Status VerbsConnection<End>::CheckSendQueue() const {
   if (!failure_.ok()) return failure_;
-  if (!connected_) return absl::InvalidArgumentError("a request before the connection is established");
+  if (!connected_)
+    return absl::InvalidArgumentError("post: the connection is not established yet; connect first");
   if (sends_.free_slots() == 0) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(limits_.sends, " requests are under way already (QueueLimits::sends); poll first"));
+        absl::StrCat("post: ", limits_.sends, " requests (QueueLimits::sends) are in flight; poll first"));
   }
   return absl::OkStatus();
 }
@@ -185,7 +187,7 @@ template <typename End>
 absl::Status VerbsConnection<End>::PostFailed(absl::string_view call) const {
   const int error = errno;
   if (error == EINVAL)
-    return absl::InvalidArgumentError(absl::StrCat(call, ": the device refused the request"));
+    return absl::InvalidArgumentError(absl::StrCat(call, ": the device rejected the request"));
   return StatusFromErrno(error, call, peer_);
 }
 
@@ -222,7 +224,7 @@ template <typename End>
 absl::Status VerbsConnection<End>::PostSend(std::uint64_t context, const Sge& from) {
   if (from.size > kMaxMessageSize) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a message of ", from.size, " bytes; the most is ", kMaxMessageSize));
+        absl::StrCat("send: a message of ", from.size, " bytes; the longest is ", kMaxMessageSize));
   }
   REMORA_RETURN_IF_ERROR(CheckSendQueue());
   ibv_sge sge = DeviceSge(from);
@@ -239,8 +241,8 @@ template <typename End>
 absl::Status VerbsConnection<End>::PostRecv(std::uint64_t context, const Sge& into) {
   if (!failure_.ok()) return failure_;
   if (receives_.free_slots() == 0) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(limits_.receives, " receives are posted already (QueueLimits::receives)"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "receive: ", limits_.receives, " buffers (QueueLimits::receives) are posted already; poll first"));
   }
   ibv_sge sge = DeviceSge(into);
   const std::uint64_t request_id = MakeRequestId(serial_, receives_.next_number() | kReceiveBit);
@@ -272,7 +274,8 @@ bool VerbsConnection<End>::Finish(const ibv_wc& completion, Completion& out) {
     // A WRITE with immediate data ends a receive, too, and puts nothing into its buffer: byte_len is what was
     // WRITTEN elsewhere.
     ok = false;
-    Break(absl::InvalidArgumentError("the peer sent a WRITE with immediate data, where messages are SENDs"));
+    Break(absl::InvalidArgumentError(
+        "receive: the peer sent a WRITE with immediate data, where messages are SENDs"));
   } else if (!ok) {
     const bool flushed = completion.status == IBV_WC_WR_FLUSH_ERR;
     if (failure_.ok()) {

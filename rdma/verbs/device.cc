@@ -49,12 +49,12 @@ absl::StatusOr<DeviceLimits> DeviceLimits::Query(rdma_cm_id* id) {
 
 absl::Status DeviceLimits::Check(const QueueLimits& limits) const {
   if (limits.sends == 0 || limits.receives == 0) {
-    return absl::InvalidArgumentError("QueueLimits: sends and receives must be 1 at least");
+    return absl::InvalidArgumentError("limits: sends and receives must be at least 1");
   }
   const std::uint64_t sum = std::uint64_t{limits.sends} + limits.receives;
   if (limits.sends > requests || limits.receives > requests || sum > completions) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("device ", name, " has queues of ", requests, " requests and ", completions,
+        absl::StrCat("limits: device ", name, " has queues of ", requests, " requests and ", completions,
                      " completions; the configuration asks for ", limits.sends, " sends and ",
                      limits.receives, " receives"));
   }

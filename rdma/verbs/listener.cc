@@ -50,7 +50,7 @@ absl::Status VerbsListener::Start(MemoryWindows windows) {
   REMORA_ASSIGN_OR_RETURN(const AddressInfo info, ResolveHost(address_, RAI_PASSIVE));
   if (IsWildcard(info->ai_src_addr)) {
     return absl::FailedPreconditionError(absl::StrCat(
-        name,
+        "listen: ", name,
         " stands for every address and so belongs to no RDMA device; name the one address of the device to "
         "listen on"));
   }
@@ -95,7 +95,8 @@ VerbsListener::~VerbsListener() {
 
 absl::StatusOr<RemoteRegion> VerbsListener::RegisterRead(SharedMemory& memory) {
   if (regions_.size() == kMaxRegions) {
-    return absl::ResourceExhaustedError(absl::StrCat("a listener has ", kMaxRegions, " regions at most"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("register: a listener has at most ", kMaxRegions, " regions to READ"));
   }
   REMORA_ASSIGN_OR_RETURN(
       std::unique_ptr<VerbsRegistration> region,

@@ -144,7 +144,8 @@ bool Acceptor::CheckHello(rdma::ServerConnection& connection, const HelloRequest
   }
   // O1. Whether its own end has ended or not: nobody else has this client ID.
   if (known != nullptr && known->connection != nullptr) {
-    Drop(known->connection, absl::UnavailableError("the client has reconnected over another connection"));
+    Drop(known->connection,
+         absl::UnavailableError("disconnect: the client has reconnected over another connection"));
   }
   if (*use != nullptr && (*use)->is_full()) {
     Reject(connection, Counter::kRefusedTokenFull, {.reason = RefusalReason::kFull},
@@ -302,7 +303,8 @@ void Acceptor::ReloadTokens() {
       if (session->token_use() == &use) connections.push_back(connection);
     }
     for (rdma::Connection* const connection : connections) {
-      Drop(connection, absl::UnavailableError(absl::StrCat("its token ", use.token.name, " was revoked")));
+      Drop(connection,
+           absl::UnavailableError(absl::StrCat("disconnect: its token ", use.token.name, " was revoked")));
     }
   });
   for (Port& port : ports_) port.listener->AwaitEnds();

@@ -13,7 +13,7 @@ namespace remora {
 bool StatusReporter::ReportLoadProgress() {
   if (!awaits_load_) return true;
   if (store_.loading() && store_.load_status().ok()) {
-    if (report_) ReportLoadProgress();
+    if (report_) NotifyLoadProgress();
     return true;
   }
   awaits_load_ = false;
@@ -29,7 +29,7 @@ bool StatusReporter::ReportLoadProgress() {
   return true;
 }
 
-void StatusReporter::ReportLoadProgress() {
+void StatusReporter::NotifyLoadProgress() {
   constexpr std::chrono::seconds kPause{1};
   const std::uint64_t keys = store_.Read(Counter::kKeysLoaded);
   const TimePoint now = store_.clock().Now();

@@ -34,7 +34,7 @@ class StatusReporter {
   void ReportDiskStatus();
 
  private:
-  void ReportLoadProgress();
+  void NotifyLoadProgress();
 
   const ServerStore& store_;
   const OperatorLog& log_;

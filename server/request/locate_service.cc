@@ -22,16 +22,17 @@ bool LocateService::Take(const PendingRequest& pending) {
   const Request& request = pending.request;
   const std::string_view shared_key = pending.session->DecodePayload(request).key;
   if (shared_key.data() == nullptr || request.value_size != 0) {
-    replies_.Answer(pending,
-                    absl::InvalidArgumentError("a key out of bounds, or outside the staging buffer"));
+    replies_.Answer(pending, absl::InvalidArgumentError(
+                                 "protocol error: a key out of bounds, or outside the staging buffer"));
     return true;
   }
   std::array<char, kMaxKeySize> copy;
   std::memcpy(copy.data(), shared_key.data(), shared_key.size());
   const std::string_view key(copy.data(), shared_key.size());
   if (!VerifyPayload(&request, HashKey(key), HashValue(nullptr, 0))) {
-    replies_.Answer(pending, absl::DataLossError(
-                                 "the request was damaged on its way: the key does not match its checksum"));
+    replies_.Answer(pending,
+                    absl::DataLossError(
+                        "locate: the request was damaged in flight: the key does not match its checksum"));
     return true;
   }
   if (!reads_.has_pool()) return Answer(pending, store_.Locate(key));

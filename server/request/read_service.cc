@@ -78,7 +78,7 @@ bool ReadService::AnswerSome() {
       status = absl::OkStatus();
     } else if (pending.request.operation == Operation::kLocate) {
       if (locates_.Take(pending)) continue;
-      status = absl::AbortedError("no room");
+      status = absl::AbortedError("locate: no space");
     } else if (is_scan) {
       status = scans_.Take(*pending.session, pending.request, &reply);
     }
@@ -145,15 +145,16 @@ void ReadService::AnswerBackup(const PendingRequest& pending) {
 void ReadService::AnswerSettings(const PendingRequest& pending) {
   if (!settings_) {
     return replies_.Answer(
-        pending,
-        absl::FailedPreconditionError("this server was started by another program than kvserver, and has no "
-                                      "settings to tell; ask that program"));
+        pending, absl::FailedPreconditionError(
+                     "settings: this server was started by another program than kvserver, and has no "
+                     "settings to tell; ask that program"));
   }
   const std::string_view text = settings_();
   const Request& request = pending.request;
   if (request.condition > text.size() || request.key_size != 0 || request.value_size != 0) {
-    return replies_.Answer(
-        pending, absl::InvalidArgumentError("a request for settings with a payload, or beyond their end"));
+    return replies_.Answer(pending,
+                           absl::InvalidArgumentError(
+                               "protocol error: a request for settings with a payload, or beyond their end"));
   }
   Reply reply;
   reply.request_id = request.request_id;

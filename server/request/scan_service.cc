@@ -23,12 +23,14 @@ constexpr std::chrono::seconds kIdle{kCursorSeconds};
 constexpr std::chrono::seconds kCheckPause{1};
 
 absl::Status Invalid() {
-  return absl::InvalidArgumentError("a scan out of bounds, or a page outside of its window");
+  return absl::InvalidArgumentError("protocol error: a scan out of bounds, or a page outside of its window");
 }
 
-absl::Status NoSuchCursor() { return absl::NotFoundError("no such cursor, or not any more"); }
+absl::Status NoSuchCursor() {
+  return absl::NotFoundError("scan: the server has closed its cursor; start a new scan");
+}
 
-absl::Status Busy() { return absl::AbortedError("the last page is under way"); }
+absl::Status Busy() { return absl::AbortedError("scan: the last page is in flight"); }
 
 /// Copies bytes [from, from + to.size()) of what `pieces` are one behind the other.
 void CopyPart(std::span<const std::string_view> pieces, std::size_t from, std::span<std::byte> to) {
@@ -176,7 +178,7 @@ absl::StatusOr<ScanService::Found> ScanService::Advance(Cursor& cursor) {
       case StoreWatch::Step::kNone:
         return Found::kPause;
       case StoreWatch::Step::kOpening:
-        return absl::AbortedError("the place in the log is being searched for");
+        return absl::AbortedError("watch: the server searches for the place in the log; ask again");
     }
   }
   switch (cursor.scan->Advance()) {

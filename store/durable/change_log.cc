@@ -9,7 +9,7 @@ namespace remora {
 namespace {
 
 absl::Status NotReached() {
-  return absl::InvalidArgumentError("a change feed from a place that was not reached");
+  return absl::InvalidArgumentError("watch: its position is behind the last write of this store; begin anew");
 }
 
 }  // namespace

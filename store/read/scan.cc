@@ -36,9 +36,8 @@ absl::Status NoOrder() {
 
 absl::Status NoHashes() {
   return absl::FailedPreconditionError(
-      "the resume token belongs to a scan in any order of a store in memory, and this store has a disk; "
-      "start "
-      "a new scan");
+      "scan: the resume token belongs to a scan in any order of a store in memory, and this store has a "
+      "disk; start a new scan");
 }
 
 // A scan keeps no more memory than this for the values that follow a large one.

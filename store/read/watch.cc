@@ -131,7 +131,8 @@ absl::StatusOr<StoreWatch::Step> StoreWatch::Try() {
     rep_->log.reset();
     rep_->opened_in_vain = moved ? 0 : rep_->opened_in_vain + 1;
     if (rep_->opened_in_vain <= kMaxOpenedInVain) return Step::kNotYet;
-    return absl::UnavailableError("the log of the data directory does not have what was written to it");
+    return absl::UnavailableError(
+        "watch: the log of the data directory lacks writes that were made; begin anew");
   }
   if (step == ChangeLog::Step::kNone) return Step::kNone;
   rep_->opened_in_vain = 0;

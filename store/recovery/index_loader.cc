@@ -184,13 +184,13 @@ absl::StatusOr<bool> IndexLoader::LoadRange(Worker& worker) {
     worker.next_key.clear();
     worker.shown_all = false;
   }
-  if (stopped()) return absl::CancelledError("the load was stopped");
+  if (stopped()) return absl::CancelledError("load: it was stopped");
   worker.unix_ms = core_.clock.UnixMillis();
   if (!worker.shown_all) {
     const DurableTier::KeyRange& range = load_.ranges[*worker.range];
     REMORA_RETURN_IF_ERROR(
         core_.tier->ForEachFrom(range, worker.next_key, [&](const DurableTier::Entry& entry) {
-          if (stopped()) return absl::CancelledError("the load was stopped");
+          if (stopped()) return absl::CancelledError("load: it was stopped");
           absl::Status status = LoadEntry(worker, entry);
           if (!status.ok()) worker.next_key = entry.key;  // the next call continues here after Aborted
           return status;
@@ -287,7 +287,7 @@ absl::StatusOr<Reservation> IndexLoader::ReserveToLoad(const DurableTier::Entry&
       return Reservation{core_.log.MutableBody(*place), entry.key.size()};
     }
   }
-  return absl::ResourceExhaustedError("what is free is needed otherwise");
+  return absl::ResourceExhaustedError("load: the free memory is reserved for writes");
 }
 
 absl::Status IndexLoader::PublishLarge(Worker& worker, const DurableTier::Entry& entry,
@@ -354,7 +354,8 @@ SpaceResult IndexLoader::MakeSpaceToLoad(TimePoint now, std::int64_t unix_ms) {
 
 absl::Status IndexLoader::AfterPublishing(const absl::StatusOr<SpaceResult>& result) {
   if (!result.ok()) return result.status();
-  if (*result == SpaceResult::kRetryLater) return absl::AbortedError("no space until dead memory has rested");
+  if (*result == SpaceResult::kRetryLater)
+    return absl::AbortedError("load: no space until the grace period of retired memory ends");
   if (*result == SpaceResult::kFull) load_.fits.store(false, std::memory_order_relaxed);
   return absl::OkStatus();
 }

@@ -46,7 +46,7 @@ absl::Status HistoryCheck::Begin(std::string_view mark) {
     REMORA_ASSIGN_OR_RETURN(position_, PositionNow(client_));
     if (client_.incarnation() == incarnation_) return absl::OkStatus();
   }
-  return absl::UnavailableError("the server is started anew all the time; see its log");
+  return absl::UnavailableError("history: the server restarts again and again; see its log");
 }
 
 absl::StatusOr<HistoryCheck::Step> HistoryCheck::Compare() {
@@ -59,7 +59,7 @@ absl::StatusOr<HistoryCheck::Step> HistoryCheck::Compare() {
     incarnation_ = incarnation;
     return Step::kAnew;
   }
-  return absl::UnavailableError("the server is started anew all the time; see its log");
+  return absl::UnavailableError("history: the server restarts again and again; see its log");
 }
 
 absl::Status HistoryCheck::CheckPosition() {

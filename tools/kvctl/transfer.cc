@@ -170,7 +170,8 @@ class Importer {
         continue;
       }
       if (line.ok() && line->kind == ExportLine::Kind::kFirst)
-        line = absl::InvalidArgumentError("a first line");
+        line =
+            absl::InvalidArgumentError("import: a first line of an export, behind the first; leave it out");
       if (!line.ok() && !arguments_.skip_bad) return At(line_number_, line.status().message());
       if (!line.ok()) {
         ++bad_;

@@ -257,7 +257,7 @@ void Floor::AddGets() {
                      for (Count i = 0; i < count; ++i) {
                        const absl::Status status = client_->Get(missing_[i].view(), &value_);
                        if (!absl::IsNotFound(status))
-                         return status.ok() ? absl::InternalError("it is there") : status;
+                         return status.ok() ? absl::InternalError("miss: the key exists") : status;
                      }
                      return absl::OkStatus();
                    }});

@@ -231,7 +231,7 @@ class ProcessesRunner final : public Runner {
   /// `frame`: came in place of another one, or the process is gone.
   absl::Status FailedInstead(const Worker& worker, const std::optional<Frame>& frame) {
     if (frame && frame->type == FrameType::kError) return Failed(StatusOf(frame->payload));
-    return Failed(absl::UnavailableError(absl::StrCat("process ", worker.pid, " of kvbench has died")));
+    return Failed(absl::UnavailableError(absl::StrCat("kvbench: its process ", worker.pid, " has died")));
   }
 
   absl::Status Failed(absl::Status status) {

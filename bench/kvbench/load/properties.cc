@@ -273,7 +273,7 @@ absl::StatusOr<std::vector<Property>> CoreWorkload(std::string_view letter) {
     }
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("no workload is called '", AbslView(letter), "'; there are a to f"));
+      absl::StrCat("workload: none is called '", AbslView(letter), "'; there are a to f"));
 }
 
 absl::StatusOr<Fields> ParseValueSizes(std::string_view text) {

@@ -98,7 +98,7 @@ class AsyncSession final : public Session {
   absl::Status Put(std::string_view key, std::string_view value) override { return client_->Put(key, value); }
 
   void Begin(Request* request) override {
-    if (async_ == nullptr) return End(request, {.status = absl::CancelledError("kvbench ends")});
+    if (async_ == nullptr) return End(request, {.status = absl::CancelledError("kvbench: it ends")});
     const AsyncClient::Begun begun =
         request->is_put
             ? async_->Put(request->key, request->value,

@@ -19,7 +19,7 @@ constexpr std::size_t kLongestPath = 107;
 
 absl::Status Bad(std::string_view why) {
   return absl::InvalidArgumentError(
-      absl::StrCat("the address of a Redis is redis://[[NAME]:PASSWORD@]HOST[:PORT][/DATABASE] or "
+      absl::StrCat("address: that of a Redis is redis://[[NAME]:PASSWORD@]HOST[:PORT][/DATABASE] or "
                    "redis:///PATH[?db=DATABASE]; ",
                    AbslView(why)));
 }
