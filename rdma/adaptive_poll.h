@@ -1,4 +1,4 @@
-// How long to look for what is awaited before sleeping.
+// Adaptive polling: how long a thread polls for an event before it sleeps.
 #pragma once
 
 #include <algorithm>
@@ -19,19 +19,19 @@ class AdaptivePoller {
  public:
   /// Polls, with pauses between, until `look` returns true. Returns false when it is time to sleep.
   ///
-  /// The first phase takes some 20 to 50 us, which is what falling asleep and being woken costs
-  /// anyway. So a wait is at most twice as dear as the better of the two.
+  /// The first phase takes some 20 to 50 us, about as long as falling asleep and being woken. So a wait costs
+  /// at most twice as much as the better of the two.
   ///
   /// The second phase takes five times as long in all, the time that a list of writes may take. It
-  /// can be in vain: the thread shares its CPU with the server, or waits for a disk. Then the next
-  /// 8 waits leave it out, and twice as many each time that it is in vain again, up to 1024.
+  /// fails if the thread shares its CPU with the server, or waits for a disk. Then the next 8 waits leave it
+  /// out, and twice as many after each further failure, up to 1024.
   ///
-  /// `pays` is the transport's hint whether the event may come meanwhile (PollingPays). If not, it looks
-  /// once. The hint may be wrong, so now and then it polls through the first phase all the same. That is
-  /// after 8 such waits, and after twice as many each time that it is in vain, up to 1024.
+  /// `pays` is the transport's hint whether the event can come while this thread polls (PollingPays). If not,
+  /// Spin polls once. The hint may be wrong, so Spin sometimes polls through the first phase all the same.
+  /// It does so after 8 such waits, and after twice as many after each failure, up to 1024.
   ///
-  /// `cost` says how many looks at memory one look costs (PollCost). Where a look is a system call, Spin
-  /// looks less often, and its phases take as long as they would.
+  /// `cost` is the time of one poll, in polls of memory (PollCost). If a poll is a system call, Spin polls
+  /// less often, so that its phases take the same time.
   template <typename Look>
   bool Spin(const Look& look, bool pays = true, int cost = 1) {
     const int spins = std::max(kSpins / cost, 1), more_spins = kMoreSpins / cost;
@@ -44,7 +44,7 @@ class AdaptivePoller {
   static constexpr int kSpins = 1000;
   static constexpr int kMoreSpins = 4000;
 
-  /// Decides in which waits an attempt is due: the fewer, the more often it was in vain.
+  /// Decides in which waits an attempt is due. Each failure doubles the number of waits without one.
   class Backoff {
    public:
     bool IsDue() {
@@ -64,7 +64,7 @@ class AdaptivePoller {
     static constexpr int kMax = 1024;
 
     int skips_left_ = 0;  // waits before the next attempt
-    int skips_ = kMin;    // waits after an attempt in vain
+    int skips_ = kMin;    // waits after a failed attempt
   };
 
   template <typename Look>

@@ -124,7 +124,7 @@ void LocalServer::Reject(std::span<const std::byte> data) {
   const std::size_t size = std::min(data.size(), kMaxRejectData);
   reply.data_size = static_cast<std::uint32_t>(size);
   std::ranges::copy(data.first(size), reply.data);
-  // Whether the client still hears it or not, this is over.
+  // The connection ends even if the client does not receive the reply.
   SendReply(socket_.get(), reply, {}).IgnoreError();
   Break(absl::FailedPreconditionError("accept: the connection was rejected"));
 }
@@ -177,12 +177,12 @@ void LocalServer::Unpark() {
 }
 
 void LocalServer::OnSocketEvent() {
-  // The byte is the client's ring, or its end.
+  // The socket has a wake-up byte of the client, or is closed.
   listener_.Unpark(this);
-  // There is mostly one. If there are more, the socket stays readable.
+  // Usually there is one byte. If there are more, the socket stays readable, and the next check reads them.
   if (DrainWakeUps(socket_.get(), 1)) return;
   PeerIsGone();
-  // A socket at its end stays readable for ever.
+  // A closed socket would stay readable for ever.
   listener_.Unwatch(this);
 }
 

@@ -271,7 +271,7 @@ ReceivedHello ReceiveHello(int socket) {
   message.msg_iovlen = 1;
   message.msg_control = control.data();
   message.msg_controllen = control.size();
-  // MSG_TRUNC: the packet's whole length is told, also where it is longer than a hello.
+  // MSG_TRUNC: recvmsg returns the length of the packet, even if it is longer than a hello.
   received.size = recvmsg(socket, &message, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
   if (received.size < 0) return received;
   received.descriptors = DescriptorsOf(message);

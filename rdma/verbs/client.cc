@@ -267,7 +267,7 @@ void VerbsClient::Disarm() {
 absl::StatusOr<std::unique_ptr<ClientConnection>> DialVerbs(const Address& address, const QueueLimits& limits,
                                                             const Clock& clock, TimePoint deadline) {
   const std::string name = address.ToString();
-  // In this order, so that a host without RDMA is told apart from a name that nobody has.
+  // Opens the device first. So the error distinguishes a host without RDMA from an unknown host name.
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<EventChannel> events, EventChannel::Open(name));
   REMORA_ASSIGN_OR_RETURN(const AddressInfo info, ResolveHost(address, 0));
   IdPtr id;

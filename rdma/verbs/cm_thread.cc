@@ -218,7 +218,7 @@ bool CmThread::HandleEvents() {
       TakeRequest(*std::move(event));
       continue;
     }
-    // Null for the listening id, whose events say nothing that its connections do not hear, too.
+    // Null for the listening id. Its events are ignored, because each connection gets them, too.
     const auto* const pending = static_cast<const PendingConnection*>(event->id->context);
     if (pending == nullptr) continue;
     absl::Status status = StatusFromLateEvent(event->type, event->status, PeerOf(event->id));

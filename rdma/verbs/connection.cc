@@ -253,8 +253,8 @@ absl::Status VerbsConnection<End>::PostRecv(std::uint64_t context, const Sge& in
   return absl::OkStatus();
 }
 
-// A WRITE of nothing: no address and no key is looked at (InfiniBand specification, C9-88), and only the
-// peer's device knows of it. If it cannot be posted now, the next one may.
+// Posts a WRITE of 0 bytes, for which the peer's device checks neither address nor key (InfiniBand
+// specification, C9-88). If it cannot be posted now, the next call may post it.
 template <typename End>
 void VerbsConnection<End>::PostProbe() {
   if (!sends_.empty() || !CheckSendQueue().ok()) return;

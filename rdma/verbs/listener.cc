@@ -45,7 +45,7 @@ absl::StatusOr<std::unique_ptr<VerbsListener>> VerbsListener::Create(const Addre
 
 absl::Status VerbsListener::Start(MemoryWindows windows) {
   const std::string name = address_.ToString();
-  // In this order, so that a host without RDMA is told apart from a name that nobody has.
+  // Opens the device first. So the error distinguishes a host without RDMA from an unknown host name.
   REMORA_ASSIGN_OR_RETURN(events_, EventChannel::Open(name));
   REMORA_ASSIGN_OR_RETURN(const AddressInfo info, ResolveHost(address_, RAI_PASSIVE));
   if (IsWildcard(info->ai_src_addr)) {
@@ -116,7 +116,7 @@ std::unique_ptr<ServerConnection> VerbsListener::NextRequest() {
     std::unique_ptr<VerbsServer> request = std::move(requests_.front());
     requests_.pop_front();
     if (request->status().ok()) return request;
-    ++dropped_handshakes_;  // the client gave up meanwhile
+    ++dropped_handshakes_;  // the client closed the connection before it was accepted
   }
   return nullptr;
 }

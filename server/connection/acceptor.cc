@@ -142,7 +142,7 @@ bool Acceptor::CheckHello(rdma::ServerConnection& connection, const HelloRequest
   if (known == nullptr && (hello.flags & HelloFlag::kReturns) != 0) {
     return RejectClientId(connection);
   }
-  // O1. Whether its own end has ended or not: nobody else has this client ID.
+  // O1: the old connection of this client ID ends first, even if its client has not closed it.
   if (known != nullptr && known->connection != nullptr) {
     Drop(known->connection,
          absl::UnavailableError("disconnect: the client has reconnected over another connection"));

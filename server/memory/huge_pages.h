@@ -38,8 +38,8 @@ class HugePages {
   /// Begins to provide what was reached, and to count it there (Counter::kLargePageBytes). The store outlives
   /// this, or Stop. ResourceExhausted: there is no thread.
   absl::Status Start(ServerStore* store);
-  /// Provides huge pages for all of the region, as far as there are any, before it returns: for a
-  /// device that is going to lock it. REQUIRES: Start.
+  /// Provides huge pages for all of the region, as far as the system has any, before it returns. Call it
+  /// before a device locks the region. REQUIRES: Start.
   void ProvideAll();
   /// Stops: memory that is reached from now on gets no huge pages. Waits for the page that is being
   /// provided.

@@ -28,7 +28,7 @@ void WriteAll(int fd, std::string_view text) {
       pollfd writable{fd, POLLOUT, 0};
       ::poll(&writable, 1, -1);
     } else if (errno != EINTR) {
-      return;  // nobody is there to be told
+      return;  // the log has no reader any more
     }
   }
 }

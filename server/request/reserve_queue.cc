@@ -12,7 +12,7 @@
 namespace remora {
 
 void ReserveQueue::Add(const PendingRequest& pending) {
-  // Before it waits: nobody is to wait for what it does not want any more.
+  // Releases the client's earlier reservation before it waits: other clients may be waiting for that space.
   const absl::Status given_back = large_writes_.Release(pending.session->connection());
   if (!given_back.ok()) return replies_.Answer(pending, given_back);
   const Turn asked{.pending = pending, .asked = store_.clock().Now()};

@@ -44,7 +44,7 @@ void Keep(std::uint64_t value) { asm volatile("" : : "r"(value) : "memory"); }
 struct Way {
   std::string name;
   std::function<absl::Status(std::size_t count)> turn;
-  std::size_t each = 1;  // of those that are cheap, so many for one of these
+  std::size_t each = 1;  // divides the operations of a turn: larger for slow ways
   std::vector<double> nanoseconds{};
 
   double Median() const {

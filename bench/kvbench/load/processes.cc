@@ -208,7 +208,7 @@ class ProcessesRunner final : public Runner {
       if (getppid() == parent) {
         RunWorker(theirs, options_, clock_, shared_, number * options_.workload.threads);
       }
-      // Not exit: the work of the first process at its end is not this one's.
+      // Not exit, which would run the handlers of the first process.
       _exit(0);
     }
     workers_.push_back({pid, std::move(ours)});

@@ -136,7 +136,7 @@ class AsyncSession final : public Session {
     ended_.push_back(request);
   }
 
-  std::vector<Request*> ended_;  // and not yet told; before async_, whose end calls back
+  std::vector<Request*> ended_;  // not yet reported; declared before async_, whose destructor calls back
   ClientCounters last_counters_;
   std::unique_ptr<AsyncClient> async_;  // null: abandoned
   const std::unique_ptr<Client> client_;

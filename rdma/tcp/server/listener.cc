@@ -32,8 +32,8 @@ Descriptors DescriptorsOfTcp() {
   // NIC thread. The others are clients in their handshake, and rejected clients that still receive the
   // reason.
   constexpr std::size_t kOwn = 6;
-  constexpr std::size_t kReadingHello = 64;
-  return {.listener = kOwn + TcpAcceptor::kMaxHalfOpen + TcpAcceptor::kMaxWaiting + kReadingHello,
+  constexpr std::size_t kRejected = 64;
+  return {.listener = kOwn + TcpAcceptor::kMaxHalfOpen + TcpAcceptor::kMaxWaiting + kRejected,
           .connection = 1};
 }
 

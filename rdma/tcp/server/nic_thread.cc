@@ -16,9 +16,9 @@
 namespace remora::rdma {
 namespace {
 
-// A peer that was given up has so long to receive the reason.
+// Time for a rejected peer to receive the reason. Then the link is closed.
 constexpr std::chrono::seconds kEndingPatience(1);
-// Most links that stay open for that at a time.
+// Maximum of links that stay open for that.
 constexpr std::size_t kMaxEndings = 64;
 // The time between two looks at the thread's CPU time. A look is a system call.
 constexpr std::chrono::milliseconds kCpuTimePause(100);

@@ -137,7 +137,7 @@ class RedisExporter {
     }
     if (!(*scan)->status().ok()) return FromStatus((*scan)->status());
     if (Outcome outcome = TakeReplies(); Failed(outcome)) return outcome;
-    // A server that lost its records meanwhile has shown none of those that were to come.
+    // If the server lost its records during the scan, the scan ended early without an error.
     return FromStatus(history_.CompareNow().status());
   }
 
