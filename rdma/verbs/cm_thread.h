@@ -97,8 +97,8 @@ class CmThread {
   bool has_events() const { return has_events_.load(std::memory_order_acquire); }
   /// Returns the events since the last call.
   CmEvents TakeEvents();
-  /// Returns a descriptor that becomes readable when there are events, and when a pool that was low is full
-  /// again.
+  /// Returns a descriptor that becomes readable when there are events, and when a pool that was low has
+  /// resources again.
   int event_fd() const { return event_fd_; }
   /// Makes event_fd() unreadable.
   void TakeNotifications();

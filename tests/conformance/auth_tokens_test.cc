@@ -58,7 +58,7 @@ TEST(Tokens, LinesOfAFile) {
   EXPECT_EQ((*tokens)[1].max_requests_per_second, 1'000'000u);
 }
 
-TEST(Tokens, WhatIsWrongIsSaidWithItsLineAndWithoutSecrets) {
+TEST(Tokens, ErrorsNameTheLineAndNoSecret) {
   using testing::HasSubstr;
   const std::string good = std::string("a read-only ") + kHex + "\n";
   EXPECT_THAT(WhyNot(""), HasSubstr("no token"));

@@ -76,7 +76,7 @@ TEST_P(Batches, NothingIsDoneWhenOneWriteCannotBe) {
   EXPECT_CODE(kNotFound, GetStatus("b"));
 }
 
-TEST_P(Batches, WhatIsOutOfBoundsIsRefusedAsAWhole) {
+TEST_P(Batches, ABatchOutOfBoundsIsRejectedAsAWhole) {
   START();
   const std::string long_key(kMaxKeySize + 1, 'k');
   std::uint64_t version = 0;

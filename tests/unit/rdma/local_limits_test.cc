@@ -189,7 +189,7 @@ TEST_F(LocalLimitsTest, ACrowdAtTheDoorIsLookedAtByAndBy) {
   listener_->Disarm();
 }
 
-TEST_F(LocalLimitsTest, WhoHasSpokenIsHeardWhenACrowdThatSaysNothingComesBehindHim) {
+TEST_F(LocalLimitsTest, AHelloIsReadThoughManySilentClientsFollow) {
   ASSERT_NO_FATAL_FAILURE(Listen());
   auto early = ConnectTo(where_.path, kPatience);
   ASSERT_THAT(early, IsOk());

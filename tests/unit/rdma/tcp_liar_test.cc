@@ -90,7 +90,7 @@ class TcpLiarTest : public ::testing::Test {
   Address where_;
 };
 
-TEST_F(TcpLiarTest, WhatIsNoRemoraServerIsSaidToBeNone) {
+TEST_F(TcpLiarTest, TheErrorTellsAForeignServer) {
   TcpReply stranger, newer, older, large, odd;
   stranger.magic = 1;
   newer.version = 9;

@@ -111,7 +111,7 @@ TEST_F(TcpTest, NothingBesideAGrantCanBeWritten) {
   }
 }
 
-TEST_F(TcpTest, WhatWasTakenBackIsNobodysAnyMore) {
+TEST_F(TcpTest, ARevokedGrantIsNotWritable) {
   StartService();
   const auto owner = Open();
   const RemoteRegion first = Grant(*owner, 0, 4096);
