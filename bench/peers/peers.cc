@@ -56,7 +56,7 @@ bool IsPeer(std::string_view address) { return PeerOf(address) != nullptr; }
 absl::StatusOr<std::unique_ptr<Target>> OpenPeer(const TargetOptions& options) {
   const Peer& peer = *PeerOf(options.address);
   if (peer.open != nullptr) return peer.open(options);
-  return absl::UnimplementedError(absl::StrCat("this kvbench was built without ", peer.package,
+  return absl::UnimplementedError(absl::StrCat("target: this kvbench was built without ", peer.package,
                                                ": tools/install-deps peers, then configure and build again"));
 }
 

@@ -70,7 +70,7 @@ absl::StatusOr<Slot> LocatedSlot(const Session& session, const ServerReply& answ
     case ReplyStatus::kDurableTier:
       return DurableTierError(answer);
     default:
-      return absl::InternalError(absl::StrCat("the server could not locate a record: ", why));
+      return absl::InternalError(absl::StrCat("get: the server could not locate a record: ", why));
   }
   const Slot slot = DecodeSlot(answer.reply.slot);
   if (!SlotNamesPlace(slot, session.server().shape().memory_size)) {

@@ -17,7 +17,8 @@ namespace remora {
 namespace {
 
 absl::Status NoScanPage(const char* why) {
-  return absl::InternalError(absl::StrCat("the server's message is no page of this scan: ", why));
+  return absl::InternalError(
+      absl::StrCat("protocol error: the server's message is no page of this scan: ", why));
 }
 
 std::string StartBytes(ScanStart start, const ScanRange& range) {

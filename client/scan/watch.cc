@@ -20,7 +20,8 @@ constexpr std::chrono::milliseconds kFirstPollPause{1};
 constexpr std::chrono::milliseconds kLongestPollPause{16};
 
 absl::Status NoWatchPage(const char* why) {
-  return absl::InternalError(absl::StrCat("the server's message is no page of this watch: ", why));
+  return absl::InternalError(
+      absl::StrCat("protocol error: the server's message is no page of this watch: ", why));
 }
 
 /// Returns whether no later call can succeed: the server no longer has the position, or never had it.

@@ -86,7 +86,8 @@ absl::Status Session::Open(std::unique_ptr<rdma::ClientConnection> connection, T
   REMORA_ASSIGN_OR_RETURN(HelloNonce nonce, AskForNonce(*connection, hello, deadline));
   if (dialer_ == nullptr) {
     return absl::FailedPreconditionError(
-        "to prove a token takes a second connection, and this client was given one: connect to an address, "
+        "connect: to prove a token takes a second connection, and this client was given one: connect to an "
+        "address, "
         "or "
         "with a Dialer");
   }

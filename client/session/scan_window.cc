@@ -31,7 +31,7 @@ absl::Status ScanWindow::Offer(rdma::ClientConnection& connection) {
 absl::StatusOr<ScanWindow::View> ScanWindow::Register(rdma::ClientConnection& connection) {
   if (memory_ == nullptr) {
     return absl::FailedPreconditionError(
-        "this client has no memory for scans: ClientOptions::scan_window_bytes is 0");
+        "scan: this client has no memory for scans; set ClientOptions::scan_window_bytes");
   }
   if (registration_ == nullptr) {
     REMORA_ASSIGN_OR_RETURN(registration_, connection.RegisterWrite(*memory_));

@@ -45,7 +45,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Start(std::unique_ptr<rdma::Cl
   const std::size_t cache = options.location_cache_bytes.value_or(0);
   if (cache > kMaxLocationCacheBytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("location_cache_bytes: ", cache, "; the most are ", kMaxLocationCacheBytes));
+        absl::StrCat("location_cache_bytes: ", cache, " bytes; the most is ", kMaxLocationCacheBytes));
   }
   std::unique_ptr<Session> session(new Session(std::move(dialer), options, clock));
   if (session->cache_.locations().lacks_memory()) {

@@ -38,7 +38,7 @@ absl::Status NoRegion() {
 }
 
 absl::Status BadAnswer(const char* what) {
-  return absl::InternalError(absl::StrCat("the server's acceptance is not usable: ", what));
+  return absl::InternalError(absl::StrCat("connect: the server's acceptance is not usable: ", what));
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ absl::Status LocalClient::Shake(std::span<const std::byte> request_data, TimePoi
   if (geteuid() != 0 && peer_.uid != 0 && peer_.uid != geteuid()) {
     if (const std::string folder = FolderForEverybody(path_); !folder.empty()) {
       return absl::PermissionDeniedError(
-          absl::StrCat("another user, uid ", peer_.uid, ", serves at ", path_,
+          absl::StrCat("connect: another user, uid ", peer_.uid, ", serves at ", path_,
                        ", and this process runs as uid ", geteuid(), "; in ", folder,
                        " any user may put a socket: a server for other users must listen elsewhere"));
     }
@@ -113,7 +113,7 @@ absl::Status LocalClient::Shake(std::span<const std::byte> request_data, TimePoi
     case LocalAnswer::kWrongUser:
       return ServesAnother();
     case LocalAnswer::kNoSpace:
-      return absl::UnavailableError(absl::StrCat("the server at ", path_,
+      return absl::UnavailableError(absl::StrCat("connect: the server at ", path_,
                                                  " has no descriptor or memory left for another client: try "
                                                  "again, or raise its limits (ulimit -n)"));
     case LocalAnswer::kWrongVersion:

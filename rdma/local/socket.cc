@@ -51,13 +51,14 @@ absl::Status ClearStaleSocket(const std::string& path) {
   }
   if (!S_ISSOCK(status.st_mode)) {
     return absl::AlreadyExistsError(
-        absl::StrCat(path, " is there and no socket: remove it or listen elsewhere"));
+        absl::StrCat("listen: ", path, " exists and is no socket; remove it, or listen elsewhere"));
   }
   // A listener there is none of this program, because this process has the lock. It may be alive
   // all the same.
   REMORA_ASSIGN_OR_RETURN(const UniqueFd probe, MakeSocket(SOCK_NONBLOCK));
   if (ConnectSocket(probe.get(), path) == 0 || errno != ECONNREFUSED) {
-    return absl::AlreadyExistsError(absl::StrCat(path, " belongs to another program: listen elsewhere"));
+    return absl::AlreadyExistsError(
+        absl::StrCat("listen: ", path, " belongs to another program; listen elsewhere"));
   }
   if (unlink(path.c_str()) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("stale socket ", path));
   return absl::OkStatus();
@@ -199,12 +200,15 @@ absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, Duration patience) {
   struct stat status;
   switch (errno) {
     case ENOENT:
-      return absl::UnavailableError(absl::StrCat("no server listens at ", path, ": is the server running?"));
+      return absl::UnavailableError(
+          absl::StrCat("connect: no server listens at ", path, "; start it, or correct the address"));
     case ECONNREFUSED:
       if (stat(path.c_str(), &status) == 0 && !S_ISSOCK(status.st_mode)) {
-        return absl::UnavailableError(absl::StrCat(path, " is no socket: give the address of a server"));
+        return absl::UnavailableError(
+            absl::StrCat("connect: ", path, " is no socket; give the address of a server"));
       }
-      return absl::UnavailableError(absl::StrCat("no server listens at ", path, ": is the server running?"));
+      return absl::UnavailableError(
+          absl::StrCat("connect: no server listens at ", path, "; start it, or correct the address"));
     case EPROTOTYPE:  // the socket has another type than ours
       return absl::UnavailableError(
           absl::StrCat("connect: ", path,
@@ -300,19 +304,21 @@ absl::StatusOr<ReceivedReply> ReceiveReply(int socket) {
   received.descriptors = DescriptorsOf(message);
   const LocalReply& reply = received.reply;
   if (size < static_cast<ssize_t>(offsetof(LocalReply, answer)) || reply.magic != kLocalMagic) {
-    return absl::UnavailableError("what listens there is no Remora server: give the address of one");
+    return absl::UnavailableError(
+        "connect: another program than a Remora server listens there; give the address of one");
   }
   if (reply.version != kLocalVersion) {
-    return absl::UnavailableError(absl::StrCat("the server speaks version ", reply.version,
+    return absl::UnavailableError(absl::StrCat("connect: the server speaks version ", reply.version,
                                                " of the local protocol, this client version ", kLocalVersion,
-                                               ": update the older"));
+                                               "; update the older one"));
   }
   if (size != sizeof(reply) || (message.msg_flags & MSG_TRUNC) != 0) {
     return absl::InternalError("connect: the server's answer came incomplete");
   }
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
     return absl::ResourceExhaustedError(
-        "the server's answer came without all its descriptors, as where this process may open no more: raise "
+        "connect: the server's answer came without all its descriptors, as where this process may open no "
+        "more: raise "
         "its limit (ulimit -n)");
   }
   return received;

@@ -47,12 +47,12 @@ absl::StatusOr<Token> ParseToken(const std::vector<absl::string_view>& words) {
   if (words.size() < 3) return absl::InvalidArgumentError("a token is: name, role, secret");
   Token token;
   if (!IsName(words[0])) {
-    return absl::InvalidArgumentError(absl::StrCat("name: a name has 1 to ", kMaxTokenName,
-                                                   " letters, digits, dots, dashes or underscores"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("name: it has 1 to ", kMaxTokenName, " letters, digits, dots, dashes or underscores"));
   }
   token.name = std::string(words[0]);
   if (words[1] != "read-only" && words[1] != "read-write") {
-    return absl::InvalidArgumentError("role: a role is read-only or read-write");
+    return absl::InvalidArgumentError("role: it is read-only or read-write");
   }
   token.role = words[1] == "read-only" ? Role::kReadOnly : Role::kReadWrite;
   std::string why;

@@ -109,7 +109,7 @@ void ReadService::AnswerUnreservedCommit(const PendingRequest& pending) {
     return;
   }
   replies_.Answer(pending, absl::InvalidArgumentError(
-                               "a commit where nothing of these sizes is reserved, or not any more: it took "
+                               "large value: nothing of these sizes is reserved, or not any more: it took "
                                "too long, or a new reserve replaced it"));
 }
 

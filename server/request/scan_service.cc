@@ -74,7 +74,7 @@ absl::Status ScanService::Open(ClientSession& session, const Request& request, R
   const std::string copy(reinterpret_cast<const char*>(shared.data()), shared.size());
   if (!VerifyPayload(&request, HashKey({}), HashValue(copy.data(), copy.size()))) {
     return absl::DataLossError(
-        "the scan's range does not match its checksum: its bytes were damaged on the way; send it again");
+        "scan: the range does not match its checksum, so its bytes were damaged in flight; send it again");
   }
   ScanRange range;
   const std::optional<ScanStart> start = ReadScanStart(copy, &range);

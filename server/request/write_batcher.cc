@@ -242,7 +242,8 @@ absl::Status WriteBatcher::AddBatch(PendingRequest& pending) {
   pending.writes = 0;
   if (!VerifyPayload(&pending.request, HashKey({}), HashValue(copy.data(), copy.size()))) {
     return absl::DataLossError(
-        "the batch does not match its checksum: its bytes were damaged on the way; nothing was done, send it "
+        "batch: it does not match its checksum, so its bytes were damaged in flight; nothing was done, send "
+        "it "
         "again");
   }
   if (pending.request.operation == Operation::kMultiPut) {

@@ -15,7 +15,7 @@ absl::Status NotReached() {
 }  // namespace
 
 absl::Status NotKept(const char* why) {
-  return absl::OutOfRangeError(absl::StrCat("the change feed cannot go on there: ", why,
+  return absl::OutOfRangeError(absl::StrCat("watch: it cannot continue there: ", why,
                                             "; watch from now on, scan all, then go on with the watch"));
 }
 

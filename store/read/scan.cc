@@ -30,7 +30,8 @@ namespace {
 
 absl::Status NoOrder() {
   return absl::FailedPreconditionError(
-      "a store that is only in memory keeps no order of its keys: scan it in any order (any_order), or open "
+      "scan: a store that is only in memory keeps no order of its keys; scan it in any order (any_order), or "
+      "open "
       "it as logged (kvserver --durability=logged)");
 }
 
@@ -159,7 +160,7 @@ absl::StatusOr<BackupInfo> Store::Backup(const std::string& dir, std::uint32_t k
                                          std::stop_token stop) const {
   if (!engine_->core().has_tier()) {
     return absl::FailedPreconditionError(
-        "a store that is only in memory has nothing to back up: open it with Durability::kLogged "
+        "backup: a store that is only in memory has nothing to back up; open it with Durability::kLogged "
         "(kvserver --durability=logged), or export it");
   }
   const std::uint64_t version = engine_->VersionsEnd() - 1;

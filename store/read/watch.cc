@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<StoreWatch>> StoreWatch::Begin(StoreEngine& engin
                                                               const ChangePlace& place) {
   if (!engine.core().has_tier()) {
     return absl::FailedPreconditionError(
-        "a store that is only in memory keeps no log of its writes: open it with Durability::kLogged "
+        "watch: a store that is only in memory keeps no log of its writes; open it with Durability::kLogged "
         "(kvserver --durability=logged) to watch it");
   }
   const std::uint64_t end = engine.core().changes_end.load(std::memory_order_acquire);

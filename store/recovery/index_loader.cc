@@ -126,7 +126,7 @@ void IndexLoader::EndLoad(Worker& worker, const absl::Status& status) {
   if (load_.status.ok() && !load_.fits.load(std::memory_order_relaxed)) {
     const std::uint64_t in_memory = space_.evictor().is_on() ? 0 : load_.record_bytes;
     load_.status = absl::OutOfRangeError(absl::StrCat(
-        "what is stored does not fit: ", load_.key_count, " keys with ", load_.record_bytes,
+        "load: the data does not fit: ", load_.key_count, " keys with ", load_.record_bytes,
         " bytes of records need a memory of about ", MemoryNeeded(load_.key_count, in_memory),
         " bytes at least, and it has ", core_.memory_size, "; open the store with more (--memory)"));
   }

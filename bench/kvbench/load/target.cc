@@ -257,7 +257,7 @@ class EmbeddedTarget final : public Target {
 }  // namespace
 
 absl::Status Session::Scan(std::string_view, std::uint64_t, ScanSink) {
-  return absl::UnimplementedError("this target has no scans: of YCSB's workloads, all but E can run");
+  return absl::UnimplementedError("scan: this target has no scans; of YCSB's workloads, all but E can run");
 }
 
 void BatchSession::Advance(bool, std::vector<Request*>* ended) {

@@ -48,7 +48,8 @@ absl::Status ValidateScans(const Workload& workload, bool runs) {
                      lengths.least, " to ", lengths.most));
   }
   if (runs && workload.depth > 1) {
-    return absl::InvalidArgumentError("a scan has its connection to itself: with scans, the depth is 1");
+    return absl::InvalidArgumentError(
+        "workload: a scan has its connection to itself; with scans, the depth is 1");
   }
   return absl::OkStatus();
 }

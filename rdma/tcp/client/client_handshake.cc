@@ -91,7 +91,7 @@ absl::Status TcpClient::ShakeTls(TimePoint deadline) {
     absl::Status status = AwaitSocket(tls_->has_output() ? POLLOUT : POLLIN, deadline);
     if (absl::IsDeadlineExceeded(status)) {
       return absl::DeadlineExceededError(absl::StrCat(
-          "the server at ", peer_,
+          "connect: the server at ", peer_,
           " took the connection and does not answer the TLS handshake: it is busy, stopped, or no "
           "Remora server with TLS"));
     }
