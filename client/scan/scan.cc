@@ -244,8 +244,7 @@ absl::StatusOr<bool> ClientScan::Impl::NextPage() {
   if (lost_ && one_moment_) {
     return absl::AbortedError(
         "scan: the server closed its snapshot, because it was idle for too long, the client has too many "
-        "other "
-        "scans, or the connection was replaced; start a new scan");
+        "other scans, or the connection was replaced; start a new scan");
   }
   // With a limit, the scan continues to make up for entries that expired before they arrived.
   const bool is_short = dropped_ && has_limit_ && !one_moment_;

@@ -87,9 +87,7 @@ absl::Status Session::Open(std::unique_ptr<rdma::ClientConnection> connection, T
   if (dialer_ == nullptr) {
     return absl::FailedPreconditionError(
         "connect: to prove a token takes a second connection, and this client was given one: connect to an "
-        "address, "
-        "or "
-        "with a Dialer");
+        "address, or with a Dialer");
   }
   hello.flags |= HelloFlag::kProves;
   for (;;) {

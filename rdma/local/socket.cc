@@ -318,8 +318,7 @@ absl::StatusOr<ReceivedReply> ReceiveReply(int socket) {
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
     return absl::ResourceExhaustedError(
         "connect: the server's answer came without all its descriptors, as where this process may open no "
-        "more: raise "
-        "its limit (ulimit -n)");
+        "more: raise its limit (ulimit -n)");
   }
   return received;
 }

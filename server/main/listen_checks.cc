@@ -42,8 +42,7 @@ absl::Status CheckTls(std::span<const rdma::Address> listen, const rdma::TlsFile
   if (tls.empty() && !has_tokens) {
     return absl::InvalidArgumentError(
         "--listen: a tls:// address needs --tokens=FILE (each token gives the keys of TLS, too), or a "
-        "certificate "
-        "(--tls_cert=FILE --tls_key=FILE)");
+        "certificate (--tls_cert=FILE --tls_key=FILE)");
   }
   if (tls.cert.empty() != tls.key.empty() || (tls.cert.empty() && !tls.ca.empty())) {
     return absl::InvalidArgumentError(

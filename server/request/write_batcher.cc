@@ -243,8 +243,7 @@ absl::Status WriteBatcher::AddBatch(PendingRequest& pending) {
   if (!VerifyPayload(&pending.request, HashKey({}), HashValue(copy.data(), copy.size()))) {
     return absl::DataLossError(
         "batch: it does not match its checksum, so its bytes were damaged in flight; nothing was done, send "
-        "it "
-        "again");
+        "it again");
   }
   if (pending.request.operation == Operation::kMultiPut) {
     std::size_t number = DoneOf(pending);

@@ -30,9 +30,8 @@ namespace {
 
 absl::Status NoOrder() {
   return absl::FailedPreconditionError(
-      "scan: a store that is only in memory keeps no order of its keys; scan it in any order (any_order), or "
-      "open "
-      "it as logged (kvserver --durability=logged)");
+      "scan: a store that is only in memory keeps no order of its keys; scan it in any order (any_order), "
+      "or open it as logged (kvserver --durability=logged)");
 }
 
 absl::Status NoHashes() {
