@@ -113,7 +113,7 @@ absl::Status Client::Visit(std::string_view key, absl::FunctionRef<void(std::str
 
 std::uint32_t Client::FastMultiGet(std::span<const HashedKey> hashed, std::span<const std::string_view> keys,
                                    std::span<GetResult> results) {
-  static_assert(kMostFast == SessionBuffers::kMaxBatch);
+  static_assert(kMaxFastBatch == SessionBuffers::kMaxBatch);
   std::uint32_t wanted = 0, others = 0;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const bool is_fast = hashed[i].client != nullptr && hashed[i].client->impl_->is_fast() && IsKey(keys[i]);
@@ -134,7 +134,8 @@ std::uint32_t Client::FastMultiGet(std::span<const HashedKey> hashed, std::span<
 
 absl::Status Client::MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results) {
   if (keys.size() != results.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(keys.size(), " keys, but ", results.size(), " results"));
+    return absl::InvalidArgumentError(absl::StrCat("multi-get: ", keys.size(), " keys, but ", results.size(),
+                                                   " results; pass one result for each key"));
   }
   const auto begin = [&](const absl::Status& status) {
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -208,8 +209,9 @@ absl::Status Client::Put(std::string_view key, const RegisteredBytes& value, con
 
 absl::Status Client::MultiPut(std::span<const PutRequest> requests, std::span<PutResult> results) {
   if (requests.size() != results.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(requests.size(), " requests, but ", results.size(), " results"));
+    return absl::InvalidArgumentError(absl::StrCat("multi-put: ", requests.size(), " requests, but ",
+                                                   results.size(),
+                                                   " results; pass one result for each request"));
   }
   const absl::Status status = impl_->Timed(ClientMetric::kMultiPut, [&]() -> absl::Status {
     const InUse::Call call(impl_->session->in_use());

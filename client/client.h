@@ -403,8 +403,8 @@ class Client {
   };
   /// Gets keys of several clients, as far as their fast paths find them; `results` of these have the status
   /// OK. Returns the keys that are left, one bit for each; the lowest bit is the first key. Their results are
-  /// unspecified. REQUIRES: all have the same size, kMostFast at most.
-  static constexpr std::size_t kMostFast = 32;
+  /// unspecified. REQUIRES: all have the same size, kMaxFastBatch at most.
+  static constexpr std::size_t kMaxFastBatch = 32;
   static std::uint32_t FastMultiGet(std::span<const HashedKey> hashed, std::span<const std::string_view> keys,
                                     std::span<GetResult> results);
 

@@ -129,7 +129,8 @@ class Client::Impl {
     return session.Call(Operation::kPing, {}, HashKey({}), {}).status();
   }
 
-  /// Returns whether the fast path of several GETs may take this client's keys: nobody records its calls.
+  /// Returns whether the fast path of several GETs may be used. It records no times, so it is not used with a
+  /// recorder.
   bool is_fast() const {
     return session->recorder() == nullptr && session->is_ready() && FastGet::IsFor(*session);
   }

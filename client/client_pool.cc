@@ -3,7 +3,7 @@
 //   P1 While a thread waits, no slot is free: Release passes a slot to the first waiter under the same lock.
 //      So a later call finds none, and waiters are served in their order.
 //   P2 Each slot is with a thread (counters_.in_use), in the list of idle ones (counters_.idle), or in
-//      empty_. A slot whose attempt to connect failed goes on as any other, so the pool keeps its size.
+//      empty_. A slot whose attempt to connect failed is released as any other, so the pool keeps its size.
 //   P3 Only the thread that has a slot uses its client. Passing the slot on under the mutex orders the uses.
 //   P4 No client is connected or destroyed under the mutex: both take long.
 #include "client/client_pool.h"

@@ -257,7 +257,7 @@ class CoroutineClient {
       BeginWaiting();
       if (running_ == 0) break;
       if (client_->in_flight() == 0) {
-        return absl::FailedPreconditionError("tasks that wait, but for no operation of this client");
+        return absl::FailedPreconditionError("run: tasks wait, and no operation of this client is in flight");
       }
       const absl::StatusOr<std::size_t> ended = client_->Wait(deadline);
       if (!ended.ok()) return ended.status();
@@ -401,7 +401,7 @@ class CoroutineClient {
   /// Begins the operation or queues it. Returns false if it has ended already and has its result.
   bool Begin(Operation& operation) {
     if (stopping_) {
-      operation.Take({.status = absl::UnavailableError("the client is being destroyed")});
+      operation.Take({.status = absl::UnavailableError("async: the client is being destroyed")});
       return false;
     }
     if (!waiting_.empty() || client_->room() == 0) {
@@ -427,7 +427,7 @@ class CoroutineClient {
     }
   }
   void Refuse(Operation& operation) {
-    operation.Take({.status = absl::CancelledError("the client was destroyed")});
+    operation.Take({.status = absl::CancelledError("async: the client was destroyed")});
     operation.awaiting.resume();
   }
 

@@ -1,4 +1,4 @@
-// How long to look for what is awaited before sleeping.
+// Adaptive polling: how long a thread polls for an event before it sleeps.
 #pragma once
 
 #include <algorithm>
@@ -19,56 +19,56 @@ class AdaptivePoller {
  public:
   /// Polls, with pauses between, until `look` returns true. Returns false when it is time to sleep.
   ///
-  /// The first phase takes some 20 to 50 us, which is what falling asleep and being woken costs
-  /// anyway. So a wait is at most twice as dear as the better of the two.
+  /// The first phase takes some 20 to 50 us, about as long as falling asleep and being woken. So a wait costs
+  /// at most twice as much as the better of the two.
   ///
   /// The second phase takes five times as long in all, the time that a list of writes may take. It
-  /// can be in vain: the thread shares its CPU with the server, or waits for a disk. Then the next
-  /// 8 waits leave it out, and twice as many each time that it is in vain again, up to 1024.
+  /// fails if the thread shares its CPU with the server, or waits for a disk. Then the next 8 waits leave it
+  /// out, and twice as many after each further failure, up to 1024.
   ///
-  /// `pays` is the transport's hint whether the event may come meanwhile (PollingPays). If not, it looks
-  /// once. The hint may be wrong, so now and then it polls through the first phase all the same. That is
-  /// after 8 such waits, and after twice as many each time that it is in vain, up to 1024.
+  /// `pays` is the transport's hint whether the event can come while this thread polls (PollingPays). If not,
+  /// Spin polls once. The hint may be wrong, so Spin sometimes polls through the first phase all the same.
+  /// It does so after 8 such waits, and after twice as many after each failure, up to 1024.
   ///
-  /// `cost` says how many looks at memory one look costs (PollCost). Where a look is a system call, Spin
-  /// looks less often, and its phases take as long as they would.
+  /// `cost` is the time of one poll, in polls of memory (PollCost). If a poll is a system call, Spin polls
+  /// less often, so that its phases take the same time.
   template <typename Look>
   bool Spin(const Look& look, bool pays = true, int cost = 1) {
     const int spins = std::max(kSpins / cost, 1), more_spins = kMoreSpins / cost;
-    if (!pays) return against_hint_.IsDue() ? against_hint_.Note(LookTimes(spins, look)) : look();
-    if (LookTimes(spins, look)) return true;
-    return longer_.IsDue() && longer_.Note(LookTimes(more_spins, look));
+    if (!pays) return against_hint_.IsDue() ? against_hint_.Note(PollTimes(spins, look)) : look();
+    if (PollTimes(spins, look)) return true;
+    return longer_.IsDue() && longer_.Note(PollTimes(more_spins, look));
   }
 
  private:
   static constexpr int kSpins = 1000;
   static constexpr int kMoreSpins = 4000;
 
-  /// Decides in which waits an attempt is due: the fewer, the more often it was in vain.
+  /// Decides in which waits an attempt is due. Each failure doubles the number of waits without one.
   class Backoff {
    public:
     bool IsDue() {
-      if (rests_left_ == 0) return true;
-      --rests_left_;
+      if (skips_left_ == 0) return true;
+      --skips_left_;
       return false;
     }
     /// Notes the result of an attempt, and returns it.
     bool Note(bool found) {
-      rests_left_ = found ? 0 : rests_;
-      rests_ = found ? kLeast : std::min(2 * rests_, kMost);
+      skips_left_ = found ? 0 : skips_;
+      skips_ = found ? kMin : std::min(2 * skips_, kMax);
       return found;
     }
 
    private:
-    static constexpr int kLeast = 8;
-    static constexpr int kMost = 1024;
+    static constexpr int kMin = 8;
+    static constexpr int kMax = 1024;
 
-    int rests_left_ = 0;  // waits before the next attempt
-    int rests_ = kLeast;  // waits after an attempt in vain
+    int skips_left_ = 0;  // waits before the next attempt
+    int skips_ = kMin;    // waits after a failed attempt
   };
 
   template <typename Look>
-  static bool LookTimes(int times, const Look& look) {
+  static bool PollTimes(int times, const Look& look) {
     for (int i = 0; i < times; ++i) {
       if (look()) return true;
       Pause();

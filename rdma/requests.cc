@@ -12,14 +12,15 @@ std::uint64_t TotalSize(std::span<const Sge> sges) {
 
 absl::Status BadRequest(std::span<const Sge> sges, const RemoteRegion& region, std::uint64_t offset) {
   if (sges.size() > kMaxSges) {
-    return absl::InvalidArgumentError(absl::StrCat(sges.size(), " entries; the most are ", kMaxSges));
+    return absl::InvalidArgumentError(
+        absl::StrCat("post: ", sges.size(), " entries; the most are ", kMaxSges));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(TotalSize(sges), " bytes at ", offset, " are not inside the region of ", region.size));
+  return absl::InvalidArgumentError(absl::StrCat("post: ", TotalSize(sges), " bytes at ", offset,
+                                                 " are not inside the region of ", region.size));
 }
 
-absl::Status NoRoom() {
-  return absl::ResourceExhaustedError("QueueLimits::sends requests are under way: poll first");
+absl::Status QueueIsFull() {
+  return absl::ResourceExhaustedError("post: all requests of QueueLimits::sends are in flight; poll first");
 }
 
 }  // namespace remora::rdma

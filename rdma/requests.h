@@ -14,7 +14,7 @@ namespace remora::rdma {
 // Checks of a request, for either end.
 std::uint64_t TotalSize(std::span<const Sge> sges);
 absl::Status BadRequest(std::span<const Sge> sges, const RemoteRegion& region, std::uint64_t offset);
-absl::Status NoRoom();
+absl::Status QueueIsFull();
 
 /// A queue that never allocates after it was made.
 template <typename T>

@@ -55,19 +55,19 @@ void* MapShared(int fd, std::size_t size, int protection) {
   }
   // Space for it wherever the first multiple is, and then what is too much of that.
   const std::size_t rounded = SharedMemory::RoundUp(size);
-  void* const room =
+  void* const space =
       mmap(nullptr, rounded + kLargePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (room == MAP_FAILED) return MAP_FAILED;
-  auto* const start = static_cast<std::byte*>(room);
-  const std::size_t before = (kLargePage - reinterpret_cast<std::uintptr_t>(room) % kLargePage) % kLargePage;
+  if (space == MAP_FAILED) return MAP_FAILED;
+  auto* const start = static_cast<std::byte*>(space);
+  const std::size_t before = (kLargePage - reinterpret_cast<std::uintptr_t>(space) % kLargePage) % kLargePage;
   void* const address = mmap(start + before, size, protection, MAP_SHARED | MAP_FIXED, fd, 0);
   if (address == MAP_FAILED) {
     const int error = errno;
-    munmap(room, rounded + kLargePage);
+    munmap(space, rounded + kLargePage);
     errno = error;
     return MAP_FAILED;
   }
-  if (before > 0) munmap(room, before);
+  if (before > 0) munmap(space, before);
   if (before < kLargePage) munmap(start + before + rounded, kLargePage - before);
   AskForLargePages(address, size);
   return address;
@@ -76,7 +76,9 @@ void* MapShared(int fd, std::size_t size, int protection) {
 absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::Create(std::string_view name_view,
                                                                    std::size_t size, Writers writers) {
   const std::string name(name_view);
-  if (size == 0) return absl::InvalidArgumentError(absl::StrCat("shared memory of 0 bytes for ", name));
+  if (size == 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat("shared memory for ", name, ": it has 0 bytes; give it a size"));
   // off_t is signed: a larger size would become negative.
   if (size > static_cast<std::size_t>(std::numeric_limits<off_t>::max()) - RoundUp(1)) {
     return Exhausted(name, size, "ftruncate", EFBIG);

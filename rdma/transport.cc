@@ -39,9 +39,9 @@ absl::StatusOr<std::unique_ptr<ClientConnection>> Dial(const Address& address, c
                                                        const ClientTls& tls) {
   REMORA_RETURN_IF_ERROR(OccupyStandardStreams());
   if (!address.tls && !tls.files.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the certificates for TLS (tls_ca, tls_cert) are for a tls:// address, and this is ",
-                     address.ToString()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "connect: the certificates for TLS (tls_ca, tls_cert) are for a tls:// address, and this is ",
+        address.ToString()));
   }
   if (address.kind == TransportKind::kVerbs) return DialVerbs(address, limits, clock, deadline);
   if (address.kind == TransportKind::kTcp) return DialTcp(address, limits, clock, tls);
@@ -60,16 +60,17 @@ absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const Q
 
 absl::Status ClientConnection::PostFind(std::uint64_t, const Sge&, const Sge&, const RemoteRegion&,
                                         std::uint64_t, std::uint32_t, FoundRecord*) {
-  return absl::UnimplementedError("this transport has no FIND");
+  return absl::UnimplementedError("find: this transport has no FIND; READ the bucket");
 }
 
 absl::Status CheckOffer(const SharedMemory& memory) {
   if (memory.writers() != SharedMemory::Writers::kPeers) {
-    return absl::InvalidArgumentError("memory for the server to WRITE must be made with Writers::kPeers");
+    return absl::InvalidArgumentError(
+        "offer: memory for the server to WRITE must be made with Writers::kPeers");
   }
   if (memory.bytes().size() <= kMaxOfferedSize) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(memory.bytes().size(), " bytes for the server to WRITE; the most are ", kMaxOfferedSize));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "offer: ", memory.bytes().size(), " bytes for the server to WRITE; the most are ", kMaxOfferedSize));
 }
 
 SharedBytes SharedBytesOf(TransportKind kind, const QueueLimits& limits) {

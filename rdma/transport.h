@@ -128,11 +128,11 @@ enum class CompletionKind : std::uint8_t {
   kRead = 1,
   kSend = 2,
   kReceive = 3,
-  kDisconnected = 4,  // the last word on a connection; comes once, after every other completion
+  kDisconnected = 4,  // the last completion of a connection, once
 };
 
-/// The end of one posted request (ibv_wc). A WRITE has no completion of its own: when it succeeds,
-/// that of the next SEND or READ on its connection stands for it; when it fails, the connection does.
+/// The completion of one posted request (ibv_wc). A WRITE has none of its own: it has succeeded when the next
+/// SEND or READ of its connection completes, and a failed WRITE breaks the connection.
 struct Completion {
   Connection* connection = nullptr;
   std::uint64_t context = 0;     // as given to Post*

@@ -31,7 +31,8 @@ constexpr int kStepsPerTasks = 16;
 
 absl::Status ShortOfMemoryError() {
   return absl::ResourceExhaustedError(
-      "the system has no memory left for the server, which takes no writes now (its log says more)");
+      "write: the system has no memory left for the server, which takes no writes now; see its log, and try "
+      "again");
 }
 
 }  // namespace
@@ -78,7 +79,7 @@ bool EventLoop::RunPeriodicTasks() {
   if (parts_.rate_limited_log.next_summary()) parts_.rate_limited_log.FlushSummaries();
   if (!reporter_.ReportLoadProgress()) parts_.signals.Stop();  // for good: see Run
   if (IsShortOfMemory()) {
-    const std::string_view news = LookAtMemoryReserve(parts_.store.clock().Now());
+    const std::string_view news = CheckMemoryReserve(parts_.store.clock().Now());
     if (!news.empty()) {
       parts_.log.Write(IsShortOfMemory() ? LogEvent::kMemoryShort : LogEvent::kMemoryRecovered, news);
     }

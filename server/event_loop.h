@@ -4,8 +4,8 @@
 //          commit their writes as one group (store.h): copy, verify, make durable, publish, reply
 //          answer pings, locate records, reserve space for large values, go on with scans, reply
 //          (threads of --read_threads read records that are only on disk: locate_service.h)
-//          now that nobody waits: the store's housekeeping, at the pace of the writes, or a bit of it
-//          now and then, and where there is nothing else to do: accept new clients, see who is gone
+//          behind the replies: the store's maintenance, as much as the writes have caused
+//          every 16 steps, and in idle steps: other maintenance, new clients, clients that have gone
 //
 // One thread does all of it. GETs are not among its work: clients READ the memory.
 #pragma once
@@ -69,7 +69,7 @@ class EventLoop final : public SessionObserver {
  private:
   /// Does the work of Step behind TakeRequests. `came`: the result of that.
   bool Serve(bool came);
-  /// Does the work for which nobody waits. Returns false if there was nothing to do.
+  /// Does maintenance, and accepts and drops clients. Returns false if there was nothing to do.
   bool RunPeriodicTasks();
   /// Takes requests to the parts that answer them. Returns false if there were none.
   bool TakeRequests();
@@ -80,14 +80,14 @@ class EventLoop final : public SessionObserver {
   /// Dispatches the requests whose turn has come. Returns false if there were none.
   bool DispatchDelayed();
   void RecordReads(const ClientSession& session, const Request& request);
-  /// Returns whether to poll before all other work: a client is about to ask, and the disk has
-  /// nothing to tell.
+  /// Returns whether to poll before other work, because an answered client will soon send its next request,
+  /// and no fsync has ended.
   bool ShouldSpin() const;
-  /// Returns false if a client that was answered runs on this thread's CPU: it can ask again only
-  /// when this thread sleeps.
+  /// Returns false if a client that was answered shares this thread's CPU. Such a client can send its next
+  /// request only while this thread sleeps.
   bool PollingPays() const;
   void Sleep();
-  /// Returns the timeout for poll: -1 when nothing is to be done before a client comes.
+  /// Returns the timeout for poll: -1 if there is no work before the next request.
   int MillisToNextWork() const;
 
   const Parts parts_;

@@ -23,8 +23,8 @@ static_assert(static_cast<std::size_t>(std::bit_width(kMaxMemorySize / sizeof(Bu
 
 absl::StatusOr<std::size_t> RegionSize(std::size_t memory_size) {
   if (memory_size < kMinMemorySize || memory_size > kMaxMemorySize) {
-    return absl::InvalidArgumentError(absl::StrCat("a store's memory must be ", kMinMemorySize, " to ",
-                                                   kMaxMemorySize, " bytes, not ", memory_size));
+    return absl::InvalidArgumentError(absl::StrCat("memory: a store's memory must be ", kMinMemorySize,
+                                                   " to ", kMaxMemorySize, " bytes, not ", memory_size));
   }
   return memory_size / kSegmentSize * kSegmentSize;
 }

@@ -50,7 +50,8 @@ absl::Status Store::Visit(std::string_view key, absl::FunctionRef<void(std::stri
 
 absl::Status Store::MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results) const {
   if (keys.size() != results.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(keys.size(), " keys, but ", results.size(), " results"));
+    return absl::InvalidArgumentError(absl::StrCat("multi-get: ", keys.size(), " keys, but ", results.size(),
+                                                   " results; pass one result for each key"));
   }
   for (std::size_t i = 0; i < keys.size(); ++i) {
     results[i].status = engine_->reader().Get(keys[i], &results[i].value, &results[i].version);
@@ -76,8 +77,9 @@ absl::Status Store::Put(std::string_view key, std::string_view value, const PutO
 
 absl::Status Store::MultiPut(std::span<const PutRequest> requests, std::span<PutResult> results) {
   if (requests.size() != results.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(requests.size(), " requests, but ", results.size(), " results"));
+    return absl::InvalidArgumentError(absl::StrCat("multi-put: ", requests.size(), " requests, but ",
+                                                   results.size(),
+                                                   " results; pass one result for each request"));
   }
   std::vector<Write> writes;
   writes.reserve(requests.size());

@@ -114,7 +114,7 @@ class Bench {
       const int status = interruption->signal() == 0 ? Phase(phase, **runner, *interruption) : 0;
       if (interruption->signal() != 0) return EndedBy(interruption->signal());
       if (status != 0) return status;
-      // Nobody is left for whom to go on.
+      // Ends, because neither standard output nor a file takes the results.
       if (!out_.good() && files_.empty()) return kSomethingFailed;
     }
     return 0;

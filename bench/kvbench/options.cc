@@ -315,7 +315,7 @@ absl::Status Refuse(const CommandLine& line, std::initializer_list<const char*> 
   return absl::OkStatus();
 }
 
-absl::Status RefuseForPeer(const CommandLine& line, const BenchOptions& options) {
+absl::Status CheckFlagsForPeer(const CommandLine& line, const BenchOptions& options) {
   const std::string& address = options.target.address;
   const bool has_tls = address.starts_with("rediss:");
   REMORA_RETURN_IF_ERROR(Refuse(line, {"--location_cache"}, "is for a server of Remora's only"));
@@ -338,7 +338,7 @@ absl::Status ResolveServer(const CommandLine& line, const Flags& flags, BenchOpt
     REMORA_RETURN_IF_ERROR(Refuse(line, {"--data_dir"}, "is for a store inside kvbench only"));
   }
   if (IsPeer(options.target.address)) {
-    REMORA_RETURN_IF_ERROR(RefuseForPeer(line, options));
+    REMORA_RETURN_IF_ERROR(CheckFlagsForPeer(line, options));
   }
   if (options.target.batch && options.workload.depth == 1) {
     return Wrong("--batch", "needs --depth: of one, there is nothing to do together");
@@ -411,7 +411,7 @@ absl::Status ResolveStore(const CommandLine& line, const Flags& flags, BenchOpti
 
 // Flags without which a run is measured in the same way. `load` takes the flags of the run, so that one set
 // of flags serves both.
-absl::Status RefuseWithoutEffect(const CommandLine& line, const BenchOptions& options) {
+absl::Status CheckFlagsHaveEffect(const CommandLine& line, const BenchOptions& options) {
   if (options.floor) {
     REMORA_RETURN_IF_ERROR(
         Refuse(line, {"--seconds", "--rate", "--distribution", "--interval", "--warmup", "--time_every"},
@@ -430,7 +430,7 @@ absl::Status RefuseWithoutEffect(const CommandLine& line, const BenchOptions& op
   return absl::OkStatus();
 }
 
-absl::Status RefuseForReport(const CommandLine& line) {
+absl::Status CheckFlagsForReport(const CommandLine& line) {
   return Refuse(line, {"--target",       "--memory",     "--location_cache",
                        "--token_file",   "--batch",      "--server_pid",
                        "--durability",   "--eviction",   "--data_dir",
@@ -450,7 +450,7 @@ absl::Status Resolve(const CommandLine& line, const Flags& flags, BenchOptions& 
   if (flags.command == "report") {
     if (options.reports.empty()) return Wrong("report", "needs files that --json wrote");
     if (options.html_path.empty() && !options.by.empty()) return Wrong("--by", "draws charts: needs --html");
-    return RefuseForReport(line);
+    return CheckFlagsForReport(line);
   }
   REMORA_RETURN_IF_ERROR(Refuse(line, {"--by"}, "is for report only"));
   if (!options.reports.empty()) return Wrong(options.reports[0], "files are for report only");
@@ -462,7 +462,7 @@ absl::Status Resolve(const CommandLine& line, const Flags& flags, BenchOptions& 
     return Wrong("workload", status);
   }
   if (options.floor) REMORA_RETURN_IF_ERROR(ResolveFloor(options));
-  REMORA_RETURN_IF_ERROR(RefuseWithoutEffect(line, options));
+  REMORA_RETURN_IF_ERROR(CheckFlagsHaveEffect(line, options));
   if (IsInProcess(options.target.address)) {
     return ResolveStore(line, flags, options);
   }

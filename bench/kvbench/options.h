@@ -25,7 +25,7 @@ struct BenchOptions {
   bool floor = false;  // instead of the run
   Workload workload;
   std::uint32_t processes = 1;
-  /// Whose CPU time is told with the server's counters; 0: nobody's.
+  /// Process whose CPU time is reported with the server's counters; 0: none.
   pid_t server_pid = 0;
   TargetOptions target;
   OutputFormat format = OutputFormat::kTable;

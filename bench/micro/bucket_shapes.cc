@@ -240,7 +240,7 @@ class Table {
     return false;
   }
 
-  // Looks at one READ's bytes; returns where the chain goes on.
+  // Searches the bytes of one READ; returns the next bucket of the chain.
   template <typename Reader, std::size_t kWords>
   Word FindIn(const Place& place, SlotBits slots, std::uint64_t hash, Found& found) const {
     alignas(64) Word copy[kWords];

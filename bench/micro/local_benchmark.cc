@@ -51,16 +51,16 @@ class Drawn {
     Random random(1);
     // As many as there are records, so that a small set-up is quick.
     const std::uint64_t draws = std::clamp<std::uint64_t>(BenchmarkKeys(), 1024, kMaxDraws);
-    for (std::uint64_t i = 0; i < draws; ++i) things_.push_back(make(random));
+    for (std::uint64_t i = 0; i < draws; ++i) items_.push_back(make(random));
   }
   const Thing& Next() {
-    if (++next_ >= things_.size()) next_ = 0;
-    return things_[next_];
+    if (++next_ >= items_.size()) next_ = 0;
+    return items_[next_];
   }
 
  private:
   static constexpr std::uint64_t kMaxDraws = std::uint64_t{1} << 20;
-  std::vector<Thing> things_;
+  std::vector<Thing> items_;
   std::size_t next_ = 0;
 };
 

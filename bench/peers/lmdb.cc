@@ -26,7 +26,7 @@ absl::Status StatusOf(int code) {
       return absl::InvalidArgumentError(mdb_strerror(code));
     case EFBIG:
       return MarkedAsShortage(absl::UnavailableError(
-          absl::StrCat(mdb_strerror(code), "; raise the limit of the size of files (ulimit -f)")));
+          absl::StrCat("lmdb: ", mdb_strerror(code), "; raise the limit of the size of files (ulimit -f)")));
     default: {
       const absl::Status status = absl::UnavailableError(mdb_strerror(code));
       return IsShortage(code) ? MarkedAsShortage(status) : status;

@@ -95,7 +95,7 @@ class MemcachedTarget final : public Target {
 
   absl::StatusOr<std::unique_ptr<Session>> NewSession(std::uint32_t) override {
     MemcachedClient client(memcached_create(nullptr));
-    if (client == nullptr) return absl::ResourceExhaustedError("no memory for a connection");
+    if (client == nullptr) return absl::ResourceExhaustedError("connect: no memory for a connection");
     memcached_behavior_set(client.get(), MEMCACHED_BEHAVIOR_TCP_NODELAY, 1);
     const memcached_return_t added =
         address_.path.empty()

@@ -56,7 +56,7 @@ bool IsPeer(std::string_view address) { return PeerOf(address) != nullptr; }
 absl::StatusOr<std::unique_ptr<Target>> OpenPeer(const TargetOptions& options) {
   const Peer& peer = *PeerOf(options.address);
   if (peer.open != nullptr) return peer.open(options);
-  return absl::UnimplementedError(absl::StrCat("this kvbench was built without ", peer.package,
+  return absl::UnimplementedError(absl::StrCat("target: this kvbench was built without ", peer.package,
                                                ": tools/install-deps peers, then configure and build again"));
 }
 
@@ -69,7 +69,7 @@ absl::StatusOr<PeerAddress> ParsePeerAddress(std::string_view address) {
   const auto port = has_host ? ports.Read(place.substr(colon + 1)) : std::nullopt;
   if (!port) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'", AbslView(address), "' should end in ://HOST:PORT or :///PATH"));
+        absl::StrCat("address: '", AbslView(address), "' should end in ://HOST:PORT or :///PATH"));
   }
   return PeerAddress{.host = std::string(place.substr(0, colon)), .port = static_cast<int>(*port)};
 }

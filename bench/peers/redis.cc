@@ -31,7 +31,7 @@ absl::Status Take(const redisReply& reply, std::string* found) {
       }
       return absl::InternalError(reply.str);
     default:
-      return absl::InternalError(absl::StrCat("a reply of an unexpected type, ", reply.type));
+      return absl::InternalError(absl::StrCat("redis: a reply of an unexpected type, ", reply.type));
   }
 }
 
@@ -163,7 +163,7 @@ absl::StatusOr<std::unique_ptr<Target>> OpenRedis(const TargetOptions& options) 
   REMORA_ASSIGN_OR_RETURN(PeerAddress address, ParsePeerAddress(options.address));
   std::shared_ptr<const rdma::TlsContext> tls;
   if (options.address.starts_with("rediss://")) {
-    if (!address.path.empty()) return absl::InvalidArgumentError("rediss:// needs HOST:PORT");
+    if (!address.path.empty()) return absl::InvalidArgumentError("address: rediss:// needs HOST:PORT");
     REMORA_ASSIGN_OR_RETURN(tls, rdma::TlsContext::OfClient({.files = options.client.tls, .secret = ""}));
   }
   return std::make_unique<RedisTarget>(std::move(address), std::move(tls), options.batch);

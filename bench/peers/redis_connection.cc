@@ -45,7 +45,7 @@ absl::StatusOr<std::unique_ptr<RedisConnection>> RedisConnection::Connect(
   Context context(address.path.empty()
                       ? redisConnectWithTimeout(address.host.c_str(), address.port, kPatience)
                       : redisConnectUnixWithTimeout(address.path.c_str(), kPatience));
-  if (context == nullptr) return absl::ResourceExhaustedError("no memory for a connection");
+  if (context == nullptr) return absl::ResourceExhaustedError("connect: no memory for a connection");
   if (context->err != 0 || redisSetTimeout(context.get(), kPatience) != REDIS_OK) {
     return WhyBroken(*context);
   }
@@ -144,7 +144,7 @@ absl::Status RedisConnection::ReceiveTls() {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(kPatienceS);
   for (;;) {
     const ssize_t got = tls_->Receive(context_->fd, std::span(&whole, 1), 0);
-    if (got == 0) return absl::UnavailableError("Server closed the connection");
+    if (got == 0) return absl::UnavailableError("redis: the server closed the connection");
     if (got > 0) {
       if (redisReaderFeed(context_->reader, bytes.data(), static_cast<std::size_t>(got)) == REDIS_OK) break;
       return absl::UnavailableError(context_->reader->errstr);

@@ -28,8 +28,8 @@ absl::Status StatusOf(const rocksdb::Status& status) {
   const std::string text = status.ToString();
   // It has the system's text, and not errno.
   if (text.find(std::strerror(EFBIG)) == std::string::npos) return absl::UnavailableError(text);
-  return MarkedAsShortage(
-      absl::UnavailableError(absl::StrCat(text, "; raise the limit of the size of files (ulimit -f)")));
+  return MarkedAsShortage(absl::UnavailableError(
+      absl::StrCat("rocksdb: ", text, "; raise the limit of the size of files (ulimit -f)")));
 }
 
 /// Debian's RocksDB aborts the process when its LOG cannot grow: a full disk, or ulimit -f.

@@ -42,7 +42,7 @@ struct GroupOptions {
 };
 
 constexpr std::size_t kKeySize = 23;
-constexpr std::size_t kMostRecords = 16;
+constexpr std::size_t kMaxGroup = 16;
 
 /// Keys of a uniform choice, as YCSB spells them.
 class KeySource {
@@ -50,7 +50,7 @@ class KeySource {
   explicit KeySource(std::size_t keys) : keys_(keys) {}
 
   /// Fills the first `count`.
-  const std::array<std::string, kMostRecords>& Next(std::size_t count) {
+  const std::array<std::string, kMaxGroup>& Next(std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
       state_ = state_ * 6364136223846793005u + 1442695040888963407u;
       std::uint64_t number = (state_ >> 33) % keys_;
@@ -65,8 +65,8 @@ class KeySource {
  private:
   const std::size_t keys_;
   std::uint64_t state_ = 1;
-  std::array<std::string, kMostRecords> names_ = [] {
-    std::array<std::string, kMostRecords> names;
+  std::array<std::string, kMaxGroup> names_ = [] {
+    std::array<std::string, kMaxGroup> names;
     names.fill("user" + std::string(kKeySize - 4, '0'));
     return names;
   }();
@@ -76,7 +76,7 @@ class KeySource {
 class Contestant {
  public:
   virtual ~Contestant() = default;
-  virtual void Write(const std::array<std::string, kMostRecords>& keys, std::size_t count, bool sync) = 0;
+  virtual void Write(const std::array<std::string, kMaxGroup>& keys, std::size_t count, bool sync) = 0;
 };
 
 class LogContestant final : public Contestant {
@@ -89,7 +89,7 @@ class LogContestant final : public Contestant {
     REMORA_CHECK(log.ok());
     log_ = *std::move(log);
   }
-  void Write(const std::array<std::string, kMostRecords>& keys, std::size_t count, bool sync) override {
+  void Write(const std::array<std::string, kMaxGroup>& keys, std::size_t count, bool sync) override {
     for (std::size_t i = 0; i < count; ++i) {
       entries_[i] = {.version = ++version_, .key = keys[i], .value = value_, .request = {1, version_}};
     }
@@ -103,7 +103,7 @@ class LogContestant final : public Contestant {
  private:
   const std::string value_;
   std::unique_ptr<CommitLog> log_;
-  std::array<LogEntry, kMostRecords> entries_;
+  std::array<LogEntry, kMaxGroup> entries_;
   std::uint64_t version_ = 0;
   std::uint64_t groups_ = 0;
 };
@@ -117,7 +117,7 @@ class RocksdbContestant final : public Contestant {
     REMORA_CHECK(rocksdb::DB::Open(raw, dir, &opened).ok());
     db_.reset(opened);
   }
-  void Write(const std::array<std::string, kMostRecords>& keys, std::size_t count, bool sync) override {
+  void Write(const std::array<std::string, kMaxGroup>& keys, std::size_t count, bool sync) override {
     rocksdb::WriteOptions how;
     how.sync = sync;
     if (count == 1) {
@@ -152,7 +152,7 @@ class LmdbContestant final : public Contestant {
   LmdbContestant& operator=(const LmdbContestant&) = delete;
 
   // The environment says whether a commit syncs.
-  void Write(const std::array<std::string, kMostRecords>& keys, std::size_t count, bool /*sync*/) override {
+  void Write(const std::array<std::string, kMaxGroup>& keys, std::size_t count, bool /*sync*/) override {
     MDB_txn* const writing = Begin();
     for (std::size_t i = 0; i < count; ++i) {
       MDB_val key = {kKeySize, const_cast<char*>(keys[i].data())};
@@ -180,7 +180,7 @@ class FileContestant final : public Contestant {
  public:
   FileContestant(const GroupOptions& options, const std::string& path)
       : record_(24 + 24 + (kKeySize + options.value_size + 7) / 8 * 8),
-        bytes_(64 + kMostRecords * record_, 'v'),
+        bytes_(64 + kMaxGroup * record_, 'v'),
         fd_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
     REMORA_CHECK(fd_ >= 0);
     const std::string zeros(std::size_t{1} << 20, '\0');
@@ -194,7 +194,7 @@ class FileContestant final : public Contestant {
   FileContestant(const FileContestant&) = delete;
   FileContestant& operator=(const FileContestant&) = delete;
 
-  void Write(const std::array<std::string, kMostRecords>& /*keys*/, std::size_t count, bool sync) override {
+  void Write(const std::array<std::string, kMaxGroup>& /*keys*/, std::size_t count, bool sync) override {
     const std::size_t size = 64 + count * record_;
     if (at_ + size > kSize) at_ = 0;
     REMORA_CHECK(pwrite(fd_, bytes_.data(), size, static_cast<off_t>(at_)) == static_cast<ssize_t>(size));
@@ -312,9 +312,9 @@ int Main(int argc, char** argv) {
     synced.push_back({"LMDB, sync", &lmdb_synced});
 #endif
     Compare(options, "append, groups of 1", lines, 1, false);
-    Compare(options, "append, groups of 16", lines, kMostRecords, false);
+    Compare(options, "append, groups of 16", lines, kMaxGroup, false);
     Compare(options, "append and sync, groups of 1", synced, 1, true);
-    Compare(options, "append and sync, groups of 16", synced, kMostRecords, true);
+    Compare(options, "append and sync, groups of 16", synced, kMaxGroup, true);
   }
   std::filesystem::remove_all(dir);
   return 0;

@@ -185,7 +185,7 @@ class PathRatio {
     const std::string key = MissingKey();
     const absl::Status status = Time(kMiss, [&] { return client_.Get(key, &value_); });
     if (status.code() == absl::StatusCode::kNotFound) return absl::OkStatus();
-    return status.ok() ? absl::InternalError(absl::StrCat("there is a key ", key)) : status;
+    return status.ok() ? absl::InternalError(absl::StrCat("miss: there is a key ", key)) : status;
   }
 
   absl::Status RawMiss() {
@@ -300,7 +300,7 @@ absl::Status Run(const Flags& flags) {
   if (flags.json.empty()) return absl::OkStatus();
   return json_dump_file(measurements.get(), flags.json.c_str(), JSON_INDENT(2)) == 0
              ? absl::OkStatus()
-             : absl::InvalidArgumentError(absl::StrCat("cannot write ", flags.json, " (--json)"));
+             : absl::InvalidArgumentError(absl::StrCat("--json: cannot write ", flags.json));
 }
 
 }  // namespace

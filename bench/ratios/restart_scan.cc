@@ -165,7 +165,7 @@ class RestartScan {
     while (store->Read(Counter::kLoading) != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     measured.load_seconds.push_back(SecondsSince(serves));
     if (store->Read(Counter::kKeys) == flags_.keys) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat("a store loaded ", store->Read(Counter::kKeys), " keys"));
+    return absl::InternalError(absl::StrCat("load: a store loaded ", store->Read(Counter::kKeys), " keys"));
   }
 
   absl::Status ShowInThreads(const DurableTier& tier, const std::vector<DurableTier::KeyRange>& ranges,
@@ -200,7 +200,7 @@ class RestartScan {
     if (hash_ == 0) hash_ = hash;
     if (keys == flags_.keys && hash == hash_) return absl::OkStatus();
     return absl::InternalError(
-        absl::StrCat(measured.parts, " parts showed ", keys, " keys, or others than were written"));
+        absl::StrCat("scan: ", measured.parts, " parts showed ", keys, " keys, or others than were written"));
   }
 
   const Flags& flags_;
@@ -249,7 +249,8 @@ absl::Status Run(const Flags& flags) {
   const SteadyClock clock;
   const RunDirectory directory(flags.directory);
   if (directory.path().empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot make a directory in ", flags.directory));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--directory: cannot make a directory in ", flags.directory));
   }
   {
     REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<DurableTier> tier, DurableTier::Open(directory.path()));

@@ -186,7 +186,8 @@ absl::Status Run(const Flags& flags) {
   const SteadyClock clock;
   const RunDirectory directory(flags.directory);
   if (directory.path().empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot make a directory in ", flags.directory));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--directory: cannot make a directory in ", flags.directory));
   }
   {
     REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<DurableTier> tier, DurableTier::Open(directory.data()));
@@ -204,7 +205,7 @@ absl::Status Run(const Flags& flags) {
     const TimePoint begin = clock.Now();
     REMORA_ASSIGN_OR_RETURN(const Seen seen, scan());
     seconds.push_back(std::chrono::duration<double>(clock.Now() - begin).count());
-    return seen.keys == flags.keys ? absl::OkStatus() : absl::InternalError("a scan did not show all keys");
+    return seen.keys == flags.keys ? absl::OkStatus() : absl::InternalError("scan: it did not show all keys");
   };
   absl::Status status;
   for (std::uint32_t round = 0; round < flags.rounds && status.ok(); ++round) {

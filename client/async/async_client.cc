@@ -146,7 +146,7 @@ AsyncClient::Begun AsyncClient::Apply(const WriteBatch& batch, std::optional<Dur
                                       Done done, const CallOptions& call) {
   if (const std::string why = batch.fault(); !why.empty()) return absl::InvalidArgumentError(why);
   REMORA_RETURN_IF_ERROR(CheckDurability(durability));
-  if (batch.count() == 0) return Called(*core_)->BeginNothing(std::move(done), call);
+  if (batch.count() == 0) return Called(*core_)->BeginEmpty(std::move(done), call);
   const Called core(*core_);
   std::string_view bytes = batch.bytes();
   while (!bytes.empty()) {

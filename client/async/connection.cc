@@ -32,7 +32,8 @@ void AsyncConnection::Disarm() {
 
 absl::Status AsyncConnection::EndCause() const {
   const absl::Status& cause = session_->connection().status();
-  return cause.ok() ? absl::UnavailableError("the connection ended") : cause;
+  return cause.ok() ? absl::UnavailableError("connection lost: it ended, and its transport says no more")
+                    : cause;
 }
 
 void AsyncConnection::Break(const absl::Status& cause) {
@@ -52,7 +53,8 @@ void AsyncConnection::Close(absl::Status why) {
 }
 
 absl::Status AsyncConnection::Overdue() const {
-  if (broken_.ok()) return absl::DeadlineExceededError("no answer in time");
+  if (broken_.ok())
+    return absl::DeadlineExceededError("request: no answer in time; try again, or raise the timeout");
   return absl::UnavailableError(
       absl::StrCat(broken_.message(), "; and there is no other connection: ", trouble_.message()));
 }
@@ -62,7 +64,7 @@ bool AsyncConnection::PrepareAttempt(TimePoint latest) {
   if (session_->clock().Now() >= latest) return false;  // no operation waits for it any more
   session_->RestartDeadline();
   attempt_ends_ = latest;
-  attempt_.status = absl::CancelledError("the attempt was never made");
+  attempt_.status = absl::CancelledError("reconnect: the attempt was never made");
   return true;
 }
 

@@ -56,7 +56,7 @@ class AsyncConnection {
   void EndAccess() {
     if (!broken_.ok() && !in_progress_) session_->EndConnection();
   }
-  /// Lets the descriptor tell of the connection, as it did of the one before.
+  /// Makes the waker's descriptor report events of the new connection.
   absl::Status Watch();
   void Arm();
   void Disarm();

@@ -25,7 +25,7 @@ absl::StatusOr<std::unique_ptr<AsyncClient::Core>> AsyncClient::Core::Start(
     const AsyncOptions& async, const Clock& clock) {
   if (async.depth < 1 || async.depth > kMaxAsyncDepth) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a depth of ", async.depth, "; allowed are 1 to ", kMaxAsyncDepth));
+        absl::StrCat("async: a depth of ", async.depth, "; allowed are 1 to ", kMaxAsyncDepth));
   }
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Session> session,
                           Session::Start(std::move(connection), std::move(dialer), options, clock));
@@ -43,8 +43,8 @@ void AsyncClient::Core::Stop() {
     EndOnMisuse("an AsyncClient is destroyed between BeginAttempt and EndAttempt; end it first");
   guard_.CheckNotInPoll(
       "an AsyncClient is destroyed by one of its callbacks; destroy it behind Poll or Wait");
-  connection_.Close(absl::UnavailableError("the client is being destroyed"));
-  AbortAll(absl::CancelledError("the client was destroyed"));
+  connection_.Close(absl::UnavailableError("async: the client is being destroyed"));
+  AbortAll(absl::CancelledError("async: the client was destroyed"));
   operations_.EndAllThatWaitForMemory();
   Deliver(operations_.all().size());
 }
@@ -85,7 +85,7 @@ AsyncClient::Begun AsyncClient::Core::BeginWrite(Operation message, std::string_
   return BeginMessage({message, key, key_hash, value, options, 0, {}}, std::move(done), call, from);
 }
 
-AsyncClient::Begun AsyncClient::Core::BeginNothing(Done&& done, const CallOptions& call) {
+AsyncClient::Begun AsyncClient::Core::BeginEmpty(Done&& done, const CallOptions& call) {
   REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation,
                           operations_.Begin(AsyncOperation::Kind::kMessage, std::move(done), call, nullptr));
   operation->message = Operation::kBatch;
@@ -111,7 +111,7 @@ void AsyncClient::Core::AbortAll(const absl::Status& status) {
 bool AsyncClient::Core::Cancel(OperationId id) {
   AsyncOperation* const operation = operations_.Find(id);
   if (operation == nullptr || session().is_forked()) return false;
-  Abort(*operation, absl::CancelledError("the operation was cancelled"));
+  Abort(*operation, absl::CancelledError("async: the operation was cancelled"));
   connection_.waker().Signal();
   return true;
 }

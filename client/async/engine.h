@@ -54,7 +54,7 @@ class AsyncClient::Core {
   Begun BeginWrite(Operation message, std::string_view key, std::string_view value, const PutOptions& options,
                    Done&& done, const CallOptions& call, const RegisteredBytes* from = nullptr);
   /// Begins an operation that has nothing to do and ends OK.
-  Begun BeginNothing(Done&& done, const CallOptions& call);
+  Begun BeginEmpty(Done&& done, const CallOptions& call);
   Begun BeginMessage(const RequestSpec& asked, Done&& done, const CallOptions& call,
                      const RegisteredBytes* from = nullptr);
 
@@ -104,7 +104,7 @@ class AsyncClient::Core {
 
   PollGuard guard_;
   rdma::AdaptivePoller spinner_;
-  std::array<rdma::Completion, AsyncReads::kMostReads>
+  std::array<rdma::Completion, AsyncReads::kMaxReadsInFlight>
       completions_;  // of one Poll; a member, so that it is cleared only once
   std::uint32_t polls_ = 0;
   bool has_more_ = false;  // Poll has returned with work left

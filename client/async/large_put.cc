@@ -47,8 +47,8 @@ absl::StatusOr<bool> AsyncLargePut::Send(const RequestSpec& asked, std::uint64_t
 
 absl::StatusOr<bool> AsyncLargePut::SendParts(const AsyncOperation& operation) {
   bool any = false;
-  const std::uint32_t memory = operation.memory ? operation.index : RequestChannel::kNobody;
-  while (!put_.stream->empty() && put_.parts < kMostParts) {
+  const std::uint32_t memory = operation.memory ? operation.index : RequestChannel::kNoOwner;
+  while (!put_.stream->empty() && put_.parts < kMaxParts) {
     const absl::StatusOr<bool> sent =
         connection_.channel().SendPart(*put_.stream, RequestChannel::kLargePut, memory);
     if (!sent.ok()) return sent;
@@ -71,7 +71,7 @@ absl::StatusOr<bool> AsyncLargePut::WriteToGrant(AsyncOperation& operation) {
     any = true;
   }
   // The other half is in flight.
-  if (operation.read_in_flight || !reads_.HasRoomForFence()) return any;
+  if (operation.read_in_flight || !reads_.CanPostFence()) return any;
   REMORA_RETURN_IF_ERROR(
       connection_.session().connection().PostWritev(put_.filled.entries(), put_.region, put_.written));
   REMORA_RETURN_IF_ERROR(reads_.PostFence(operation));

@@ -1,7 +1,7 @@
 // Puts a large value for an AsyncClient, by the steps of client/put/large_put.cc, but without waiting.
 //
-// The client sends writes that began after this one when it has sent this one's commit, because then the
-// server does them after it. Reads continue all the time.
+// Writes that began later are sent after the commit of this one, so the server executes them after it. Reads
+// are not delayed.
 #pragma once
 
 #include <cstddef>
@@ -83,7 +83,7 @@ class AsyncLargePut {
   };
 
   /// Most unanswered parts at once: the server copies one while the client copies the next.
-  static constexpr std::size_t kMostParts = 2;
+  static constexpr std::size_t kMaxParts = 2;
 
   absl::StatusOr<bool> Send(const RequestSpec& asked, std::uint64_t value_hash, Step next);
   absl::StatusOr<bool> SendParts(const AsyncOperation& operation);

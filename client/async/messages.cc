@@ -31,7 +31,7 @@ absl::Status AsyncMessages::Start(AsyncOperation& operation, const RequestSpec& 
   Assign(asked.key, &operation.key);
   if (!operation.memory) Assign(asked.value, &operation.value);
   waiting.Push(operation);
-  if (!may_send || !connection_.is_up() || waiting.size() % connection_.channel().MostListed() != 0) {
+  if (!may_send || !connection_.is_up() || waiting.size() % connection_.channel().MaxListedPuts() != 0) {
     return absl::OkStatus();
   }
   return Send().status();
@@ -81,7 +81,7 @@ bool AsyncMessages::IsToShare(const AsyncOperation& operation, const RequestSpec
 
 absl::StatusOr<std::size_t> AsyncMessages::SendFirst(const OperationList& waiting) {
   RequestChannel& channel = connection_.channel();
-  RequestChannel::List list(channel.MostListed());
+  RequestChannel::List list(channel.MaxListedPuts());
   for (const AsyncOperation* one = &waiting.front(); one != nullptr && one->is_listable();
        one = one->behind) {
     if (!list.Add(one->key, one->value, one->options, one->index)) break;
@@ -136,7 +136,7 @@ absl::Status AsyncMessages::TakeReply(const rdma::Completion& completion) {
 
 absl::Status AsyncMessages::TakeAnswer(std::uint32_t owner, const ServerReply& answer, bool may_learn) {
   if (owner == RequestChannel::kLargePut) return large_.TakeReply(answer, may_learn);
-  if (owner == RequestChannel::kNobody) return absl::OkStatus();
+  if (owner == RequestChannel::kNoOwner) return absl::OkStatus();
   AsyncOperation& operation = operations_[owner];
   if (operation.lost_id != 0) {
     EndAnswer(operation, answer);
@@ -161,8 +161,8 @@ void AsyncMessages::SettleUndone() {
                    [this](AsyncOperation& operation) {
                      operations_.End(
                          operation,
-                         absl::AbortedError("the write was not done, and comes too late now; why, was lost "
-                                            "with the connection"));
+                         absl::AbortedError("reconnect: the server rejected this write, and the reason was "
+                                            "lost with the connection; write again"));
                    });
 }
 

@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kBucketBytes = sizeof(Bucket);
 constexpr std::size_t kRecordBytes = 4608;
 constexpr std::size_t kStride = kBucketBytes + kRecordBytes;
-static_assert(kStride % alignof(Bucket) == 0 && kRecordBytes >= Lookup::kMostSharedBytes);
+static_assert(kStride % alignof(Bucket) == 0 && kRecordBytes >= Lookup::kMaxSharedBytes);
 // Number of buffers for larger records. One READ may be in flight to each, and one to the session's own.
 constexpr std::size_t kLargeBuffers = 3;
 constexpr std::size_t kLargeBytes = (kMaxSmallExtent + 127) / 128 * 128;

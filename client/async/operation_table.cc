@@ -61,8 +61,8 @@ absl::StatusOr<AsyncOperation*> OperationTable::Begin(AsyncOperation::Kind kind,
   if (session.is_forked()) return absl::FailedPreconditionError(kUsedAfterFork);
   if (connection_.is_over()) return connection_.status();
   if (free_.empty()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(operations_.size(), " operations are under way (AsyncOptions::depth): Poll first"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "async: ", operations_.size(), " operations (AsyncOptions::depth) are in flight; poll first"));
   }
   AsyncOperation& operation = operations_[free_.back()];
   free_.pop_back();

@@ -52,7 +52,7 @@ class OperationTable {
   /// ended.
   void EndAllThatWaitForMemory();
   bool has_ended() const { return !ended_.empty(); }
-  /// Takes an operation whose callback is due, and its ID from it. REQUIRES: has_ended.
+  /// Removes and returns an operation whose callback is due; it loses its ID. REQUIRES: has_ended.
   AsyncOperation& TakeEnded() {
     AsyncOperation& operation = ended_.Pop();
     operation.id = 0;

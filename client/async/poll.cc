@@ -17,7 +17,7 @@ constexpr std::uint32_t kPollsPerClock = 64;
 // Most rounds of one Poll without an operation that ends. Lookups whose READs complete too late to be trusted
 // begin anew in another round, perhaps again and again, so that a Poll always has work. Their deadlines end
 // them, and Poll checks deadlines after the rounds.
-constexpr int kMostRounds = 64;
+constexpr int kMaxRounds = 64;
 
 constexpr char kNothingEnded[] = "no operation ended in time";
 
@@ -46,7 +46,7 @@ std::size_t AsyncClient::Core::Poll() {
       busy |= TakeCompletions();
     }
     ended += Deliver(most - ended);
-    has_more_ = ended == most || ++rounds == kMostRounds;
+    has_more_ = ended == most || ++rounds == kMaxRounds;
     if (has_more_) {
       connection_.waker().Signal();  // for the work that is left
       break;
@@ -91,7 +91,7 @@ absl::Status AsyncClient::Core::Take(const rdma::Completion& completion) {
     }
     case rdma::CompletionKind::kSend: {
       const std::uint32_t memory = connection_.channel().TakeSend(completion);
-      if (memory != RequestChannel::kNobody) operations_.EndIfMemoryIsFree(operations_[memory]);
+      if (memory != RequestChannel::kNoOwner) operations_.EndIfMemoryIsFree(operations_[memory]);
       return absl::OkStatus();
     }
     case rdma::CompletionKind::kReceive:

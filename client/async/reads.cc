@@ -20,7 +20,7 @@ absl::StatusOr<bool> AsyncReads::Post() {
   if (!connection_.is_up()) return false;
   bool any = false;
   RegionReader& region = connection_.session().region();
-  while (!readers_.empty() && in_flight_ < kMostReads) {
+  while (!readers_.empty() && in_flight_ < kMaxReadsInFlight) {
     AsyncOperation& operation = readers_.Pop();
     if (operation.lookup.is_look()) {
       operation.lookup.Look(buffers_.record(operation.index));
@@ -130,7 +130,7 @@ void AsyncReads::NoteRead(std::uint64_t key_hash) {
   reads_reported_ = now;
   // Without a credit, the next request of another operation takes the hashes along.
   failed_.Update(connection_.channel()
-                     .Send({.operation = Operation::kPing, .key_hash = HashKey({})}, RequestChannel::kNobody)
+                     .Send({.operation = Operation::kPing, .key_hash = HashKey({})}, RequestChannel::kNoOwner)
                      .status());
 }
 

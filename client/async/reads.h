@@ -30,9 +30,9 @@ class AsyncReads {
  public:
   /// Most READs in flight at once. With two sends for each credit, they are as many as a connection takes
   /// (QueueLimits).
-  static constexpr std::size_t kMostReads = SessionBuffers::kMaxBatch;
-  static_assert(kMostReads + 2 * RequestChannel::kMaxInFlight <= rdma::QueueLimits().sends);
-  /// A WRITE and the READ behind it count as this many of kMostReads.
+  static constexpr std::size_t kMaxReadsInFlight = SessionBuffers::kMaxBatch;
+  static_assert(kMaxReadsInFlight + 2 * RequestChannel::kMaxInFlight <= rdma::QueueLimits().sends);
+  /// A WRITE and the READ behind it count as this many of kMaxReadsInFlight.
   static constexpr std::size_t kFencedWrite = 2;
 
   /// `askers`: the list to which it adds lookups that have to ask the server.
@@ -68,7 +68,7 @@ class AsyncReads {
   bool TakeLargeBuffer(AsyncOperation& operation);
   void ReleaseLargeBuffer(AsyncOperation& operation);
   /// Returns whether a WRITE and its fence may be posted now.
-  bool HasRoomForFence() const { return in_flight_ + kFencedWrite <= kMostReads; }
+  bool CanPostFence() const { return in_flight_ + kFencedWrite <= kMaxReadsInFlight; }
   /// Posts a READ whose data is not used: when it completes, so has the WRITE before it.
   absl::Status PostFence(AsyncOperation& operation);
   /// Takes the completion of a fence.

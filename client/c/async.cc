@@ -222,7 +222,9 @@ remora_code remora_async_cancel(remora_async* async, uint64_t operation) {
   return Call([&]() -> absl::Status {
     absl::Status status = CheckPointers(async != nullptr);
     if (!status.ok()) return status;
-    return async->client->Cancel(operation) ? absl::OkStatus() : absl::NotFoundError("it has ended");
+    return async->client->Cancel(operation)
+               ? absl::OkStatus()
+               : absl::NotFoundError("remora_async_cancel: the operation has ended");
   });
 }
 
@@ -243,7 +245,9 @@ remora_code remora_async_poll(remora_async* async, int64_t timeout_ms, size_t* e
   return Call([&]() -> absl::Status {
     absl::Status status = CheckPointers(async != nullptr);
     if (!status.ok()) return status;
-    if (async->polling) return absl::FailedPreconditionError("a callback must not poll its own client");
+    if (async->polling)
+      return absl::FailedPreconditionError(
+          "remora_async_poll: a callback must not poll its own client; return from it first");
     async->polling = true;
     absl::StatusOr<std::size_t> count = std::size_t{0};
     if (timeout_ms == 0) {

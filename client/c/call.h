@@ -90,7 +90,8 @@ remora_code Call(const Body& body) noexcept {
 }
 
 inline absl::Status CheckPointers(bool all_there) {
-  return all_there ? absl::OkStatus() : absl::InvalidArgumentError("a null pointer where something must be");
+  return all_there ? absl::OkStatus()
+                   : absl::InvalidArgumentError("arguments: a pointer is null that must not be");
 }
 
 inline bool AreBytes(const void* key, size_t size) { return key != nullptr || size == 0; }
@@ -111,14 +112,15 @@ inline absl::StatusOr<RegisteredBytes> PartOf(const remora_buffer* buffer, size_
   if (absl::Status status = CheckPointers(buffer != nullptr); !status.ok()) return status;
   const size_t all = buffer->buffer->bytes().size();
   if (offset <= all && size <= all - offset) return buffer->buffer->Part(offset, size);
-  return absl::InvalidArgumentError("bytes that are not all inside the buffer");
+  return absl::InvalidArgumentError(
+      "arguments: the bytes are not all inside the buffer; check offset and size");
 }
 
 /// Registers `size` bytes at `bytes` with a client of either kind, and stores the new buffer in *buffer.
 template <typename Client>
 absl::Status Register(Client& client, void* bytes, size_t size, remora_buffer** buffer) {
   absl::Status status = CheckPointers(bytes != nullptr && buffer != nullptr);
-  if (status.ok() && size == 0) status = absl::InvalidArgumentError("a buffer of 0 bytes");
+  if (status.ok() && size == 0) status = absl::InvalidArgumentError("register: the buffer has 0 bytes");
   if (!status.ok()) return status;
   auto registered = std::make_unique<remora_buffer>();
   auto made = client.Register({static_cast<std::byte*>(bytes), size});
@@ -145,11 +147,14 @@ template <typename Options>
 absl::Status TakeOptions(const Options* given, Options* taken) {
   if (given == nullptr) return absl::OkStatus();
   const size_t size = given->struct_size;
-  if (size < sizeof(size_t)) return absl::InvalidArgumentError("options that were not initialised");
+  if (size < sizeof(size_t))
+    return absl::InvalidArgumentError(
+        "options: they were not initialised; call the function that initialises them first");
   const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
   for (size_t i = sizeof(Options); i < size; ++i) {
     if (bytes[i] != 0) {
-      return absl::UnimplementedError("options that this version of the library does not know");
+      return absl::UnimplementedError(
+          "options: some are unknown to this version of the library; leave them 0, or use the newer library");
     }
   }
   std::memcpy(taken, given, size < sizeof(Options) ? size : sizeof(Options));

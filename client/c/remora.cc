@@ -224,8 +224,9 @@ remora_code remora_get_copy(remora_client* client, const void* key, size_t key_s
     if (!status.ok()) return status;
     *value_size = client->value.size();
     if (client->value.size() > buffer_size) {
-      return absl::OutOfRangeError("the value has " + std::to_string(client->value.size()) +
-                                   " bytes, the buffer " + std::to_string(buffer_size));
+      return absl::OutOfRangeError("get: the value has " + std::to_string(client->value.size()) +
+                                   " bytes, the buffer " + std::to_string(buffer_size) +
+                                   "; pass a larger one");
     }
     if (!client->value.empty()) std::memcpy(buffer, client->value.data(), client->value.size());
     if (version != nullptr) *version = found;

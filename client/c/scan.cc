@@ -69,7 +69,7 @@ remora_code remora_scan_next(remora_scan* scan, remora_bytes* key, remora_bytes*
   return Call([&]() -> absl::Status {
     if (absl::Status status = CheckPointers(scan != nullptr && key != nullptr); !status.ok()) return status;
     if (!scan->scan->Next()) {
-      return scan->scan->status().ok() ? absl::NotFoundError("no more keys") : scan->scan->status();
+      return scan->scan->status().ok() ? absl::NotFoundError("scan: no more keys") : scan->scan->status();
     }
     *key = {scan->scan->key().data(), scan->scan->key().size()};
     if (value != nullptr) *value = {scan->scan->value().data(), scan->scan->value().size()};

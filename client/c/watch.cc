@@ -60,7 +60,7 @@ remora_code remora_watch_next(remora_watch* watch, int64_t wait_ms, remora_chang
       came = watch->watch->Next(wait);
     } while (wait_ms < 0 && came.ok() && !*came);
     if (!came.ok()) return came.status();
-    if (!*came) return absl::NotFoundError("no change came in this time");
+    if (!*came) return absl::NotFoundError("watch: no change came in this time");
     const remora::ClientWatch& shown = *watch->watch;
     *change = {static_cast<remora_change_kind>(shown.kind()),
                {shown.key().data(), shown.key().size()},

@@ -27,7 +27,7 @@ absl::StatusOr<PutOptions> PutOptionsOf(const remora_write_options* options) {
   }
   if (taken.durability > REMORA_DURABILITY_SYNCED) {
     return absl::InvalidArgumentError(
-        "unknown durability; pass REMORA_DURABILITY_MEMORY, _LOGGED or _SYNCED");
+        "durability: unknown; pass REMORA_DURABILITY_MEMORY, _LOGGED or _SYNCED");
   }
   wanted.durability = DecodeDurability(static_cast<std::uint8_t>(taken.durability));
   wanted.version = taken.version;

@@ -5,8 +5,8 @@
 // often it emptied each segment (layout.h, GenerationsOffset). A client looks at that byte at least once in
 // about T (the grace period of I6) rather than for each GET.
 //
-// A look is a READ of a chunk of those bytes. The client numbers what it sees: the number of a segment
-// changes with each look that shows another byte than the look before. The client caches a location with the
+// A refresh is a READ of a chunk of those bytes. The client gives each segment a number, which changes with
+// each refresh that shows another byte than the one before. The client caches a location with the
 // number that its segment has then. The location is valid as long as the number is the same. The following
 // points show that a valid location leads to no other record than the one from which it was learned:
 //
@@ -14,27 +14,27 @@
 //      for ever (I4), and the server writes there anew no earlier than 2T later (I6). So two changes of
 //      one byte are at least 2T apart.
 //   G2 If a byte seen at t did not change between t and u, nothing was written anew before u + 2T.
-//   G3 If two consecutive looks show the same byte, it did not change in between, or it changed 256 times
-//      or a multiple, which takes 255 * 2T (G1). A look that ends more than 256T after the one before
+//   G3 If two consecutive refreshes show the same byte, it did not change in between, or it changed 256 times
+//      or a multiple, which takes 255 * 2T (G1). A refresh that ends more than 256T after the one before
 //      gives all segments new numbers. So as long as a number stays, the byte did not change between the
-//      first and the last look that gave it. (Numbers have 32 bits. They do not repeat within the
+//      first and the last refresh that gave it. (Numbers have 32 bits. They do not repeat within the
 //      machine's life.)
-//   G4 Learning. A record was live at a moment m. The last look that ended before the GET posted its READ
+//   G4 Learning. A record was live at a moment m. The last refresh that ended before the GET posted its READ
 //      of the record (or the PUT its message) showed the byte at t, before m. The client caches the
-//      location with that look's number, however old the look is. Suppose the segment was emptied between
-//      t and m, and the record came later. Then the next look shows another byte, and the client drops
+//      location with that refresh's number, however old it is. Suppose the segment was emptied between
+//      t and m, and the record came later. Then the next refresh shows another byte, and the client drops
 //      the location needlessly, which does no harm. As long as the number stays, the byte did not change
-//      from t on (G3), nor from m on. So the segment is in the same use as at m. A look that ended after
+//      from t on (G3), nor from m on. So the segment is in the same use as at m. A refresh that ended after
 //      m would be wrong: it may show the change that came when the record was dead.
-//   G5 Using. The number of a location is that of its segment's last look, at u. So between m and u the
+//   G5 Using. The number of a location is that of its segment's last refresh, at u. So between m and u the
 //      byte did not change, whichever came first (G4). The READ of the record was complete before u + 2T,
 //      so before its end nothing was written anew (G2). It read the record's own bytes, with the live bit
 //      set until the record is overwritten, deleted or moved. If the record reads as live, it was the
 //      key's value at a moment of the READ. The reason: the server clears the bit before any such change
 //      is acknowledged, or visible in the index (I5). So a warm GET is as linearizable as a cold one.
 //
-// The times that stand for u: u is after the client posted the look. So the time from a clock reading before
-// that, to a clock reading after the READ of the record, must be less than 2T. Both clock readings are
+// The times that stand for u: u is after the client posted the refresh. So the time from a clock reading
+// before that, to a clock reading after the READ of the record, must be less than 2T. Both clock readings are
 // coarse. The first may be early, which is safe. The second may be early by Clock::kCoarseness, so the client
 // stops that much before T, or at T/2 where T is short. Either way the sum is at most 3/4 of 2T, so the rates
 // of the clocks may differ by a third.
@@ -51,42 +51,43 @@
 
 namespace remora {
 
-/// Results of the looks. The owner does the READs.
+/// Keeps the results of the refreshes. The owner does the READs.
 ///
 /// Thread safety: none.
 class SegmentGenerations {
  public:
   using Number = std::uint32_t;
 
-  /// Largest size of a look in bytes, one for each segment.
+  /// Largest size of a refresh in bytes, one for each segment.
   static constexpr std::size_t kChunkSize = 4096;
 
   SegmentGenerations(std::uint64_t memory_size, Duration grace);
 
   static std::uint64_t SegmentOf(const Slot& slot) { return slot.offset_bytes() / kSegmentSize; }
 
-  /// Returns whether the segment's last look is recent enough for a READ that is complete at `now` (G5).
+  /// Returns whether the segment's last refresh is recent enough for a READ that is complete at `now` (G5).
   bool IsFresh(std::uint64_t segment, TimePoint now) const {
     return now <= chunks_[segment / kChunkSize].fresh_until;
   }
-  /// Returns whether a look is due although no location is used. It is due if the segment has no number, or
-  /// so late that the next look would have to give new numbers (G3).
+  /// Returns whether a refresh is due although no location is used. It is due if the segment has no number,
+  /// or if a later refresh would have to give new numbers (G3).
   bool RefreshIsDue(std::uint64_t segment, TimePoint now) const {
     return now > chunks_[segment / kChunkSize].due;
   }
   bool HasNumber(std::uint64_t segment) const { return !chunks_[segment / kChunkSize].numbers.empty(); }
-  /// Returns the segment's number as of its last look. REQUIRES: HasNumber.
+  /// Returns the segment's number as of its last refresh. REQUIRES: HasNumber.
   Number NumberOf(std::uint64_t segment) const {
     return chunks_[segment / kChunkSize].numbers[segment % kChunkSize];
   }
 
-  /// The bytes to READ for a look at a segment.
+  /// The bytes to READ for a refresh of a segment.
   struct Range {
     std::uint64_t offset = 0;  // in the region
     std::size_t size = 0;
   };
   Range RangeOf(std::uint64_t segment) const;
-  /// Takes the outcome of a look: a copy of RangeOf(segment), which was posted and completed at these times.
+  /// Takes the result of a refresh: a copy of RangeOf(segment), by a READ that was posted and complete at
+  /// these times.
   void Take(std::uint64_t segment, std::span<const std::byte> bytes, TimePoint posted, TimePoint completed);
 
  private:
@@ -94,7 +95,7 @@ class SegmentGenerations {
     TimePoint fresh_until = TimePoint::min();
     TimePoint due = TimePoint::min();
     TimePoint comparable_until = TimePoint::min();  // G3
-    // One for each segment of the chunk that exists; empty before the first look.
+    // One for each segment of the chunk that exists; empty before the first refresh.
     std::vector<std::byte> bytes;
     std::vector<Number> numbers;
   };

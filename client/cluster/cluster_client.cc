@@ -24,9 +24,9 @@ const absl::Status& StatusIn(const absl::StatusOr<T>& result) {
 
 /// Returns a key for an error: in quotes, and not too long.
 std::string Shown(std::string_view key) {
-  constexpr std::size_t kMostShown = 60;
-  return absl::StrCat("'", absl::CHexEscape(AbslView(key.substr(0, kMostShown))),
-                      key.size() > kMostShown ? "...'" : "'");
+  constexpr std::size_t kMaxShown = 60;
+  return absl::StrCat("'", absl::CHexEscape(AbslView(key.substr(0, kMaxShown))),
+                      key.size() > kMaxShown ? "...'" : "'");
 }
 
 /// Checks that all keys of a batch have the same slot. REQUIRES: the batch has no fault.
@@ -95,7 +95,7 @@ absl::StatusOr<Client*> ClusterClient::ConnectShard(std::size_t index, std::chro
     if (other->incarnation() != shard.incarnation()) continue;
     shard.Drop();
     return shard.Named(absl::FailedPreconditionError(
-        absl::StrCat("the server there is that of shard ", other->place().name, " (",
+        absl::StrCat("connect: the server there is that of shard ", other->place().name, " (",
                      other->place().addresses, "); correct the address of one of them in the topology")));
   }
   clients_[index] = shard.client();
@@ -172,15 +172,17 @@ absl::StatusOr<std::size_t> ClusterClient::Append(std::string_view key, std::str
 
 absl::Status ClusterClient::MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results) {
   if (keys.size() != results.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(keys.size(), " keys, but ", results.size(), " results"));
+    return absl::InvalidArgumentError(absl::StrCat("multi-get: ", keys.size(), " keys, but ", results.size(),
+                                                   " results; pass one result for each key"));
   }
   return keys.empty() ? absl::OkStatus() : parts_->Get(keys, results);
 }
 
 absl::Status ClusterClient::MultiPut(std::span<const PutRequest> requests, std::span<PutResult> results) {
   if (requests.size() != results.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(requests.size(), " requests, but ", results.size(), " results"));
+    return absl::InvalidArgumentError(absl::StrCat("multi-put: ", requests.size(), " requests, but ",
+                                                   results.size(),
+                                                   " results; pass one result for each request"));
   }
   return requests.empty() ? absl::OkStatus() : parts_->Put(requests, results);
 }

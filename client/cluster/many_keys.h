@@ -110,7 +110,7 @@ class ClusterClient::Parts {
   /// READs overlap as those of one client do. Leaves the places of the others in left_.
   void GetFast(std::span<const std::string_view> keys, std::span<GetResult> results) {
     left_.clear();
-    std::array<Client::HashedKey, Client::kMostFast> hashed;
+    std::array<Client::HashedKey, Client::kMaxFastBatch> hashed;
     for (std::size_t begin = 0; begin < keys.size(); begin += hashed.size()) {
       const std::size_t count = std::min(keys.size() - begin, hashed.size());
       for (std::size_t i = 0; i < count; ++i) {

@@ -47,9 +47,9 @@ std::string_view TakeWord(std::string_view* text) {
 
 /// Returns the text for an error: in quotes, on one line, and not too long.
 std::string Quoted(std::string_view text) {
-  constexpr std::size_t kMostShown = 80;
-  const bool is_cut = text.size() > kMostShown;
-  return absl::StrCat("'", absl::CHexEscape(AbslView(text.substr(0, kMostShown))), is_cut ? "...'" : "'");
+  constexpr std::size_t kMaxShown = 80;
+  const bool is_cut = text.size() > kMaxShown;
+  return absl::StrCat("'", absl::CHexEscape(AbslView(text.substr(0, kMaxShown))), is_cut ? "...'" : "'");
 }
 
 /// Returns whether a line of the file would not give the address back.

@@ -47,7 +47,7 @@ struct ShardPlace {
 
 /// A division of all slots among shards.
 ///
-/// Thread safety: that of its const functions is that of a const object; nothing else changes it.
+/// Thread safety: any thread may call const functions while no thread calls another function.
 class Topology {
  public:
   /// Reads the text of a file. `name` stands before each error, as the file's name. Outcomes:

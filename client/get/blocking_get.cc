@@ -67,7 +67,8 @@ absl::Status Finish(Session& session, Lookup& lookup) {
         if (!first_asked) first_asked = now;
         if (now - *first_asked > session.timeout()) {
           return absl::DeadlineExceededError(
-              "each answer took longer than the server keeps memory for readers (its grace period)");
+              "get: each answer took longer than the server keeps memory for readers (its grace period); try "
+              "again");
         }
         REMORA_RETURN_IF_ERROR(AskServer(session, lookup));
         break;

@@ -55,7 +55,7 @@ std::optional<ChunkRead> ChunkedReader::Next() {
   std::optional<ChunkRead> next;
   switch (phase_) {
     case Phase::kGenerations:
-      looked_ = session_.Coarse();
+      generations_read_at_ = session_.Coarse();
       [[fallthrough]];
     case Phase::kProof:
       next = GenerationsRead();
@@ -183,7 +183,7 @@ void ChunkedReader::EndValue(std::uint64_t value_hash) {
 
 /// Checks P3.
 void ChunkedReader::TakeProof(std::span<const std::byte> scratch) {
-  read_.proven = session_.Coarse() - looked_ <= session_.server().grace() * 256 &&
+  read_.proven = session_.Coarse() - generations_read_at_ <= session_.server().grace() * 256 &&
                  std::equal(scratch.begin(), scratch.end(), generations_.begin(), generations_.end());
   if (!read_.proven) read_.state = RecordState::kTorn;
   phase_ = Phase::kDone;

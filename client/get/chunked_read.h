@@ -142,7 +142,7 @@ class ChunkedReader {
   std::size_t taken_ = 0;
 
   std::vector<std::byte> generations_;
-  TimePoint looked_;
+  TimePoint generations_read_at_;
   RecordHeader header_{};
   bool keep_ = true;               // the record's key is the wanted one
   std::string key_;                // the record's key, if it is another one

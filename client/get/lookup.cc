@@ -70,11 +70,11 @@ absl::StatusOr<Slot> LocatedSlot(const Session& session, const ServerReply& answ
     case ReplyStatus::kDurableTier:
       return DurableTierError(answer);
     default:
-      return absl::InternalError(absl::StrCat("the server could not locate a record: ", why));
+      return absl::InternalError(absl::StrCat("get: the server could not locate a record: ", why));
   }
   const Slot slot = DecodeSlot(answer.reply.slot);
   if (!SlotNamesPlace(slot, session.server().shape().memory_size)) {
-    return absl::InternalError("the server located a record outside its memory");
+    return absl::InternalError("protocol error: the server located a record outside its memory");
   }
   return slot;
 }
@@ -88,8 +88,8 @@ bool IsLocated(const RecordCopy& record, const Reply& reply) {
 /// Returns OutOfRange if a value of this size exceeds the memory that the caller provided for it.
 absl::Status CheckFits(std::uint64_t size, const rdma::Sge& memory) {
   if (size <= memory.size) return absl::OkStatus();
-  return absl::OutOfRangeError(
-      absl::StrCat("the value has ", size, " bytes, the buffer ", memory.size, "; register one that large"));
+  return absl::OutOfRangeError(absl::StrCat("get: the value has ", size, " bytes, the buffer ", memory.size,
+                                            "; register one that large"));
 }
 
 }  // namespace
@@ -413,7 +413,7 @@ void Lookup::Take(const ServerReply& answer) {
 
 void Lookup::EndLocated() {
   if (!IsLocated(record_, located_)) {
-    status_ = absl::InternalError("the record that the server located does not verify");
+    status_ = absl::InternalError("protocol error: the record that the server located does not verify");
     return EndAsked(Step::kFailed);
   }
   // The record had not expired when the server replied, so the client's clock does not matter.

@@ -91,8 +91,8 @@ class Lookup {
 
   /// The largest size in bytes of a READ of the directory or of generations. The driver must call Take with
   /// such bytes at once.
-  static constexpr std::size_t kMostSharedBytes = SegmentGenerations::kChunkSize;
-  static_assert(kMostSharedBytes >= 64 * sizeof(std::uint64_t));
+  static constexpr std::size_t kMaxSharedBytes = SegmentGenerations::kChunkSize;
+  static_assert(kMaxSharedBytes >= 64 * sizeof(std::uint64_t));
 
   void Begin(Session& session, GenerationRead& generation_read, const LookupSpec& spec);
 
@@ -109,7 +109,7 @@ class Lookup {
   /// ends. REQUIRES: is_look().
   void Look(std::span<std::byte> buffer);
   /// Returns whether the READ is of the directory or of generations, which all lookups of the session use. It
-  /// has at most kMostSharedBytes.
+  /// has at most kMaxSharedBytes.
   bool is_shared() const {
     return step_ == Step::kRead && (reading_ == Reading::kDirectory || reading_ == Reading::kGenerations);
   }

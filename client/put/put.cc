@@ -38,7 +38,8 @@ absl::Status ToStatus(const ServerReply& answer) {
     case ReplyStatus::kAskAgain:
       return absl::DeadlineExceededError(AbslView(answer.behind));
     case ReplyStatus::kInvalid:  // the client checked all bounds that it knows before
-      return absl::InvalidArgumentError(absl::StrCat("the server refused: ", AbslView(answer.behind)));
+      return absl::InvalidArgumentError(
+          absl::StrCat("the server rejected the request: ", AbslView(answer.behind)));
   }
   return absl::InternalError("protocol error: the server's reply has an unknown status");
 }

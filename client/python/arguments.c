@@ -92,7 +92,7 @@ static int IsNumber(PyObject* object, const char* what) {
 }
 
 // More than this many seconds are as good as no limit: 285 million years.
-static const double kMostSeconds = 9e15;
+static const double kMaxSeconds = 9e15;
 
 int TakeSeconds(PyObject* seconds, const char* what, int64_t* ms) {
   if (!IsNumber(seconds, what)) return 0;
@@ -103,7 +103,7 @@ int TakeSeconds(PyObject* seconds, const char* what, int64_t* ms) {
                  seconds);
     return 0;
   }
-  *ms = given > kMostSeconds ? -1 : (int64_t)ceil(given * 1000);
+  *ms = given > kMaxSeconds ? -1 : (int64_t)ceil(given * 1000);
   return 1;
 }
 

@@ -53,7 +53,7 @@ typedef struct {
   int attempting;           // from remora_async_begin_attempt to _end_attempt; meanwhile nothing is released
   int stopping;             // nothing may wait any more; read by the thread that does
   PyThread_type_lock lock;  // held by the attempt's thread
-  Registered* released;     // list of those whose release waits
+  Registered* released;     // list of buffers whose release waits
 } Async;
 
 typedef struct {
@@ -73,10 +73,9 @@ extern PyType_Spec async_buffer_spec;
 
 // --- module.c -------------------------------------------------------------------------------------------
 
-/// Around all that is done with Python by a callback of remora.h. Where the interpreter ends meanwhile, it
-/// ends each other thread that takes its lock, before 3.14 by pthread_exit. That would unwind the frames of
-/// the call of remora.h, which are not made for it. So such a thread stays where it is, as it does from 3.14
-/// on.
+/// These enclose all uses of Python in a callback of remora.h. When the interpreter ends, it ends each thread
+/// that takes its lock, before 3.14 by pthread_exit. That would unwind frames of remora.h, which do not
+/// support it. So such a thread blocks for ever, as it does from 3.14 on.
 #define BEGIN_IN_CALLBACK pthread_cleanup_push(StayForEver, NULL)
 #define END_IN_CALLBACK pthread_cleanup_pop(0)
 void StayForEver(void* none);

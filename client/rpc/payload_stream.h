@@ -59,12 +59,12 @@ class PayloadStream {
 
   bool empty() const { return left() == 0; }
   std::size_t left() const { return key_.size() + value_.size(); }
-  /// Returns the next bytes, at most as many as `room` has. Bytes that need a copy are copied to `room`.
-  SgeList Take(const rdma::Sge& room) {
-    const std::size_t key_bytes = std::min<std::size_t>(key_.size(), room.size);
-    std::memcpy(room.data, key_.data(), key_bytes);
-    const SentValue next{value_.substr(0, room.size - key_bytes), local_key_};
-    rdma::Sge value{room.data + key_bytes, static_cast<std::uint32_t>(next.bytes.size()), room.local_key};
+  /// Returns the next bytes, at most as many as `space` has. Bytes that need a copy are copied to `space`.
+  SgeList Take(const rdma::Sge& space) {
+    const std::size_t key_bytes = std::min<std::size_t>(key_.size(), space.size);
+    std::memcpy(space.data, key_.data(), key_bytes);
+    const SentValue next{value_.substr(0, space.size - key_bytes), local_key_};
+    rdma::Sge value{space.data + key_bytes, static_cast<std::uint32_t>(next.bytes.size()), space.local_key};
     if (local_key_) {
       value = next.sge();
     } else {
@@ -73,7 +73,7 @@ class PayloadStream {
     // Hashes the bytes that are sent: the original of a copy has left the cache by now, and may have changed.
     hasher_.Add(value.data, value.size);
     SgeList taken;
-    taken.Add({room.data, static_cast<std::uint32_t>(key_bytes), room.local_key});
+    taken.Add({space.data, static_cast<std::uint32_t>(key_bytes), space.local_key});
     taken.Add(value);
     key_.remove_prefix(key_bytes);
     value_.remove_prefix(value.size);

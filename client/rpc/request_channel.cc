@@ -89,7 +89,7 @@ absl::StatusOr<bool> RequestChannel::Send(const RequestSpec& asked, std::uint32_
   return true;
 }
 
-std::size_t RequestChannel::MostListed() const {
+std::size_t RequestChannel::MaxListedPuts() const {
   if (!asks_later_) return kMaxPutsPerMessage;
   return std::clamp<std::size_t>(credits() / 2, 1, kMaxPutsPerMessage);
 }
@@ -102,7 +102,7 @@ absl::StatusOr<bool> RequestChannel::SendList(const List& list, Listing listing)
   const std::optional<StagingRing::Piece> piece = staging_.Take(size + hints_.bytes());
   if (!piece) return false;
   Request request = NextRequest(Operation::kMultiPut, 0, size, ids);
-  InFlightRequest& in_flight = Begin(request, kNobody, piece);
+  InFlightRequest& in_flight = Begin(request, kNoOwner, piece);
   in_flight.first_id = request.request_id - (ids - 1);
   request.put_count = static_cast<std::uint8_t>(list.size());
   if (has_ids) request.put_ids = request.put_count;
@@ -196,7 +196,7 @@ absl::Status RequestChannel::PostWrite(const SgeList& from, std::size_t offset) 
 }
 
 bool RequestChannel::HasCredit(std::size_t ids) const {
-  return !(in_flight_ == credits() || (asks_later_ && MayBeLostSightOf(ids)));
+  return !(in_flight_ == credits() || (asks_later_ && MayBeForgotten(ids)));
 }
 
 RequestChannel::InFlightRequest& RequestChannel::Begin(const Request& request, std::uint32_t owner,
@@ -206,7 +206,7 @@ RequestChannel::InFlightRequest& RequestChannel::Begin(const Request& request, s
   in_flight = {.request_id = request.request_id,
                .first_id = request.request_id,
                .owner = {owner},
-               .memory = kNobody,
+               .memory = kNoOwner,
                .piece = piece ? piece->number : 0,
                .put_count = 0,
                .has_piece = piece.has_value(),
@@ -234,7 +234,7 @@ absl::Status RequestChannel::Post(const InFlightRequest& in_flight, const Reques
   return absl::OkStatus();
 }
 
-bool RequestChannel::MayBeLostSightOf(std::size_t ids) const {
+bool RequestChannel::MayBeForgotten(std::size_t ids) const {
   const std::uint64_t last = last_request_id() + ids;
   return std::any_of(requests_.begin(), requests_.end(), [&](const InFlightRequest& in_flight) {
     return in_flight.request_id != 0 && !in_flight.reply_done && last - in_flight.first_id >= credits();
@@ -244,7 +244,7 @@ bool RequestChannel::MayBeLostSightOf(std::size_t ids) const {
 void RequestChannel::Abandon(std::uint32_t owner) {
   for (InFlightRequest& in_flight : requests_) {
     for (std::uint32_t& one : std::span(in_flight.owner).first(in_flight.callers())) {
-      if (one == owner) one = kNobody;
+      if (one == owner) one = kNoOwner;
     }
   }
 }
@@ -254,7 +254,7 @@ std::uint64_t RequestChannel::LastAbandonedWrite() const {
   for (const InFlightRequest& in_flight : requests_) {
     if (!in_flight.is_write || in_flight.reply_done) continue;
     for (std::size_t i = 0; i < in_flight.callers(); ++i) {
-      if (in_flight.owner[i] == kNobody) last = std::max(last, in_flight.first_id + i);
+      if (in_flight.owner[i] == kNoOwner) last = std::max(last, in_flight.first_id + i);
     }
   }
   return last;
@@ -269,7 +269,7 @@ bool RequestChannel::IsGathering(std::uint32_t owner) const {
 std::uint32_t RequestChannel::TakeSend(const rdma::Completion& completion) {
   InFlightRequest& in_flight = requests_[completion.context];
   in_flight.send_done = true;
-  const std::uint32_t memory = std::exchange(in_flight.memory, kNobody);
+  const std::uint32_t memory = std::exchange(in_flight.memory, kNoOwner);
   FreeIfDone(in_flight);
   return memory;
 }
@@ -290,7 +290,7 @@ absl::StatusOr<RequestChannel::Ended> RequestChannel::TakeReply(const rdma::Comp
                     .put_count = found->put_count,
                     .first_id = found->first_id};
   found->reply_done = true;
-  found->owner.fill(kNobody);
+  found->owner.fill(kNoOwner);
   FreeIfDone(*found);
   return ended;
 }

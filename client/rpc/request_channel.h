@@ -100,10 +100,10 @@ class RequestChannel {
   static constexpr std::size_t kMaxInFlight = SessionBuffers::kMaxInFlight;
 
   // Owners of requests that are not numbers of operations:
-  static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
-  static constexpr std::uint32_t kLargePut = kNobody - 1;  // of an AsyncClient
-  static constexpr std::uint32_t kCall = kNobody - 2;      // a call that waits
-  static constexpr std::uint32_t kScanPage = kNobody - 3;  // a page that comes beside the calls
+  static constexpr std::uint32_t kNoOwner = ~std::uint32_t{0};
+  static constexpr std::uint32_t kLargePut = kNoOwner - 1;  // of an AsyncClient
+  static constexpr std::uint32_t kCall = kNoOwner - 2;      // a call that waits
+  static constexpr std::uint32_t kScanPage = kNoOwner - 3;  // a page that comes beside the calls
 
   /// Makes a channel. `asks_later`: the client asks the server about writes whose replies are lost
   /// (kQueryCompletion).
@@ -179,17 +179,17 @@ class RequestChannel {
   /// Selects whether the client can ask later for the outcome of each put of a list.
   enum class Listing : std::uint8_t { kWithoutIds = 1, kWithIds = 2 };
   /// Sends a multi-put (store/format/wire/multi_put.h), as Send does. kWithIds: the list has at most
-  /// MostListed() puts. REQUIRES: the list is not empty, and its puts are in bounds.
+  /// MaxListedPuts() puts. REQUIRES: the list is not empty, and its puts are in bounds.
   absl::StatusOr<bool> SendList(const List& list, Listing listing);
   /// Returns how many puts a list kWithIds may have. With more, two lists could not be in flight at once. Two
   /// are needed so that the server has work while the client takes the answers of the other one.
-  std::size_t MostListed() const;
+  std::size_t MaxListedPuts() const;
 
   /// Sends a request without bytes in the staging buffer, as Send does: kReserve or kFinishLargePut of a
   /// large value, with the sizes of key and value. `value_hash` is for kFinishLargePut.
   absl::StatusOr<bool> SendSizes(const RequestSpec& asked, std::uint64_t value_hash, std::uint32_t owner);
   /// Sends the next part of a large value, of at most kPartBytes, as Send does. The staging buffer has space
-  /// for two. `memory` is the owner of the gathered memory, for IsGathering; kNobody: the channel copies the
+  /// for two. `memory` is the owner of the gathered memory, for IsGathering; kNoOwner: the channel copies the
   /// part. REQUIRES: the stream is not empty.
   absl::StatusOr<bool> SendPart(PayloadStream& stream, std::uint32_t owner, std::uint32_t memory);
   static constexpr std::size_t kPartBytes = std::size_t{128} << 10;
@@ -215,7 +215,7 @@ class RequestChannel {
           in_flight.key = put.key;
           in_flight.value = put.value;
         }
-        if (in_flight.owner[i] == kNobody) continue;
+        if (in_flight.owner[i] == kNoOwner) continue;
         each(in_flight.owner[i], in_flight.first_id + i, in_flight.key, in_flight.value);
       }
       in_flight = {};
@@ -228,7 +228,7 @@ class RequestChannel {
   /// abandoned its request.
   bool IsGathering(std::uint32_t owner) const;
   /// Takes the completion of a SEND. Returns the owner whose value the device has gathered with it, or
-  /// kNobody. REQUIRES: the completion is of this kind, and OK.
+  /// kNoOwner. REQUIRES: the completion is of this kind, and OK.
   std::uint32_t TakeSend(const rdma::Completion& completion);
 
   using Callers = std::array<std::uint32_t, kMaxPutsPerMessage>;  // one, for a request that is not a list
@@ -259,7 +259,7 @@ class RequestChannel {
     std::uint64_t request_id = 0;  // 0: free
     std::uint64_t first_id = 0;    // of a list kWithIds: the ID of its first put; else as request_id
     Callers owner;
-    std::uint32_t memory = kNobody;  // the owner of the memory that is gathered until the SEND completes
+    std::uint32_t memory = kNoOwner;  // the owner of the memory that is gathered until the SEND completes
     std::uint32_t piece = 0;
     std::uint32_t put_count = 0;  // as in Ended
     bool has_piece = false;
@@ -279,7 +279,9 @@ class RequestChannel {
   SgeList Fill(std::span<std::byte> payload, std::string_view key, const SentValue& value) const;
   absl::Status PostWrite(const SgeList& from, std::size_t offset);
   std::optional<ServerReply> Decode(const rdma::Completion& completion);
-  bool MayBeLostSightOf(std::size_t ids) const;
+  /// Returns whether the server, which keeps the completion records of the last IDs alone, might forget a
+  /// request without a reply if a request with `ids` more IDs were sent.
+  bool MayBeForgotten(std::size_t ids) const;
   /// Returns whether there is a credit that a request with this number of IDs may take.
   bool HasCredit(std::size_t ids = 1) const;
   /// Returns a free entry, filled for the request with this piece of the staging buffer.
@@ -291,7 +293,8 @@ class RequestChannel {
   void FreeIfDone(InFlightRequest& in_flight);
 
   static constexpr std::string_view kOtherWhy =
-      "it was not done for another reason than one before it, of which alone the server said more";
+      "multi-put: this put failed for another reason than one before it, and the reply has that one alone; "
+      "put it again";
 
   SessionBuffers& buffers_;
   ServerView& server_;
@@ -312,15 +315,15 @@ absl::Status RequestChannel::Ended::ForEach(const Each& each) const {
     return absl::OkStatus();
   }
   ServerReply one = answer;
-  const bool is_told = answer.reply.status == ReplyStatus::kOk;  // each put has its own outcome
+  const bool has_outcomes = answer.reply.status == ReplyStatus::kOk;  // each put has its own outcome
   MultiPutOutcomes outcomes;
-  if (is_told && !outcomes.Decode(put_count, &one.behind))
+  if (has_outcomes && !outcomes.Decode(put_count, &one.behind))
     return absl::UnavailableError(AbslView(kStrayReply));
   const std::string_view first_text = one.behind;  // the reason of the first put that was not done
   ReplyStatus first_why = ReplyStatus::kOk;
   for (std::size_t i = 0; i < put_count; ++i) {
     one.reply.request_id = first_id + i;
-    if (is_told) {
+    if (has_outcomes) {
       const MultiPutOutcomes::Outcome& outcome = outcomes[i];
       one.reply.status = outcome.status;
       one.reply.version = answer.reply.version + outcome.later;

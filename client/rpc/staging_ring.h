@@ -25,11 +25,11 @@ class StagingRing {
   };
   /// Takes a piece of `size` bytes, which begins a cache line. Nullopt: no piece of that size is free now.
   std::optional<Piece> Take(std::size_t size) {
-    if (next_ - oldest_ == kMostPieces) return std::nullopt;
+    if (next_ - oldest_ == kMaxPieces) return std::nullopt;
     const std::optional<std::size_t> offset = Place((size + kAlignment - 1) / kAlignment * kAlignment);
     if (!offset) return std::nullopt;
     const std::uint32_t number = next_++;
-    pieces_[number % kMostPieces] = {*offset, false};
+    pieces_[number % kMaxPieces] = {*offset, false};
     end_ = *offset + (size + kAlignment - 1) / kAlignment * kAlignment;
     return Piece{*offset, number};
   }
@@ -40,12 +40,12 @@ class StagingRing {
     end_ = 0;
   }
   void Release(std::uint32_t number) {
-    pieces_[number % kMostPieces].released = true;
-    while (oldest_ != next_ && pieces_[oldest_ % kMostPieces].released) ++oldest_;
+    pieces_[number % kMaxPieces].released = true;
+    while (oldest_ != next_ && pieces_[oldest_ % kMaxPieces].released) ++oldest_;
   }
 
  private:
-  static constexpr std::uint32_t kMostPieces = 64;  // a power of two, because numbers wrap around
+  static constexpr std::uint32_t kMaxPieces = 64;  // a power of two, because numbers wrap around
   struct Taken {
     std::size_t offset = 0;
     bool released = false;
@@ -53,7 +53,7 @@ class StagingRing {
 
   std::optional<std::size_t> Place(std::size_t size) const {
     if (oldest_ == next_) return size <= capacity_ ? std::optional<std::size_t>(0) : std::nullopt;
-    const std::size_t begin = pieces_[oldest_ % kMostPieces].offset;
+    const std::size_t begin = pieces_[oldest_ % kMaxPieces].offset;
     if (end_ <= begin) return size <= begin - end_ ? std::optional(end_) : std::nullopt;
     if (size <= capacity_ - end_) return end_;
     return size <= begin ? std::optional<std::size_t>(0) : std::nullopt;
@@ -64,7 +64,7 @@ class StagingRing {
   // Numbers of pieces, which increase.
   std::uint32_t oldest_ = 0;
   std::uint32_t next_ = 0;
-  std::array<Taken, kMostPieces> pieces_;
+  std::array<Taken, kMaxPieces> pieces_;
 };
 
 }  // namespace remora

@@ -17,7 +17,8 @@ namespace remora {
 namespace {
 
 absl::Status NoScanPage(const char* why) {
-  return absl::InternalError(absl::StrCat("the server's message is no page of this scan: ", why));
+  return absl::InternalError(
+      absl::StrCat("protocol error: the server's message is no page of this scan: ", why));
 }
 
 std::string StartBytes(ScanStart start, const ScanRange& range) {
@@ -66,7 +67,8 @@ absl::StatusOr<std::uint64_t> AddUp(Session& session, ScanKind kind, const ScanR
       answer = session.CallBare(NextOf(reply.version, 0, 0));
     }
   }
-  return absl::AbortedError("the server gave it up time and again, for other scans of this client");
+  return absl::AbortedError(
+      "scan: the server closed it again and again, for other scans of this client; run fewer at a time");
 }
 
 }  // namespace
@@ -241,9 +243,8 @@ absl::StatusOr<bool> ClientScan::Impl::NextPage() {
   }
   if (lost_ && one_moment_) {
     return absl::AbortedError(
-        "the server has given this scan up, which was to be of one moment: it rested for too long, other "
-        "scans "
-        "of this client took its place, or the connection is another");
+        "scan: the server closed its snapshot, because it was idle for too long, the client has too many "
+        "other scans, or the connection was replaced; start a new scan");
   }
   // With a limit, the scan continues to make up for entries that expired before they arrived.
   const bool is_short = dropped_ && has_limit_ && !one_moment_;
@@ -260,7 +261,7 @@ absl::StatusOr<bool> ClientScan::Impl::NextPage() {
 bool ClientScan::Impl::EndWithClient() {
   if (!failure_.ok() || over_) return false;
   failure_ = absl::FailedPreconditionError(
-      "the client of this scan is gone; go on from resume_token() with a scan of another client");
+      "scan: the client of this scan is gone; go on from resume_token() with a scan of another client");
   over_ = true;
   scan_->value_ = {};
   return false;

@@ -20,7 +20,8 @@ constexpr std::chrono::milliseconds kFirstPollPause{1};
 constexpr std::chrono::milliseconds kLongestPollPause{16};
 
 absl::Status NoWatchPage(const char* why) {
-  return absl::InternalError(absl::StrCat("the server's message is no page of this watch: ", why));
+  return absl::InternalError(
+      absl::StrCat("protocol error: the server's message is no page of this watch: ", why));
 }
 
 /// Returns whether no later call can succeed: the server no longer has the position, or never had it.
@@ -136,7 +137,8 @@ absl::StatusOr<bool> ClientWatch::Impl::Next(std::chrono::milliseconds wait) {
   REMORA_RETURN_IF_ERROR(failed_);
   if (life_.expired()) {
     return failed_ = absl::FailedPreconditionError(
-               "the client of this watch is gone; go on from resume_token() with a watch of another client");
+               "watch: the client of this watch is gone; go on from resume_token() with a watch of another "
+               "client");
   }
   const TimePoint until = clock_.Now() + wait;
   for (Duration pause = kFirstPollPause;;) {

@@ -48,7 +48,7 @@ absl::Status CheckPut(std::string_view key, std::string_view value, const PutOpt
 
 absl::Status CheckAppended(std::string_view bytes) {
   if (bytes.size() <= kMaxSmallValueSize) return absl::OkStatus();
-  return absl::OutOfRangeError(absl::StrCat("the value would have ", bytes.size(),
+  return absl::OutOfRangeError(absl::StrCat("append: the value would have ", bytes.size(),
                                             " bytes or more; what is appended to has ", kMaxSmallValueSize,
                                             " at most"));
 }

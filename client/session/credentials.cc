@@ -19,12 +19,13 @@ absl::StatusOr<std::string> SecretOfToken(std::string_view text) {
     const std::vector<absl::string_view> some =
         absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
     if (some.empty()) continue;
-    if (!words.empty()) return absl::InvalidArgumentError("a client has one token, and here is another line");
+    if (!words.empty())
+      return absl::InvalidArgumentError("token: a client has one, and here is another line; leave one");
     words = some;
   }
   if (words.size() != 1 && words.size() < 3) {
     return absl::InvalidArgumentError(
-        "a token is the line that kvctl create_token makes, or the secret out of it");
+        "token: it must be the line that kvctl create_token makes, or the secret out of it");
   }
   std::string why;
   std::optional<std::string> secret = DecodeSecret(StdView(words[words.size() == 1 ? 0 : 2]), &why);

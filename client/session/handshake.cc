@@ -19,13 +19,14 @@ namespace {
 constexpr std::uint64_t kMaxRegionSize = (kMaxOffsetUnits + 1) * kUnitSize;
 
 absl::Status VersionMismatch(std::string_view what, std::uint64_t server, std::uint64_t client) {
-  return absl::FailedPreconditionError(absl::StrCat("the server's ", AbslView(what), " is ", server,
+  return absl::FailedPreconditionError(absl::StrCat("connect: the server's ", AbslView(what), " is ", server,
                                                     ", this client's is ", client,
                                                     "; use a client of the server's release"));
 }
 
 absl::Status NoServer() {
-  return absl::FailedPreconditionError("the process that listens there is not a Remora server");
+  return absl::FailedPreconditionError(
+      "connect: the process that listens there is not a Remora server; check the address");
 }
 
 absl::Status RefusalStatus(std::span<const std::byte> data, bool has_token) {
@@ -34,7 +35,7 @@ absl::Status RefusalStatus(std::span<const std::byte> data, bool has_token) {
   // A server that ends, or whose device has no space for another connection, rejects without a reason.
   if (!is_refusal || refusal.magic == 0) {
     return absl::UnavailableError(
-        "the server rejected the connection: it is ending, or has no room; try again");
+        "connect: the server rejected the connection: it is ending, or has no space; try again");
   }
   if (refusal.magic != kHelloMagic) return NoServer();
   if (refusal.reason == RefusalReason::kChallenge) {
@@ -45,12 +46,13 @@ absl::Status RefusalStatus(std::span<const std::byte> data, bool has_token) {
   }
   const std::size_t size = ::strnlen(refusal.text, sizeof(refusal.text));
   return absl::FailedPreconditionError(
-      absl::StrCat("the server refused: ", absl::string_view(refusal.text, size)));
+      absl::StrCat("connect: the server rejected this client: ", absl::string_view(refusal.text, size)));
 }
 
 absl::Status NotProven() {
   return absl::PermissionDeniedError(
-      "the server cannot prove that it has this client's auth token, so it may be an impostor; start it with "
+      "connect: the server cannot prove that it has this client's auth token, so it may be an impostor; "
+      "start it with "
       "that token (kvserver --tokens), or connect without one");
 }
 
@@ -62,11 +64,11 @@ std::string ShardText(const ShardIdentity& shard) {
 absl::Status AnotherShard(const ShardIdentity& expected, const ShardIdentity& found) {
   if (found.is_none()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the server there does not say which shard it is, and ", ShardText(expected),
+        absl::StrCat("connect: the server there does not say which shard it is, and ", ShardText(expected),
                      " is expected; start it with --shard=", IdentityText(expected)));
   }
-  return absl::FailedPreconditionError(absl::StrCat("the server there is ", ShardText(found), ", and ",
-                                                    ShardText(expected),
+  return absl::FailedPreconditionError(absl::StrCat("connect: the server there is ", ShardText(found),
+                                                    ", and ", ShardText(expected),
                                                     " is expected; correct the address in the topology"));
 }
 
@@ -84,9 +86,8 @@ absl::Status Session::Open(std::unique_ptr<rdma::ClientConnection> connection, T
   REMORA_ASSIGN_OR_RETURN(HelloNonce nonce, AskForNonce(*connection, hello, deadline));
   if (dialer_ == nullptr) {
     return absl::FailedPreconditionError(
-        "to prove a token takes a second connection, and this client was given one: connect to an address, "
-        "or "
-        "with a Dialer");
+        "connect: to prove a token takes a second connection, and this client was given one: connect to an "
+        "address, or with a Dialer");
   }
   hello.flags |= HelloFlag::kProves;
   for (;;) {
@@ -161,7 +162,8 @@ absl::Status Session::Greet(const HelloRequest& hello, TimePoint deadline) {
 absl::Status Session::AdoptSuperblock() {
   REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, ReadSuperblock());
   if (superblock->magic != kSuperblockMagic) {
-    return absl::FailedPreconditionError("the server's superblock does not start as one");
+    return absl::FailedPreconditionError(
+        "connect: the server's memory has no superblock; use a client of the server's release");
   }
   if (superblock->format_version != kFormatVersion) {
     return VersionMismatch("format version", superblock->format_version, kFormatVersion);
@@ -176,7 +178,7 @@ absl::Status Session::AdoptSuperblock() {
       shape.memory_size > std::min(server_.memory().size, kMaxRegionSize) || level > kMaxDepth ||
       level < shape.base_depth || grace < std::chrono::milliseconds(kMinGraceMs)) {
     return absl::FailedPreconditionError(
-        "the server's superblock contradicts what it said when we connected");
+        "connect: the server's superblock contradicts its hello; restart the server");
   }
   server_.TakeStore(shape, grace, level);
   cache_.Begin(shape.memory_size, grace);

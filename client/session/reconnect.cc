@@ -18,12 +18,12 @@ namespace {
 // clients of a restarted server do not all come at once.
 constexpr std::chrono::milliseconds kFirstPause{4};
 constexpr std::chrono::milliseconds kLongestPause{1000};
-constexpr int kMostDoublings = 8;
+constexpr int kMaxDoublings = 8;
 // Time limit of an attempt that gets no answer; the next one gets four times as long. The request for a
 // connection, or its answer, may be lost, and librdmacm sends it again only after 4 s. But a server may also
 // be slow.
 constexpr std::chrono::milliseconds kFirstAttempt{1000};
-constexpr int kMostQuadruplings = 6;
+constexpr int kMaxQuadruplings = 6;
 
 /// Returns whether another attempt may succeed.
 bool MayPass(const absl::Status& status, RefusalReason refusal) {
@@ -88,7 +88,7 @@ Session::Attempt Session::TryToReconnect(TimePoint deadline) {
 }
 
 TimePoint Session::NextAttemptEnds(TimePoint deadline) {
-  const Duration longest = kFirstAttempt * (1 << 2 * std::min(unanswered_attempts_, kMostQuadruplings));
+  const Duration longest = kFirstAttempt * (1 << 2 * std::min(unanswered_attempts_, kMaxQuadruplings));
   return std::min(deadline, clock_.Now() + std::min<Duration>(longest, options_.connect_timeout));
 }
 
@@ -123,7 +123,7 @@ absl::Status Session::OpenAnother(TimePoint deadline) {
 }
 
 void Session::EndConnection() {
-  if (broken_.ok()) broken_ = absl::UnavailableError("the connection ended");
+  if (broken_.ok()) broken_ = absl::UnavailableError("connection lost: it ended; connect again");
   // The server learns of the end of the connection before the registrations end.
   if (connection_ != nullptr) connection_->Disconnect();
   Deregister();
@@ -153,7 +153,7 @@ void Session::ForgetServer() {
 
 Duration Session::Pause(int attempt) {
   const Duration longest =
-      std::min<Duration>(kFirstPause * (1 << std::min(attempt, kMostDoublings)), kLongestPause);
+      std::min<Duration>(kFirstPause * (1 << std::min(attempt, kMaxDoublings)), kLongestPause);
   const double share = static_cast<double>(RandomId() % 1024) / 2048;
   return longest - std::chrono::duration_cast<Duration>(longest * share);
 }
@@ -182,7 +182,7 @@ void Session::Remove(RegisteredBuffer* buffer) {
 
 absl::Status Session::CheckOwn(const RegisteredBytes& memory) const {
   if (memory.buffer_->session_ == this) return absl::OkStatus();
-  return absl::InvalidArgumentError("memory that another client has registered");
+  return absl::InvalidArgumentError("registered buffer: another client has registered it; use that client");
 }
 
 rdma::Sge Session::SgeOf(const RegisteredBytes& memory) {

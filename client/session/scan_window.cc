@@ -18,7 +18,7 @@ absl::Status ScanWindow::Offer(rdma::ClientConnection& connection) {
   owner_ = nullptr;
   if (size_ == 0) return absl::OkStatus();
   if (size_ < 2 * kMinPageSize || size_ > rdma::kMaxOfferedSize) {
-    return absl::InvalidArgumentError(absl::StrCat("a scan window of ", size_, " bytes; allowed are 0 and ",
+    return absl::InvalidArgumentError(absl::StrCat("scan window: ", size_, " bytes; allowed are 0 and ",
                                                    2 * kMinPageSize, " to ", rdma::kMaxOfferedSize));
   }
   if (memory_ == nullptr) {
@@ -31,7 +31,7 @@ absl::Status ScanWindow::Offer(rdma::ClientConnection& connection) {
 absl::StatusOr<ScanWindow::View> ScanWindow::Register(rdma::ClientConnection& connection) {
   if (memory_ == nullptr) {
     return absl::FailedPreconditionError(
-        "this client has no memory for scans: ClientOptions::scan_window_bytes is 0");
+        "scan: this client has no memory for scans; set ClientOptions::scan_window_bytes");
   }
   if (registration_ == nullptr) {
     REMORA_ASSIGN_OR_RETURN(registration_, connection.RegisterWrite(*memory_));

@@ -45,12 +45,13 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Start(std::unique_ptr<rdma::Cl
   const std::size_t cache = options.location_cache_bytes.value_or(0);
   if (cache > kMaxLocationCacheBytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a location cache of ", cache, " bytes; the most is ", kMaxLocationCacheBytes));
+        absl::StrCat("location_cache_bytes: ", cache, " bytes; the most is ", kMaxLocationCacheBytes));
   }
   std::unique_ptr<Session> session(new Session(std::move(dialer), options, clock));
   if (session->cache_.locations().lacks_memory()) {
-    return absl::ResourceExhaustedError(absl::StrCat("there is no memory for a location cache of ", cache,
-                                                     " bytes; make it smaller (location_cache_bytes)"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("location_cache_bytes: there is no memory for a location cache of ", cache,
+                     " bytes; make it smaller"));
   }
   REMORA_ASSIGN_OR_RETURN(session->secret_, SecretOfToken(options.token));
   if (session->reconnects()) session->identity_.id = RandomId();
@@ -200,11 +201,11 @@ absl::Status Session::TakeReceive(const rdma::Completion& completion, const Take
 }
 
 absl::Status Session::Break(absl::Status cause) {
-  if (cause.ok()) cause = absl::UnavailableError("the connection ended");
+  if (cause.ok()) cause = absl::UnavailableError("connection lost: it ended; connect again");
   if (broken_.ok()) {
     broken_ = absl::IsDeadlineExceeded(cause) || absl::IsCancelled(cause)
                   ? absl::UnavailableError(
-                        "an earlier call on this connection got no answer in time; connect again")
+                        "connection lost: an earlier call on it got no answer in time; connect again")
                   : cause;
   }
   return cause;

@@ -15,7 +15,7 @@ constexpr std::size_t kMaxFileSize = std::size_t{1} << 20;
 
 absl::Status CheckMode(const struct stat& file) {
   if (!S_ISREG(file.st_mode)) return absl::InvalidArgumentError("it is no regular file");
-  // A group may be let read: that of a program which runs as a user of its own, say.
+  // The file's group may read it, for example the group of a service with a user of its own.
   if ((file.st_mode & (S_IRWXO | S_IWGRP)) == 0) return absl::OkStatus();
   return absl::PermissionDeniedError(
       "others can read or change it, and what it has is secret: chmod 600 it; if they could for a while, "

@@ -33,11 +33,12 @@ constexpr char kServerClosed[] = "the server closed the connection";
 constexpr char kServerGone[] = "the server process is gone";
 
 absl::Status NoRegion() {
-  return absl::PermissionDeniedError("the server gave this connection no such region (key, size or access)");
+  return absl::PermissionDeniedError(
+      "post: the server gave this connection no such region (key, size or access)");
 }
 
 absl::Status BadAnswer(const char* what) {
-  return absl::InternalError(absl::StrCat("the server's acceptance is not usable: ", what));
+  return absl::InternalError(absl::StrCat("connect: the server's acceptance is not usable: ", what));
 }
 
 }  // namespace
@@ -52,7 +53,8 @@ LocalClient::~LocalClient() { Close(); }
 
 absl::StatusOr<std::unique_ptr<Registration>> LocalClient::RegisterWrite(SharedMemory& memory) {
   if (&memory != offered_) {
-    return absl::FailedPreconditionError("a client registers for WRITE what it has offered (OfferWrite)");
+    return absl::FailedPreconditionError(
+        "register: a client registers for WRITE the memory that it has offered; call OfferWrite first");
   }
   return std::make_unique<LocalRegistration>(
       memory.bytes(), RemoteRegion{.size = memory.bytes().size(), .key = kLocalOfferedKey});
@@ -61,7 +63,7 @@ absl::StatusOr<std::unique_ptr<Registration>> LocalClient::RegisterWrite(SharedM
 absl::Status LocalClient::OfferWrite(SharedMemory& memory) {
   REMORA_RETURN_IF_ERROR(CheckOffer(memory));
   if (offered_ != nullptr || socket_) {
-    return absl::FailedPreconditionError("OfferWrite comes once, and before Connect");
+    return absl::FailedPreconditionError("offer: OfferWrite comes once, and before Connect");
   }
   offered_ = &memory;
   return absl::OkStatus();
@@ -69,10 +71,10 @@ absl::Status LocalClient::OfferWrite(SharedMemory& memory) {
 
 absl::Status LocalClient::Connect(std::span<const std::byte> request_data, TimePoint deadline) {
   if (socket_ || !status().ok())
-    return absl::FailedPreconditionError("Connect was called before: dial again");
+    return absl::FailedPreconditionError("connect: Connect was called before; dial again");
   if (request_data.size() > kMaxConnectData) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(request_data.size(), " bytes of request data; the most are ", kMaxConnectData));
+    return absl::InvalidArgumentError(absl::StrCat("connect: ", request_data.size(),
+                                                   " bytes of request data; the most are ", kMaxConnectData));
   }
   absl::Status result = Shake(request_data, deadline);
   if (!result.ok()) Break(result);
@@ -87,7 +89,7 @@ absl::Status LocalClient::Shake(std::span<const std::byte> request_data, TimePoi
   if (geteuid() != 0 && peer_.uid != 0 && peer_.uid != geteuid()) {
     if (const std::string folder = FolderForEverybody(path_); !folder.empty()) {
       return absl::PermissionDeniedError(
-          absl::StrCat("another user, uid ", peer_.uid, ", serves at ", path_,
+          absl::StrCat("connect: another user, uid ", peer_.uid, ", serves at ", path_,
                        ", and this process runs as uid ", geteuid(), "; in ", folder,
                        " any user may put a socket: a server for other users must listen elsewhere"));
     }
@@ -107,11 +109,11 @@ absl::Status LocalClient::Shake(std::span<const std::byte> request_data, TimePoi
     case LocalAnswer::kAccepted:
       return MapAll(received);
     case LocalAnswer::kRejected:
-      return absl::FailedPreconditionError("the server rejected the connection");
+      return absl::FailedPreconditionError("connect: the server rejected the connection");
     case LocalAnswer::kWrongUser:
       return ServesAnother();
-    case LocalAnswer::kNoRoom:
-      return absl::UnavailableError(absl::StrCat("the server at ", path_,
+    case LocalAnswer::kNoSpace:
+      return absl::UnavailableError(absl::StrCat("connect: the server at ", path_,
                                                  " has no descriptor or memory left for another client: try "
                                                  "again, or raise its limits (ulimit -n)"));
     case LocalAnswer::kWrongVersion:
@@ -131,9 +133,9 @@ absl::StatusOr<UniqueFd> LocalClient::ConnectSocket(TimePoint deadline) const {
 }
 
 absl::Status LocalClient::ServesAnother() const {
-  return absl::PermissionDeniedError(absl::StrCat("the server at ", path_, " serves uid ", peer_.uid,
-                                                  " and root, and this process runs as uid ", geteuid(),
-                                                  " (see --local_access of kvserver)"));
+  return absl::PermissionDeniedError(absl::StrCat(
+      "connect: the server at ", path_, " serves uid ", peer_.uid, " and root, and this process runs as uid ",
+      geteuid(), "; run it as that user, or start kvserver with another --local_access"));
 }
 
 absl::StatusOr<ReceivedReply> LocalClient::AwaitReply(TimePoint deadline) {
@@ -142,7 +144,7 @@ absl::StatusOr<ReceivedReply> LocalClient::AwaitReply(TimePoint deadline) {
     REMORA_ASSIGN_OR_RETURN(const bool in_time, SleepUntilReady(std::span(&fd, 1), clock_, deadline));
     if (fd.revents != 0) return ReceiveReply(socket_.get());
     if (!in_time) {
-      return absl::DeadlineExceededError(absl::StrCat("the server at ", path_, " does not answer"));
+      return absl::DeadlineExceededError(absl::StrCat("connect: the server at ", path_, " does not answer"));
     }
   }
 }
@@ -182,7 +184,7 @@ absl::Status LocalClient::PostReadv(std::uint64_t context, std::span<const Sge> 
   if (!usable()) return Unusable();
   const std::uint64_t size = TotalSize(to);
   if (to.size() > kMaxSges || !region.Contains(offset, size)) return BadRequest(to, region, offset);
-  if (!HasRoom()) return NoRoom();
+  if (!HasSpace()) return QueueIsFull();
   const std::byte* from = Find(region, offset, size, false);
   if (from == nullptr) {
     Finish(context, CompletionKind::kRead, false);
@@ -213,7 +215,7 @@ absl::Status LocalClient::PostWritev(std::span<const Sge> from, const RemoteRegi
   if (!usable()) return Unusable();
   const std::uint64_t size = TotalSize(from);
   if (from.size() > kMaxSges || !region.Contains(offset, size)) return BadRequest(from, region, offset);
-  if (!HasRoom()) return NoRoom();
+  if (!HasSpace()) return QueueIsFull();
   std::byte* to = Find(region, offset, size, true);
   if (to == nullptr) {
     Break(NoRegion());
@@ -281,7 +283,7 @@ absl::Status LocalClient::Sleep(TimePoint deadline) {
   pollfd fd = {socket_.get(), POLLIN | POLLRDHUP, 0};
   REMORA_ASSIGN_OR_RETURN(const bool in_time, SleepUntilReady(std::span(&fd, 1), clock_, deadline));
   if (fd.revents != 0 && !DrainWakeUps(socket_.get())) PeerIsGone();
-  return in_time ? absl::OkStatus() : absl::DeadlineExceededError("nothing came in time");
+  return in_time ? absl::OkStatus() : absl::DeadlineExceededError("wait: nothing came in time");
 }
 
 }  // namespace remora::rdma

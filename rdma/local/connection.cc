@@ -17,11 +17,11 @@ std::uint32_t RingSlotsFor(const QueueLimits& limits) {
 
 absl::Status CheckLimits(const QueueLimits& limits) {
   if (limits.sends == 0 || limits.receives == 0) {
-    return absl::InvalidArgumentError("QueueLimits: sends and receives must be at least 1");
+    return absl::InvalidArgumentError("limits: sends and receives must be at least 1");
   }
   if (std::uint64_t{limits.sends} + limits.receives > kLocalMaxRingSlots) {
     return absl::InvalidArgumentError(
-        absl::StrCat("QueueLimits: sends and receives together may be at most ", kLocalMaxRingSlots));
+        absl::StrCat("limits: sends and receives together may be at most ", kLocalMaxRingSlots));
   }
   return absl::OkStatus();
 }
@@ -72,7 +72,9 @@ void LocalConnection<End>::Close() {
 
 template <typename End>
 absl::Status LocalConnection<End>::Unusable() const {
-  return failure_.ok() ? absl::FailedPreconditionError("the connection is not connected yet") : failure_;
+  return failure_.ok()
+             ? absl::FailedPreconditionError("post: the connection is not established yet; connect first")
+             : failure_;
 }
 
 template <typename End>
@@ -104,15 +106,16 @@ absl::Status LocalConnection<End>::PostSend(std::uint64_t context, const Sge& fr
   if (!usable_) return Unusable();
   if (from.size > kMaxMessageSize) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a message of ", from.size, " bytes; the longest is ", kMaxMessageSize));
+        absl::StrCat("send: a message of ", from.size, " bytes; the longest is ", kMaxMessageSize));
   }
-  if (!HasRoom())
-    return absl::ResourceExhaustedError("QueueLimits::sends requests are under way: poll first");
+  if (!HasSpace())
+    return absl::ResourceExhaustedError("post: all requests of QueueLimits::sends are in flight; poll first");
   switch (writer_.Push({from.data, from.size})) {
     case RingResult::kNotNow:
-      return absl::ResourceExhaustedError("the peer has not taken the messages sent before");
+      return absl::ResourceExhaustedError(
+          "send: the peer has not taken the messages sent before; poll first");
     case RingResult::kPeerLies:
-      Break(absl::InternalError("the peer broke the rules of its message ring (consumed)"));
+      Break(absl::InternalError("message ring: the peer broke its rules (consumed)"));
       return failure_;
     case RingResult::kDone:
       break;
@@ -125,7 +128,9 @@ absl::Status LocalConnection<End>::PostSend(std::uint64_t context, const Sge& fr
 template <typename End>
 absl::Status LocalConnection<End>::PostRecv(std::uint64_t context, const Sge& into) {
   if (!failure_.ok()) return failure_;
-  if (receives_.full()) return absl::ResourceExhaustedError("QueueLimits::receives are posted already");
+  if (receives_.full())
+    return absl::ResourceExhaustedError(
+        "receive: as many buffers as QueueLimits::receives are posted already; poll first");
   receives_.push({context, into.data, into.size});
   return absl::OkStatus();
 }
@@ -133,7 +138,7 @@ absl::Status LocalConnection<End>::PostRecv(std::uint64_t context, const Sge& in
 template <typename End>
 bool LocalConnection<End>::HasCompletions() const {
   if (!finished_.empty() || peer_gone_) return true;
-  if (!failure_.ok()) return !disconnect_told_;
+  if (!failure_.ok()) return !disconnect_reported_;
   return usable_ && !receives_.empty() && reader_.HasMessage();
 }
 
@@ -146,9 +151,10 @@ std::size_t LocalConnection<End>::Take(std::span<Completion> out) {
     // closed. Acquire, for that.
     const bool gone = peer_gone_ || peer_side_->closed.load(std::memory_order_acquire) != 0;
     if (!receives_.empty() && reader_.HasMessage()) count += TakeMessages(out.subspan(count));
-    if (gone && count == 0) Break(absl::UnavailableError("the peer closed the connection or died"));
+    if (gone && count == 0)
+      Break(absl::UnavailableError("connection lost: the peer closed the connection or died"));
   }
-  if (!failure_.ok() && !disconnect_told_) count += Flush(out.subspan(count));
+  if (!failure_.ok() && !disconnect_reported_) count += Flush(out.subspan(count));
   return count;
 }
 
@@ -173,12 +179,12 @@ std::size_t LocalConnection<End>::TakeMessages(std::span<Completion> out) {
     if (result == RingResult::kNotNow) break;
     const Receive& receive = receives_.front();
     if (result == RingResult::kPeerLies) {
-      Break(absl::InternalError("the peer broke the rules of its message ring (a length)"));
+      Break(absl::InternalError("message ring: the peer broke its rules (a length)"));
       break;
     }
     if (length > receive.size) {
       Break(absl::InternalError(
-          absl::StrCat("a message of ", length, " bytes came for a receive of ", receive.size)));
+          absl::StrCat("receive: a message of ", length, " bytes came for a receive of ", receive.size)));
       break;
     }
     reader_.Take(receive.data, length);
@@ -202,7 +208,7 @@ std::size_t LocalConnection<End>::Flush(std::span<Completion> out) {
   }
   if (count < out.size() && receives_.empty() && finished_.empty()) {
     out[count++] = {.connection = this, .kind = CompletionKind::kDisconnected};
-    disconnect_told_ = true;
+    disconnect_reported_ = true;
   }
   return count;
 }

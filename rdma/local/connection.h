@@ -88,13 +88,13 @@ class LocalConnection : public End {
   /// Returns why the connection is not usable.
   absl::Status Unusable() const;
   /// Returns whether one more request may be in flight.
-  bool HasRoom() const { return in_flight_ < limits_.sends; }
+  bool HasSpace() const { return in_flight_ < limits_.sends; }
   /// A WRITE is done, and counts until a completion behind it has been polled.
   void CountWrite() {
     ++in_flight_;
     ++uncovered_;
   }
-  /// A request is done: queues its completion. REQUIRES: HasRoom.
+  /// A request is done: queues its completion. REQUIRES: HasSpace.
   void Finish(std::uint64_t context, CompletionKind kind, bool ok) {
     finished_.push({context, uncovered_ + 1, kind, ok});
     ++in_flight_;
@@ -106,7 +106,7 @@ class LocalConnection : public End {
   }
   /// Returns whether Take would return a completion now.
   bool HasCompletions() const;
-  bool disconnect_told() const { return disconnect_told_; }
+  bool disconnect_told() const { return disconnect_reported_; }
 
   const QueueLimits limits_;
   UniqueFd socket_;
@@ -138,7 +138,7 @@ class LocalConnection : public End {
   MappedRegion mapped_region_;
   bool usable_ = false;  // Open was called and Break was not
   bool peer_gone_ = false;
-  bool disconnect_told_ = false;
+  bool disconnect_reported_ = false;
   std::uint32_t in_flight_ = 0;
   std::uint32_t uncovered_ = 0;
   FixedQueue<Finished> finished_;

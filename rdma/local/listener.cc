@@ -17,8 +17,8 @@
 namespace remora::rdma {
 namespace {
 
-// Bounds of the clients that have connected and said nothing: their number, and their time. A
-// client that is silent for longer gives way.
+// Bounds of the clients that have connected and sent no hello: their number, and their time. The server drops
+// a client that sends none in this time.
 constexpr std::size_t kMaxHalfOpen = 64;
 constexpr std::chrono::seconds kHalfOpenTime(5);
 // Requests that wait here for NextRequest; more wait in the kernel's backlog.
@@ -28,12 +28,12 @@ constexpr std::size_t kMaxReady = 16;
 // this number.
 constexpr std::uint32_t kPollsPerEventCheck = 256;
 // Events that one check handles; the others wait for the next check.
-constexpr std::size_t kMostEvents = 256;
+constexpr std::size_t kMaxEvents = 256;
 // Half-open and new clients that one check serves; the others wait for the next check. So a
-// connected client never waits for a crowd of new ones.
-constexpr std::size_t kMostAtTheDoor = 2;
+// connected client never waits for many new ones.
+constexpr std::size_t kMaxPendingServed = 2;
 // After a check, the connected clients get this multiple of the time that it took.
-constexpr int kPauseOfTheDoor = 4;
+constexpr int kPendingPauseFactor = 4;
 
 absl::Status WatchFd(int epoll, int fd, void* whose) {
   epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data = {.ptr = whose}};
@@ -75,11 +75,11 @@ absl::Status LocalListener::Start() {
   REMORA_ASSIGN_OR_RETURN(alive_, ServerLiveness::Create());
   spare_ = OpenSpare();
   epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
-  door_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll_ || !door_) return absl::ErrnoToStatus(errno, "epoll_create1");
+  pending_epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_ || !pending_epoll_) return absl::ErrnoToStatus(errno, "epoll_create1");
   REMORA_ASSIGN_OR_RETURN(listening_, ListenAt(address_.path, access_, &file_));
-  REMORA_RETURN_IF_ERROR(WatchFd(door_.get(), listening_.get(), nullptr));
-  return WatchFd(epoll_.get(), door_.get(), nullptr);
+  REMORA_RETURN_IF_ERROR(WatchFd(pending_epoll_.get(), listening_.get(), nullptr));
+  return WatchFd(epoll_.get(), pending_epoll_.get(), nullptr);
 }
 
 LocalListener::~LocalListener() {
@@ -92,11 +92,12 @@ LocalListener::~LocalListener() {
 
 absl::StatusOr<RemoteRegion> LocalListener::RegisterRead(SharedMemory& memory) {
   if (memory.writers() != SharedMemory::Writers::kOwnerOnly) {
-    return absl::InvalidArgumentError("memory for clients to READ must be made with Writers::kOwnerOnly");
+    return absl::InvalidArgumentError(
+        "register: memory for clients to READ must be made with Writers::kOwnerOnly");
   }
   if (reads_.size() == kLocalMaxReads) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("a listener has at most ", kLocalMaxReads, " regions to READ"));
+        absl::StrCat("register: a listener has at most ", kLocalMaxReads, " regions to READ"));
   }
   reads_.push_back(&memory);
   return RemoteRegion{.size = memory.bytes().size(), .key = static_cast<std::uint32_t>(reads_.size())};
@@ -145,68 +146,69 @@ absl::Status LocalListener::Watch(LocalServer* connection) {
 }
 
 void LocalListener::Unwatch(LocalServer* connection) {
-  // Fails where it is watched no longer, or was not yet: that is what is wanted.
+  // Ignores the error if the socket is not watched: then there is nothing to do.
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection->socket(), nullptr);
 }
 
 void LocalListener::HandleEvents() {
   polls_ = 0;
   alive_->page().cpu.Publish();
-  std::array<epoll_event, kMostEvents> events;
+  std::array<epoll_event, kMaxEvents> events;
   const int count = epoll_wait(epoll_.get(), events.data(), events.size(), 0);
-  bool is_somebody_at_the_door = false;
+  bool has_pending_client = false;
   for (int i = 0; i < count; ++i) {
     // No connection is destroyed in here, so the pointers of one batch stay good.
     auto* connection = static_cast<LocalServer*>(events[static_cast<std::size_t>(i)].data.ptr);
     if (connection == nullptr) {
-      is_somebody_at_the_door = true;
+      has_pending_client = true;
     } else if (!armed_) {
-      // A server that is about to sleep, and has polled for messages already, would not notice the
-      // byte that this takes.
+      // A server that is about to sleep has polled for messages already. It would miss the message whose
+      // wake-up byte this call reads.
       connection->OnSocketEvent();
     }
   }
-  if (is_somebody_at_the_door && (connections_.empty() || clock_.Now() >= door_pauses_until_))
-    LookAtTheDoor();
+  if (has_pending_client && (connections_.empty() || clock_.Now() >= pending_pause_until_))
+    ServePendingClients();
   while (!half_open_.empty() && half_open_.front().since <= clock_.Now() - kHalfOpenTime) DropOldest();
 }
 
-void LocalListener::LookAtTheDoor() {
+void LocalListener::ServePendingClients() {
   const TimePoint start = clock_.Now();
-  std::array<epoll_event, kMostAtTheDoor> events;
-  const int count = epoll_wait(door_.get(), events.data(), events.size(), 0);
+  std::array<epoll_event, kMaxPendingServed> events;
+  const int count = epoll_wait(pending_epoll_.get(), events.data(), events.size(), 0);
   for (int i = 0; i < count; ++i) {
     const auto* client = static_cast<const HalfOpen*>(events[static_cast<std::size_t>(i)].data.ptr);
     if (client == nullptr) {
       AcceptSocket();
       continue;
     }
-    // Not there: it was pushed out by the one accepted just before.
+    // Not found: DropOldest removed it in favour of the client accepted just before.
     const auto it = std::ranges::find(half_open_, client, [](const HalfOpen& other) { return &other; });
-    if (it != half_open_.end() && Hear(*it)) Forget(it);
+    if (it != half_open_.end() && ReadHello(*it)) Forget(it);
   }
   const TimePoint end = clock_.Now();
-  door_pauses_until_ = end + kPauseOfTheDoor * (end - start);
+  pending_pause_until_ = end + kPendingPauseFactor * (end - start);
 }
 
 void LocalListener::AcceptSocket() {
   if (ready_.size() == kMaxReady) return;
   UniqueFd socket(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (socket) {
-    Meet(std::move(socket));
+    AddClient(std::move(socket));
   } else if (errno == EMFILE || errno == ENFILE) {
-    RefuseOne();
+    RejectOne();
   }
 }
 
-// Without a descriptor to accept with, the listening socket would stay readable and keep the server from
-// sleeping.
-void LocalListener::RefuseOne() {
+// Accepts and closes one client while the process has no free descriptor. Otherwise the listening socket
+// would stay readable, and keep the server from sleeping.
+void LocalListener::RejectOne() {
   spare_ = UniqueFd();
   {
     const UniqueFd socket(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (socket) {  // else it has hung up, or another thread was faster at the spare one: nobody was rejected
-      SendReply(socket.get(), {.answer = LocalAnswer::kNoRoom}, {}).IgnoreError();
+    if (socket) {  // else the client has hung up, or another thread took the descriptor: no client was
+                   // rejected
+      SendReply(socket.get(), {.answer = LocalAnswer::kNoSpace}, {}).IgnoreError();
       ++dropped_handshakes_;
       ++without_descriptor_;
     }
@@ -214,7 +216,7 @@ void LocalListener::RefuseOne() {
   spare_ = OpenSpare();
 }
 
-void LocalListener::Meet(UniqueFd socket) {
+void LocalListener::AddClient(UniqueFd socket) {
   const ucred peer = PeerOf(socket.get());
   if (!Admits(socket.get(), peer)) {
     SendReply(socket.get(), {.answer = LocalAnswer::kWrongUser}, {}).IgnoreError();
@@ -222,12 +224,12 @@ void LocalListener::Meet(UniqueFd socket) {
     return;
   }
   HalfOpen client = {.socket = std::move(socket), .peer = peer, .since = clock_.Now()};
-  if (Hear(client)) return;
+  if (ReadHello(client)) return;
   if (half_open_.size() == kMaxHalfOpen) DropOldest();
   half_open_.push_back(std::move(client));
-  if (!WatchFd(door_.get(), half_open_.back().socket.get(), &half_open_.back()).ok()) {
+  if (!WatchFd(pending_epoll_.get(), half_open_.back().socket.get(), &half_open_.back()).ok()) {
     ++dropped_handshakes_;
-    half_open_.pop_back();  // no kernel memory: it is hung up on
+    half_open_.pop_back();  // the kernel has no memory: the client is dropped
   }
 }
 
@@ -246,17 +248,17 @@ bool LocalListener::Admits(int socket, const ucred& peer) const {
 
 void LocalListener::DropOldest() {
   // A message that it may have sent meanwhile still counts.
-  if (!Hear(half_open_.front())) ++dropped_handshakes_;
+  if (!ReadHello(half_open_.front())) ++dropped_handshakes_;
   Forget(half_open_.begin());
 }
 
 void LocalListener::Forget(std::list<HalfOpen>::iterator client) {
   // A forked process may hold the socket, too, and its events would go on.
-  if (client->socket) epoll_ctl(door_.get(), EPOLL_CTL_DEL, client->socket.get(), nullptr);
+  if (client->socket) epoll_ctl(pending_epoll_.get(), EPOLL_CTL_DEL, client->socket.get(), nullptr);
   half_open_.erase(client);
 }
 
-bool LocalListener::Hear(HalfOpen& client) {
+bool LocalListener::ReadHello(HalfOpen& client) {
   const ReceivedHello received = ReceiveHello(client.socket.get());
   if (received.size < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   if (!Take(client, received)) ++dropped_handshakes_;
@@ -274,7 +276,7 @@ bool LocalListener::Take(HalfOpen& client, const ReceivedHello& received) {
   }
   // It offered memory, but this process had no descriptor for it.
   if (cut && offered.empty()) {
-    SendReply(client.socket.get(), {.answer = LocalAnswer::kNoRoom}, {}).IgnoreError();
+    SendReply(client.socket.get(), {.answer = LocalAnswer::kNoSpace}, {}).IgnoreError();
     ++without_descriptor_;
     return false;
   }
@@ -285,8 +287,9 @@ bool LocalListener::Take(HalfOpen& client, const ReceivedHello& received) {
     if (!mapped.ok()) return false;
     peer_memory = *std::move(mapped);
   }
-  // From now on the connection's affair. Fails where it was heard at once.
-  epoll_ctl(door_.get(), EPOLL_CTL_DEL, client.socket.get(), nullptr);
+  // The connection watches its socket from now on. Ignores the error if the hello came with the accept: then
+  // the socket was never watched.
+  epoll_ctl(pending_epoll_.get(), EPOLL_CTL_DEL, client.socket.get(), nullptr);
   ready_.push_back(std::make_unique<LocalServer>(*this, std::move(client.socket), client.peer, hello,
                                                  std::move(peer_memory)));
   return true;

@@ -70,19 +70,19 @@ class LocalListener final : public Listener {
       : address_(address), limits_(limits), clock_(clock), access_(access) {}
   absl::Status Start();
 
-  /// Looks at all sockets that have events.
+  /// Handles the events of all sockets.
   void HandleEvents();
-  /// Handles some of the clients that have just come, or sent something.
-  void LookAtTheDoor();
+  /// Accepts new clients, and reads the hellos of half-open ones: kMaxPendingServed at most.
+  void ServePendingClients();
   void AcceptSocket();
-  void RefuseOne();
-  void Meet(UniqueFd socket);
+  void RejectOne();
+  void AddClient(UniqueFd socket);
   bool Admits(int socket, const ucred& peer) const;
   void DropOldest();
   void Forget(std::list<HalfOpen>::iterator client);
-  /// Returns whether `client` has spoken, well or badly, and is therefore no longer half-open.
-  /// Counts dropped clients.
-  bool Hear(HalfOpen& client);
+  /// Reads the hello of `client`. Returns false if it has sent none. Otherwise the client is no longer
+  /// half-open: it became a connection, or it was dropped and counted, because its hello is wrong.
+  bool ReadHello(HalfOpen& client);
   /// Accepts the hello of `client`. Returns false if it is no request.
   bool Take(HalfOpen& client, const ReceivedHello& received);
 
@@ -96,16 +96,16 @@ class LocalListener final : public Listener {
   std::unique_ptr<ServerLiveness> alive_;
   UniqueFd spare_;
   UniqueFd listening_;
-  FileName file_;   // of the socket's path
-  UniqueFd door_;   // an epoll: the listening socket (null) and those of half_open_ (their addresses)
-  UniqueFd epoll_;  // the door (null) and connections (their addresses)
+  FileName file_;                     // of the socket's path
+  UniqueFd pending_epoll_;            // the listening socket (null) and those of half_open_ (their addresses)
+  UniqueFd epoll_;                    // pending_epoll_ (null) and connections (their addresses)
   std::vector<SharedMemory*> reads_;  // by key - 1
   std::list<HalfOpen> half_open_;     // oldest first
   std::deque<std::unique_ptr<LocalServer>> ready_;
   PolledConnections connections_;  // that are watched, or were
   std::size_t connection_count_ = 0;
   std::uint32_t polls_ = 0;  // since the last check of the sockets
-  TimePoint door_pauses_until_;
+  TimePoint pending_pause_until_;
   std::uint64_t dropped_handshakes_ = 0;
   std::uint64_t without_descriptor_ = 0;
   bool armed_ = false;

@@ -27,8 +27,8 @@ absl::StatusOr<std::unique_ptr<ClientConnection>> DialLocal(const Address& addre
 /// the memory is destroyed, even after the Registration and the connection are. Never give it to another
 /// connection, nor trust bytes that are still in it. Such a client may also READ what it may WRITE.
 ///
-/// The thread that calls this must be the one that destroys the listener, and must live until then: clients
-/// take its end for the end of the server.
+/// REQUIRES: the calling thread lives until it destroys the listener. Clients detect the end of the server by
+/// the end of this thread.
 absl::StatusOr<std::unique_ptr<Listener>> ListenLocal(const Address& address, const QueueLimits& limits,
                                                       const Clock& clock, const LocalAccess& access = {});
 

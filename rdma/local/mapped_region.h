@@ -62,7 +62,7 @@ class MappedRegion {
     return __atomic_load_n(reinterpret_cast<const std::uint64_t*>(bytes_ + offset), __ATOMIC_ACQUIRE);
   }
 
-  /// Announces such a READ, so that memory may come to the CPU meanwhile. It affects only time.
+  /// Prefetches the bytes of a later READ into the CPU's caches.
   void Prefetch(std::uint64_t offset, std::size_t size) const {
     if (offset > size_ || size > size_ - offset) return;  // a READ of it will fail
     for (std::size_t at = 0; at < size; at += kCacheLine) __builtin_prefetch(bytes_ + offset + at);

@@ -16,7 +16,7 @@ namespace remora::rdma {
 namespace {
 
 absl::Status Unusable(const char* why) {
-  return absl::InternalError(absl::StrCat("the peer's memory is not usable: ", why));
+  return absl::InternalError(absl::StrCat("map: the peer's memory is not usable: ", why));
 }
 
 }  // namespace

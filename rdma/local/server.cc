@@ -41,10 +41,10 @@ LocalServer::~LocalServer() {
 
 absl::StatusOr<std::unique_ptr<Registration>> LocalServer::ProvideWrite(std::string_view name,
                                                                         std::size_t size) {
-  if (answered_) return absl::FailedPreconditionError("ProvideWrite comes before Accept");
+  if (answered_) return absl::FailedPreconditionError("provide memory: ProvideWrite comes before Accept");
   if (writes_.size() == kLocalMaxWrites) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("a connection has at most ", kLocalMaxWrites, " regions to WRITE"));
+        absl::StrCat("provide memory: a connection has at most ", kLocalMaxWrites, " regions to WRITE"));
   }
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<SharedMemory> memory,
                           listener_.pool().Create(name, size, SharedMemory::Writers::kPeers));
@@ -56,19 +56,20 @@ absl::StatusOr<std::unique_ptr<Registration>> LocalServer::ProvideWrite(std::str
 
 absl::StatusOr<std::unique_ptr<Registration>> LocalServer::GrantWrite(SharedMemory&, std::size_t,
                                                                       std::size_t) {
-  return absl::UnimplementedError("the local transport cannot take back memory that a process has mapped");
+  return absl::UnimplementedError(
+      "grant: the local transport cannot take back memory that a process has mapped");
 }
 
 absl::Status LocalServer::Accept(std::span<const std::byte> data) {
-  if (answered_) return absl::FailedPreconditionError("the request was answered before");
+  if (answered_) return absl::FailedPreconditionError("accept: the request was answered before");
   if (data.size() > kMaxAcceptData) {
     return absl::InvalidArgumentError(
-        absl::StrCat(data.size(), " bytes of accept data; the most are ", kMaxAcceptData));
+        absl::StrCat("accept: ", data.size(), " bytes of accept data; the most are ", kMaxAcceptData));
   }
   answered_ = true;
   const std::uint32_t slots = RingSlotsFor(limits_);
   absl::Status status = MakeSides(slots);
-  if (!status.ok()) SendReply(socket_.get(), {.answer = LocalAnswer::kNoRoom}, {}).IgnoreError();
+  if (!status.ok()) SendReply(socket_.get(), {.answer = LocalAnswer::kNoSpace}, {}).IgnoreError();
   // Usable before the client hears of it, because it may send at once.
   if (status.ok()) status = listener_.Watch(this);
   if (status.ok()) status = SendAcceptance(data, slots);
@@ -123,9 +124,9 @@ void LocalServer::Reject(std::span<const std::byte> data) {
   const std::size_t size = std::min(data.size(), kMaxRejectData);
   reply.data_size = static_cast<std::uint32_t>(size);
   std::ranges::copy(data.first(size), reply.data);
-  // Whether the client still hears it or not, this is over.
+  // The connection ends even if the client does not receive the reply.
   SendReply(socket_.get(), reply, {}).IgnoreError();
-  Break(absl::FailedPreconditionError("the connection was rejected"));
+  Break(absl::FailedPreconditionError("accept: the connection was rejected"));
 }
 
 absl::Status LocalServer::PostWritev(std::span<const Sge> from, const RemoteRegion& region,
@@ -134,11 +135,11 @@ absl::Status LocalServer::PostWritev(std::span<const Sge> from, const RemoteRegi
   if (!usable()) return Unusable();
   const std::uint64_t size = TotalSize(from);
   if (from.size() > kMaxSges || !region.Contains(offset, size)) return BadRequest(from, region, offset);
-  if (!HasRoom()) return NoRoom();
+  if (!HasSpace()) return QueueIsFull();
   const std::uint64_t offered = offered_.bytes().size();
   // The client may name any region.
   if (region.key != kLocalOfferedKey || offset > offered || size > offered - offset) {
-    Break(absl::PermissionDeniedError("a WRITE to memory that the client has not offered"));
+    Break(absl::PermissionDeniedError("WRITE: the client has not offered this memory"));
     return absl::OkStatus();
   }
   std::byte* to = offered_.bytes().data() + offset;
@@ -176,12 +177,12 @@ void LocalServer::Unpark() {
 }
 
 void LocalServer::OnSocketEvent() {
-  // The byte is the client's ring, or its end.
+  // The socket has a wake-up byte of the client, or is closed.
   listener_.Unpark(this);
-  // There is mostly one. If there are more, the socket stays readable.
+  // Usually there is one byte. If there are more, the socket stays readable, and the next check reads them.
   if (DrainWakeUps(socket_.get(), 1)) return;
   PeerIsGone();
-  // A socket at its end stays readable for ever.
+  // A closed socket would stay readable for ever.
   listener_.Unwatch(this);
 }
 

@@ -51,13 +51,14 @@ absl::Status ClearStaleSocket(const std::string& path) {
   }
   if (!S_ISSOCK(status.st_mode)) {
     return absl::AlreadyExistsError(
-        absl::StrCat(path, " is there and no socket: remove it or listen elsewhere"));
+        absl::StrCat("listen: ", path, " exists and is no socket; remove it, or listen elsewhere"));
   }
   // A listener there is none of this program, because this process has the lock. It may be alive
   // all the same.
   REMORA_ASSIGN_OR_RETURN(const UniqueFd probe, MakeSocket(SOCK_NONBLOCK));
   if (ConnectSocket(probe.get(), path) == 0 || errno != ECONNREFUSED) {
-    return absl::AlreadyExistsError(absl::StrCat(path, " belongs to another program: listen elsewhere"));
+    return absl::AlreadyExistsError(
+        absl::StrCat("listen: ", path, " belongs to another program; listen elsewhere"));
   }
   if (unlink(path.c_str()) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("stale socket ", path));
   return absl::OkStatus();
@@ -85,7 +86,7 @@ absl::Status SendPacket(int socket, std::span<const std::byte> bytes, std::span<
     std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
   }
   if (sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return absl::OkStatus();
-  if (errno == EPIPE || errno == ECONNRESET) return absl::UnavailableError("the peer has hung up");
+  if (errno == EPIPE || errno == ECONNRESET) return absl::UnavailableError("handshake: the peer has hung up");
   return absl::ErrnoToStatus(errno, "a packet to a peer");
 }
 
@@ -118,7 +119,8 @@ absl::Status SetAccess(const std::string& path, const LocalAccess& access) {
   struct stat status;
   if (!file || fstat(file.get(), &status) != 0) return absl::ErrnoToStatus(errno, path);
   if (!S_ISSOCK(status.st_mode))
-    return absl::AlreadyExistsError(absl::StrCat(path, " was replaced meanwhile"));
+    return absl::AlreadyExistsError(
+        absl::StrCat("listen: ", path, " was replaced meanwhile; start the server again"));
   if (access.group && fchownat(file.get(), "", static_cast<uid_t>(-1), *access.group, AT_EMPTY_PATH) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot give the socket ", path, " to group ",
                                                    *access.group, ", of which this user must be a member"));
@@ -144,8 +146,8 @@ absl::StatusOr<UniqueFd> LockSocketPath(const std::string& path) {
   if (!fd) return absl::ErrnoToStatus(errno, absl::StrCat("cannot make the lock file ", lock_path));
   if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return absl::ErrnoToStatus(errno, absl::StrCat("flock ", lock_path));
-    return absl::AlreadyExistsError(
-        absl::StrCat("a server listens at ", path, " already (it holds ", lock_path, ")"));
+    return absl::AlreadyExistsError(absl::StrCat("listen: a server listens at ", path, " already (it holds ",
+                                                 lock_path, "); stop it, or choose another path"));
   }
   return fd;
 }
@@ -183,7 +185,9 @@ void RemoveSocket(const std::string& path, const FileName& file) {
 
 absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, Duration patience) {
   const auto us = std::chrono::duration_cast<std::chrono::microseconds>(patience).count();
-  if (us <= 0) return absl::DeadlineExceededError(absl::StrCat("no time left to connect to ", path));
+  if (us <= 0)
+    return absl::DeadlineExceededError(
+        absl::StrCat("connect: no time left to connect to ", path, "; allow more time"));
   REMORA_ASSIGN_OR_RETURN(UniqueFd fd, MakeSocket(0));
   // With a full backlog connect waits, and nothing but this bounds it; poll does not help.
   const timeval timeout = {.tv_sec = us / 1'000'000, .tv_usec = us % 1'000'000};
@@ -196,17 +200,21 @@ absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, Duration patience) {
   struct stat status;
   switch (errno) {
     case ENOENT:
-      return absl::UnavailableError(absl::StrCat("no server listens at ", path, ": is the server running?"));
+      return absl::UnavailableError(
+          absl::StrCat("connect: no server listens at ", path, "; start it, or correct the address"));
     case ECONNREFUSED:
       if (stat(path.c_str(), &status) == 0 && !S_ISSOCK(status.st_mode)) {
-        return absl::UnavailableError(absl::StrCat(path, " is no socket: give the address of a server"));
+        return absl::UnavailableError(
+            absl::StrCat("connect: ", path, " is no socket; give the address of a server"));
       }
-      return absl::UnavailableError(absl::StrCat("no server listens at ", path, ": is the server running?"));
+      return absl::UnavailableError(
+          absl::StrCat("connect: no server listens at ", path, "; start it, or correct the address"));
     case EPROTOTYPE:  // the socket has another type than ours
-      return absl::UnavailableError(absl::StrCat(
-          path, " is no Remora server, but the socket of another program; give the address of one"));
+      return absl::UnavailableError(
+          absl::StrCat("connect: ", path,
+                       " is no Remora server, but the socket of another program; give the address of one"));
     case EAGAIN:
-      return absl::DeadlineExceededError(absl::StrCat("the server at ", path, " does not answer"));
+      return absl::DeadlineExceededError(absl::StrCat("connect: the server at ", path, " does not answer"));
     case EACCES:
       return absl::PermissionDeniedError(absl::StrCat(
           "connect: Permission denied: this user may not open ", path,
@@ -267,7 +275,7 @@ ReceivedHello ReceiveHello(int socket) {
   message.msg_iovlen = 1;
   message.msg_control = control.data();
   message.msg_controllen = control.size();
-  // MSG_TRUNC: the packet's whole length is told, also where it is longer than a hello.
+  // MSG_TRUNC: recvmsg returns the length of the packet, even if it is longer than a hello.
   received.size = recvmsg(socket, &message, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
   if (received.size < 0) return received;
   received.descriptors = DescriptorsOf(message);
@@ -290,25 +298,27 @@ absl::StatusOr<ReceivedReply> ReceiveReply(int socket) {
     // A server that rejects before it has read our hello leaves a reset, once, in front of its
     // message.
   } while (size < 0 && (errno == ECONNRESET || errno == EINTR));
-  if (size <= 0) return absl::UnavailableError("the server hung up during the handshake");
+  if (size <= 0)
+    return absl::UnavailableError("connect: the server hung up during the handshake; see its log");
 
   received.descriptors = DescriptorsOf(message);
   const LocalReply& reply = received.reply;
   if (size < static_cast<ssize_t>(offsetof(LocalReply, answer)) || reply.magic != kLocalMagic) {
-    return absl::UnavailableError("what listens there is no Remora server: give the address of one");
+    return absl::UnavailableError(
+        "connect: another program than a Remora server listens there; give the address of one");
   }
   if (reply.version != kLocalVersion) {
-    return absl::UnavailableError(absl::StrCat("the server speaks version ", reply.version,
+    return absl::UnavailableError(absl::StrCat("connect: the server speaks version ", reply.version,
                                                " of the local protocol, this client version ", kLocalVersion,
-                                               ": update the older"));
+                                               "; update the older one"));
   }
   if (size != sizeof(reply) || (message.msg_flags & MSG_TRUNC) != 0) {
-    return absl::InternalError("the server's answer came incomplete");
+    return absl::InternalError("connect: the server's answer came incomplete");
   }
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
     return absl::ResourceExhaustedError(
-        "the server's answer came without all its descriptors, as where this process may open no more: raise "
-        "its limit (ulimit -n)");
+        "connect: the server's answer came without all its descriptors, as where this process may open no "
+        "more: raise its limit (ulimit -n)");
   }
   return received;
 }

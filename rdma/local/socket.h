@@ -35,7 +35,7 @@ struct FileName {
 };
 FileName FileAt(const std::string& path);
 
-/// Returns a listening, non-blocking socket at `path`, whose mode and group are those of `access`. It
+/// Returns a listening, non-blocking socket at `path`, with the mode and the group of `access`. It
 /// replaces a socket without a listener. *file, unless null, becomes the socket's file.
 ///
 /// REQUIRES: LockSocketPath.

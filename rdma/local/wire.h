@@ -116,7 +116,7 @@ enum class LocalAnswer : std::uint32_t {
   kRejected = 2,
   kWrongUser = 3,     // the server does not admit this process
   kWrongVersion = 4,  // LocalReply::version is the server's
-  kNoRoom = 5,        // the server has no descriptor, or no memory, for this client
+  kNoSpace = 5,       // the server has no descriptor, or no memory, for this client
 };
 
 struct LocalRegion {
@@ -125,7 +125,7 @@ struct LocalRegion {
   std::uint32_t writable = 0;
 };
 
-/// Everything behind `data` is for kAccepted.
+/// The fields behind `data` are set for kAccepted only.
 struct LocalReply {
   std::uint64_t magic = kLocalMagic;
   std::uint32_t version = kLocalVersion;
@@ -148,7 +148,7 @@ static_assert(kMaxRejectData <= kMaxAcceptData);
 
 inline constexpr std::size_t kCacheLine = 64;
 
-/// How a side that sleeps is woken.
+/// The way to wake a sleeping side.
 enum class WakeBy : std::uint32_t {
   kByte = 0b01,   // over the socket
   kFutex = 0b11,  // on `wakes` of the other side's memory
@@ -162,11 +162,11 @@ class SleepMark {
   void FallAsleep(WakeBy wake_by = WakeBy::kByte) {
     mark_.exchange(Next() | static_cast<std::uint32_t>(wake_by), std::memory_order_seq_cst);
   }
-  /// Relaxed: that the other side still sees a sleeper costs it one wake-up too many.
+  /// Relaxed: if the other side still sees the old mark, it sends one needless wake-up.
   void WakeUp() { mark_.store(Next(), std::memory_order_relaxed); }
 
-  /// Returns a number for the other side, which reads it behind the store that published the
-  /// message: not 0 while this one sleeps, and different for each of its sleeps.
+  /// Returns 0 if the owner is awake, and otherwise a number that differs for each of its sleeps. The other
+  /// side calls this after it has published a message.
   std::uint32_t Sleep() const {
     const std::uint32_t mark = mark_.load(std::memory_order_seq_cst);
     return (mark & 1) != 0 ? mark : 0;
@@ -222,7 +222,7 @@ static_assert(sizeof(LocalSlot) == 5 * kCacheLine && offsetof(LocalSlot, data) =
 /// numbers come again after 2^48 slots, years later, when the old head has long been overwritten.
 constexpr std::uint64_t LocalHead(std::uint64_t number, std::size_t length) { return number << 16 | length; }
 constexpr std::uint32_t LengthOf(std::uint64_t head) { return head & 0xffff; }
-/// Returns whether `head` is that of the message whose first slot has this number.
+/// Returns whether `head` belongs to the message that begins in slot `number`.
 constexpr bool IsHeadOf(std::uint64_t head, std::uint64_t number) { return (head ^ number << 16) >> 16 == 0; }
 static_assert(kMaxMessageSize <= 0xffff);
 

@@ -155,7 +155,7 @@ absl::StatusOr<std::unique_ptr<Registration>> VerbsClient::RegisterWrite(SharedM
 absl::Status VerbsClient::OfferWrite(SharedMemory& memory) {
   REMORA_RETURN_IF_ERROR(CheckOffer(memory));
   if (offered_ || connected())
-    return absl::FailedPreconditionError("OfferWrite comes once, and before Connect");
+    return absl::FailedPreconditionError("offer: OfferWrite comes once, and before Connect");
   offered_ = true;
   return absl::OkStatus();
 }
@@ -175,10 +175,10 @@ absl::Status VerbsClient::MakeWaitable() {
 
 absl::Status VerbsClient::Connect(std::span<const std::byte> request_data, TimePoint deadline) {
   if (request_data.size() > kMaxConnectData) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(request_data.size(), " bytes of request data; the most is ", kMaxConnectData));
+    return absl::InvalidArgumentError(absl::StrCat("connect: ", request_data.size(),
+                                                   " bytes of request data; the most are ", kMaxConnectData));
   }
-  if (asked_) return absl::InvalidArgumentError("Connect was called before; make another connection");
+  if (asked_) return absl::InvalidArgumentError("connect: Connect was called before; dial again");
   asked_ = true;
   SetRetransmission(id());
   rdma_conn_param param = ConnectionParameters(limits().reads, limits().reads, request_data);
@@ -250,7 +250,7 @@ absl::Status VerbsClient::Wait(TimePoint deadline) {
   std::array<pollfd, 2> fds = {{{completions_->fd(), POLLIN, 0}, {events_->fd(), POLLIN, 0}}};
   REMORA_ASSIGN_OR_RETURN(const bool in_time, SleepUntilReady(fds, clock_, deadline));
   if (!in_time) {
-    return absl::DeadlineExceededError(absl::StrCat("nothing came from ", peer(), " in time"));
+    return absl::DeadlineExceededError(absl::StrCat("wait: nothing came from ", peer(), " in time"));
   }
   if (fds[0].revents != 0) completions_->TakeNotifications();
   if (fds[1].revents != 0) TakeEvents();
@@ -267,7 +267,7 @@ void VerbsClient::Disarm() {
 absl::StatusOr<std::unique_ptr<ClientConnection>> DialVerbs(const Address& address, const QueueLimits& limits,
                                                             const Clock& clock, TimePoint deadline) {
   const std::string name = address.ToString();
-  // In this order, so that a host without RDMA is told apart from a name that nobody has.
+  // Opens the device first. So the error distinguishes a host without RDMA from an unknown host name.
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<EventChannel> events, EventChannel::Open(name));
   REMORA_ASSIGN_OR_RETURN(const AddressInfo info, ResolveHost(address, 0));
   IdPtr id;

@@ -218,7 +218,7 @@ bool CmThread::HandleEvents() {
       TakeRequest(*std::move(event));
       continue;
     }
-    // Null for the listening id, whose events say nothing that its connections do not hear, too.
+    // Null for the listening id. Its events are ignored, because each connection gets them, too.
     const auto* const pending = static_cast<const PendingConnection*>(event->id->context);
     if (pending == nullptr) continue;
     absl::Status status = StatusFromLateEvent(event->type, event->status, PeerOf(event->id));
@@ -280,7 +280,9 @@ void CmThread::SendAcceptNow(PendingConnection& pending) {
 
 void CmThread::MoveToErrorNow(PendingConnection& pending, ibv_qp* qp) {
   if (pending.has_lost_queue_pair || SetToError(qp)) return;
-  DestroyQueuePairOf(pending, qp, absl::InternalError("its queue pair is out of order"));
+  DestroyQueuePairOf(
+      pending, qp,
+      absl::InternalError("disconnect: the device cannot move the queue pair to its error state"));
 }
 
 void CmThread::DestroyQueuePairOf(PendingConnection& pending, ibv_qp* qp, absl::Status cause) {

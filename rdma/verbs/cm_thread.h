@@ -87,17 +87,18 @@ class CmThread {
   /// requests and connections at a time.
   static absl::StatusOr<std::unique_ptr<CmThread>> Start(EventChannel& events, ResourcePool& pool,
                                                          std::size_t capacity);
-  /// Does first what it was told to.
+  /// Executes all commands first.
   ~CmThread();
   CmThread(const CmThread&) = delete;
   CmThread& operator=(const CmThread&) = delete;
 
-  // --- For the serving thread. Each request is ended once, whatever became of it. ------------------
+  // --- For the serving thread. It ends each request once, accepted or not. -------------------------
 
   bool has_events() const { return has_events_.load(std::memory_order_acquire); }
   /// Returns the events since the last call.
   CmEvents TakeEvents();
-  /// Turns readable with events, and when the pool that was low is not any more.
+  /// Returns a descriptor that becomes readable when there are events, and when a pool that was low has
+  /// resources again.
   int event_fd() const { return event_fd_; }
   /// Makes event_fd() unreadable.
   void TakeNotifications();
@@ -109,7 +110,7 @@ class CmThread {
   void Disconnect(std::uint32_t serial, ibv_qp* qp);
   void DestroyQueuePair(std::uint32_t serial, ibv_qp* qp);
   void Deregister(OwnedMemory memory);
-  /// Waits until all of that is done.
+  /// Waits until all commands above are executed.
   void AwaitCommands();
   /// Notes that `count` of the ended connections have no completions left.
   void ReturnCapacity(std::size_t count) { capacity_.fetch_add(count, std::memory_order_relaxed); }

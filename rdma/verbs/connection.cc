@@ -24,7 +24,7 @@ constexpr std::uint8_t kRetries = 6;
 // gone is noticed by its disconnection, or by the retries above.
 constexpr std::uint8_t kReceiverNotReadyRetries = 7;
 // 255 means "the device's maximum" to librdmacm (RDMA_MAX_INIT_DEPTH).
-constexpr std::uint32_t kMostReads = 254;
+constexpr std::uint32_t kMaxReadDepth = 254;
 
 // The request id travels through librdmacm's `void* context`.
 static_assert(sizeof(void*) == sizeof(std::uint64_t));
@@ -33,7 +33,7 @@ void* ContextOf(std::uint64_t request_id) {
 }
 
 std::uint8_t Depth(std::uint32_t wanted, std::uint32_t device) {
-  return static_cast<std::uint8_t>(std::clamp(std::min(wanted, device), std::uint32_t{1}, kMostReads));
+  return static_cast<std::uint8_t>(std::clamp(std::min(wanted, device), std::uint32_t{1}, kMaxReadDepth));
 }
 
 CompletionKind KindOf(RequestRing::Kind kind) {
@@ -152,7 +152,7 @@ absl::Status VerbsConnection<End>::CheckOneSided(std::span<const Sge> sges, cons
                                                  std::uint64_t offset, SgeList& list) const {
   if (sges.size() > kMaxSges) {
     return absl::InvalidArgumentError(
-        absl::StrCat(sges.size(), " scatter/gather entries; the most is ", kMaxSges));
+        absl::StrCat("post: ", sges.size(), " scatter/gather entries; the most are ", kMaxSges));
   }
   std::uint64_t size = 0;  // cannot overflow: kMaxSges 32-bit numbers
   for (const Sge& sge : sges) {
@@ -160,11 +160,12 @@ absl::Status VerbsConnection<End>::CheckOneSided(std::span<const Sge> sges, cons
     if (sge.size > 0) list.entries[static_cast<std::size_t>(list.count++)] = DeviceSge(sge);
   }
   if (!region.Contains(offset, size)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(size, " bytes at offset ", offset, " are not inside a region of ", region.size));
+    return absl::InvalidArgumentError(absl::StrCat("post: ", size, " bytes at offset ", offset,
+                                                   " are not inside a region of ", region.size));
   }
   if (size > device_.request_size) {
-    return absl::InvalidArgumentError(absl::StrCat(size, " bytes in one request; the most that device ",
+    return absl::InvalidArgumentError(absl::StrCat("post: ", size,
+                                                   " bytes in one request; the most that device ",
                                                    device_.name, " takes is ", device_.request_size));
   }
   return CheckSendQueue();
@@ -173,10 +174,11 @@ absl::Status VerbsConnection<End>::CheckOneSided(std::span<const Sge> sges, cons
 template <typename End>
 absl::Status VerbsConnection<End>::CheckSendQueue() const {
   if (!failure_.ok()) return failure_;
-  if (!connected_) return absl::InvalidArgumentError("a request before the connection is established");
+  if (!connected_)
+    return absl::InvalidArgumentError("post: the connection is not established yet; connect first");
   if (sends_.free_slots() == 0) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(limits_.sends, " requests are under way already (QueueLimits::sends); poll first"));
+        absl::StrCat("post: ", limits_.sends, " requests (QueueLimits::sends) are in flight; poll first"));
   }
   return absl::OkStatus();
 }
@@ -185,7 +187,7 @@ template <typename End>
 absl::Status VerbsConnection<End>::PostFailed(absl::string_view call) const {
   const int error = errno;
   if (error == EINVAL)
-    return absl::InvalidArgumentError(absl::StrCat(call, ": the device refused the request"));
+    return absl::InvalidArgumentError(absl::StrCat(call, ": the device rejected the request"));
   return StatusFromErrno(error, call, peer_);
 }
 
@@ -222,7 +224,7 @@ template <typename End>
 absl::Status VerbsConnection<End>::PostSend(std::uint64_t context, const Sge& from) {
   if (from.size > kMaxMessageSize) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a message of ", from.size, " bytes; the most is ", kMaxMessageSize));
+        absl::StrCat("send: a message of ", from.size, " bytes; the longest is ", kMaxMessageSize));
   }
   REMORA_RETURN_IF_ERROR(CheckSendQueue());
   ibv_sge sge = DeviceSge(from);
@@ -239,8 +241,8 @@ template <typename End>
 absl::Status VerbsConnection<End>::PostRecv(std::uint64_t context, const Sge& into) {
   if (!failure_.ok()) return failure_;
   if (receives_.free_slots() == 0) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(limits_.receives, " receives are posted already (QueueLimits::receives)"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "receive: ", limits_.receives, " buffers (QueueLimits::receives) are posted already; poll first"));
   }
   ibv_sge sge = DeviceSge(into);
   const std::uint64_t request_id = MakeRequestId(serial_, receives_.next_number() | kReceiveBit);
@@ -251,8 +253,8 @@ absl::Status VerbsConnection<End>::PostRecv(std::uint64_t context, const Sge& in
   return absl::OkStatus();
 }
 
-// A WRITE of nothing: no address and no key is looked at (InfiniBand specification, C9-88), and only the
-// peer's device knows of it. If it cannot be posted now, the next one may.
+// Posts a WRITE of 0 bytes, for which the peer's device checks neither address nor key (InfiniBand
+// specification, C9-88). If it cannot be posted now, the next call may post it.
 template <typename End>
 void VerbsConnection<End>::PostProbe() {
   if (!sends_.empty() || !CheckSendQueue().ok()) return;
@@ -272,7 +274,8 @@ bool VerbsConnection<End>::Finish(const ibv_wc& completion, Completion& out) {
     // A WRITE with immediate data ends a receive, too, and puts nothing into its buffer: byte_len is what was
     // WRITTEN elsewhere.
     ok = false;
-    Break(absl::InvalidArgumentError("the peer sent a WRITE with immediate data, where messages are SENDs"));
+    Break(absl::InvalidArgumentError(
+        "receive: the peer sent a WRITE with immediate data, where messages are SENDs"));
   } else if (!ok) {
     const bool flushed = completion.status == IBV_WC_WR_FLUSH_ERR;
     if (failure_.ok()) {
@@ -311,7 +314,7 @@ void VerbsConnection<End>::BreakByEvent(absl::Status cause) {
 
 template <typename End>
 bool VerbsConnection<End>::NextAfterBreak(Completion& out) {
-  if (failure_.ok() || disconnect_told_) return false;
+  if (failure_.ok() || disconnect_reported_) return false;
   if (id_->qp == nullptr) {
     // Nobody else flushes what was posted.
     for (RequestRing* const ring : {&sends_, &receives_}) {
@@ -324,7 +327,7 @@ bool VerbsConnection<End>::NextAfterBreak(Completion& out) {
     }
   }
   if (!sends_.empty() || !receives_.empty()) return false;
-  disconnect_told_ = true;
+  disconnect_reported_ = true;
   out = {.connection = this, .kind = CompletionKind::kDisconnected, .ok = false};
   return true;
 }

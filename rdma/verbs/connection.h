@@ -158,7 +158,7 @@ class VerbsConnection : public End {
   bool connected_ = false;
   // failure_ comes from a flushed request or an event: a request that really failed replaces it.
   bool is_replaceable_ = false;
-  bool disconnect_told_ = false;
+  bool disconnect_reported_ = false;
 };
 
 }  // namespace remora::rdma

@@ -14,7 +14,7 @@ namespace remora::rdma {
 namespace {
 
 // Acknowledging takes a lock, so it is done for many notifications at once.
-constexpr unsigned kMostUnacknowledged = 1024;
+constexpr unsigned kMaxUnacknowledged = 1024;
 
 // Exponent of the time (4.096 us << 16 = 268 ms) that a packet may stay unacknowledged before it is
 // sent again (kRetries). On Ethernet, the choice of librdmacm is 19: one lost packet stalls the
@@ -49,12 +49,12 @@ absl::StatusOr<DeviceLimits> DeviceLimits::Query(rdma_cm_id* id) {
 
 absl::Status DeviceLimits::Check(const QueueLimits& limits) const {
   if (limits.sends == 0 || limits.receives == 0) {
-    return absl::InvalidArgumentError("QueueLimits: sends and receives must be 1 at least");
+    return absl::InvalidArgumentError("limits: sends and receives must be at least 1");
   }
   const std::uint64_t sum = std::uint64_t{limits.sends} + limits.receives;
   if (limits.sends > requests || limits.receives > requests || sum > completions) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("device ", name, " has queues of ", requests, " requests and ", completions,
+        absl::StrCat("limits: device ", name, " has queues of ", requests, " requests and ", completions,
                      " completions; the configuration asks for ", limits.sends, " sends and ",
                      limits.receives, " receives"));
   }
@@ -156,7 +156,7 @@ void CompletionQueue::TakeNotifications() {
   ibv_cq* cq = nullptr;
   void* context = nullptr;
   while (ibv_get_cq_event(channel_, &cq, &context) == 0) ++unacknowledged_;
-  if (unacknowledged_ >= kMostUnacknowledged) {
+  if (unacknowledged_ >= kMaxUnacknowledged) {
     ibv_ack_cq_events(cq_, unacknowledged_);
     unacknowledged_ = 0;
   }

@@ -45,12 +45,12 @@ absl::StatusOr<std::unique_ptr<VerbsListener>> VerbsListener::Create(const Addre
 
 absl::Status VerbsListener::Start(MemoryWindows windows) {
   const std::string name = address_.ToString();
-  // In this order, so that a host without RDMA is told apart from a name that nobody has.
+  // Opens the device first. So the error distinguishes a host without RDMA from an unknown host name.
   REMORA_ASSIGN_OR_RETURN(events_, EventChannel::Open(name));
   REMORA_ASSIGN_OR_RETURN(const AddressInfo info, ResolveHost(address_, RAI_PASSIVE));
   if (IsWildcard(info->ai_src_addr)) {
     return absl::FailedPreconditionError(absl::StrCat(
-        name,
+        "listen: ", name,
         " stands for every address and so belongs to no RDMA device; name the one address of the device to "
         "listen on"));
   }
@@ -95,7 +95,8 @@ VerbsListener::~VerbsListener() {
 
 absl::StatusOr<RemoteRegion> VerbsListener::RegisterRead(SharedMemory& memory) {
   if (regions_.size() == kMaxRegions) {
-    return absl::ResourceExhaustedError(absl::StrCat("a listener has ", kMaxRegions, " regions at most"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("register: a listener has at most ", kMaxRegions, " regions to READ"));
   }
   REMORA_ASSIGN_OR_RETURN(
       std::unique_ptr<VerbsRegistration> region,
@@ -115,7 +116,7 @@ std::unique_ptr<ServerConnection> VerbsListener::NextRequest() {
     std::unique_ptr<VerbsServer> request = std::move(requests_.front());
     requests_.pop_front();
     if (request->status().ok()) return request;
-    ++dropped_handshakes_;  // the client gave up meanwhile
+    ++dropped_handshakes_;  // the client closed the connection before it was accepted
   }
   return nullptr;
 }

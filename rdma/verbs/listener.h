@@ -57,7 +57,8 @@ class VerbsListener final : public Listener {
   absl::Status MakeWaitable();
   void HandleCmEvents();
   void TakeDisconnections();
-  /// Puts them behind the first `count` of `out`. True: there are no more.
+  /// Appends completions to the first `count` entries of `out`, and raises `count`. Returns true if the
+  /// queue is empty.
   bool TakeCompletions(std::span<Completion> out, std::size_t& count);
   void NoteIfBroken(VerbsServer& connection);
 

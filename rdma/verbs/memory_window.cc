@@ -31,7 +31,7 @@ ibv_mr* Register(rdma_cm_id* id, std::span<std::byte> bytes, VerbsRegistration::
 absl::StatusOr<std::unique_ptr<VerbsRegistration>> VerbsRegistration::Create(rdma_cm_id* id,
                                                                              std::span<std::byte> bytes,
                                                                              Use use) {
-  if (bytes.empty()) return absl::InvalidArgumentError("registering 0 bytes with the RDMA device");
+  if (bytes.empty()) return absl::InvalidArgumentError("register: 0 bytes; the RDMA device takes 1 at least");
   ibv_mr* const mr = Register(id, bytes, use);
   if (mr == nullptr) {
     const int error = errno;

@@ -70,7 +70,8 @@ absl::StatusOr<std::unique_ptr<Registration>> VerbsServer::ProvideWrite(std::str
                                                                         std::size_t size) {
   REMORA_RETURN_IF_ERROR(EnsureQueuePair());
   if (windows_.size() == limits().sends) {
-    return absl::ResourceExhaustedError("QueueLimits::sends: each memory to WRITE takes a request");
+    return absl::ResourceExhaustedError(
+        "provide memory: a connection has at most QueueLimits::sends memories to WRITE");
   }
   const auto use = device().memory_windows ? VerbsRegistration::Use::kWindow : VerbsRegistration::Use::kWrite;
   REMORA_ASSIGN_OR_RETURN(OwnedMemory memory, listener_.pool().TakeMemory(use, size));
@@ -83,7 +84,7 @@ absl::StatusOr<std::unique_ptr<Registration>> VerbsServer::ProvideWrite(std::str
 absl::Status VerbsServer::Accept(std::span<const std::byte> data) {
   if (data.size() > kMaxAcceptData) {
     return absl::InvalidArgumentError(
-        absl::StrCat(data.size(), " bytes of accept data; the most is ", kMaxAcceptData));
+        absl::StrCat("accept: ", data.size(), " bytes of accept data; the most are ", kMaxAcceptData));
   }
   REMORA_RETURN_IF_ERROR(EnsureQueuePair());
   AcceptCommand command = {.qp = id_.qp,

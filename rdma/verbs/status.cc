@@ -32,17 +32,18 @@ absl::Status Coded(absl::StatusCode code, int error, absl::string_view call, abs
 absl::Status StatusFromCompletion(ibv_wc_status status, std::uint32_t vendor_error) {
   REMORA_CHECK(status != IBV_WC_SUCCESS);
   const auto words = [&](absl::string_view meaning) {
-    return absl::StrCat(meaning, " (", ibv_wc_status_str(status), ", vendor error ", vendor_error, ")");
+    return absl::StrCat("connection lost: ", meaning, " (", ibv_wc_status_str(status), ", vendor error ",
+                        vendor_error, ")");
   };
   switch (status) {
     case IBV_WC_REM_ACCESS_ERR:
       return absl::PermissionDeniedError(words(
-          "the peer's device refused an access: outside of the region, with a wrong or revoked key, or of a "
+          "the peer's device rejected an access: outside of the region, with a wrong or revoked key, or of a "
           "kind that the region does not allow"));
     case IBV_WC_WR_FLUSH_ERR:
       // A queue pair that goes to error by itself does so because it answered a request with a rejection.
       return absl::PermissionDeniedError(
-          words("this side's device refused an access of the peer and ended the connection"));
+          words("this side's device rejected an access of the peer and ended the connection"));
     case IBV_WC_RETRY_EXC_ERR:
       return absl::UnavailableError(words("the peer does not answer; its host or the network is down"));
     case IBV_WC_RNR_RETRY_EXC_ERR:
@@ -77,7 +78,7 @@ absl::Status StatusFromEvent(rdma_cm_event_type event, int event_status, absl::s
       if (event_status == kRejectInvalidServiceId) {
         return absl::UnavailableError(words("no server listens there"));
       }
-      return absl::UnavailableError(words("refused or gave up the connection"));
+      return absl::UnavailableError(words("rejected or gave up the connection"));
     case RDMA_CM_EVENT_UNREACHABLE:
       return absl::UnavailableError(words("does not answer"));
     case RDMA_CM_EVENT_CONNECT_ERROR:

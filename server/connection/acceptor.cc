@@ -142,9 +142,10 @@ bool Acceptor::CheckHello(rdma::ServerConnection& connection, const HelloRequest
   if (known == nullptr && (hello.flags & HelloFlag::kReturns) != 0) {
     return RejectClientId(connection);
   }
-  // O1. Whether its own end has ended or not: nobody else has this client ID.
+  // O1: the old connection of this client ID ends first, even if its client has not closed it.
   if (known != nullptr && known->connection != nullptr) {
-    Drop(known->connection, absl::UnavailableError("the client has reconnected over another connection"));
+    Drop(known->connection,
+         absl::UnavailableError("disconnect: the client has reconnected over another connection"));
   }
   if (*use != nullptr && (*use)->is_full()) {
     Reject(connection, Counter::kRefusedTokenFull, {.reason = RefusalReason::kFull},
@@ -302,7 +303,8 @@ void Acceptor::ReloadTokens() {
       if (session->token_use() == &use) connections.push_back(connection);
     }
     for (rdma::Connection* const connection : connections) {
-      Drop(connection, absl::UnavailableError(absl::StrCat("its token ", use.token.name, " was revoked")));
+      Drop(connection,
+           absl::UnavailableError(absl::StrCat("disconnect: its token ", use.token.name, " was revoked")));
     }
   });
   for (Port& port : ports_) port.listener->AwaitEnds();

@@ -30,15 +30,17 @@ absl::Status TakeLimit(absl::string_view word, Token* token) {
   if (parts.first == "requests_per_second") limit = &token->max_requests_per_second;
   if (limit == nullptr) {
     return absl::InvalidArgumentError(
-        "unknown word after the secret; connections=N and requests_per_second=N may follow it");
+        "limit: unknown word after the secret; connections=N and requests_per_second=N may follow it");
   }
-  if (*limit != 0) return absl::InvalidArgumentError(absl::StrCat(parts.first, " is given twice"));
+  if (*limit != 0)
+    return absl::InvalidArgumentError(absl::StrCat("limit: ", parts.first, " is given twice; leave one"));
   // Without a sign, which SimpleAtoi would accept.
   if (std::ranges::all_of(parts.second, absl::ascii_isdigit) && absl::SimpleAtoi(parts.second, limit) &&
       *limit >= 1 && *limit <= kMaxTokenLimit) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(parts.first, " is a number from 1 to ", kMaxTokenLimit));
+  return absl::InvalidArgumentError(
+      absl::StrCat("limit: ", parts.first, " is a number from 1 to ", kMaxTokenLimit));
 }
 
 absl::StatusOr<Token> ParseToken(const std::vector<absl::string_view>& words) {
@@ -46,11 +48,11 @@ absl::StatusOr<Token> ParseToken(const std::vector<absl::string_view>& words) {
   Token token;
   if (!IsName(words[0])) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a name has 1 to ", kMaxTokenName, " letters, digits, dots, dashes or underscores"));
+        absl::StrCat("name: it has 1 to ", kMaxTokenName, " letters, digits, dots, dashes or underscores"));
   }
   token.name = std::string(words[0]);
   if (words[1] != "read-only" && words[1] != "read-write") {
-    return absl::InvalidArgumentError("a role is read-only or read-write");
+    return absl::InvalidArgumentError("role: it is read-only or read-write");
   }
   token.role = words[1] == "read-only" ? Role::kReadOnly : Role::kReadWrite;
   std::string why;
@@ -90,7 +92,7 @@ absl::StatusOr<std::vector<Token>> ParseTokens(std::string_view text) {
   }
   if (tokens.empty())
     return absl::InvalidArgumentError(
-        "the file has no token, so no client could connect; add one (kvctl create_token)");
+        "tokens: the file has no token, so no client could connect; add one (kvctl create_token)");
   return tokens;
 }
 

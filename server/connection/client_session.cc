@@ -91,7 +91,7 @@ absl::Status ClientSession::TakeRequest(const rdma::Completion& completion, Requ
   // No more can have come than the buffer takes: from a client with a staging buffer, a Request and
   // no byte more.
   if (!FromBytes(message, request)) {
-    return absl::InvalidArgumentError(absl::StrCat("a message of ", completion.byte_count,
+    return absl::InvalidArgumentError(absl::StrCat("protocol error: a message of ", completion.byte_count,
                                                    " bytes, where requests have ", sizeof(Request)));
   }
   const std::span<const std::byte> payload = message.subspan(sizeof(Request));
@@ -100,7 +100,7 @@ absl::Status ClientSession::TakeRequest(const rdma::Completion& completion, Requ
     std::ranges::copy(payload, staging_.subspan(request->payload_offset).begin());
   }
   if (unanswered_ == kCredits) {
-    return absl::ResourceExhaustedError("the client sends more than its credits allow");
+    return absl::ResourceExhaustedError("protocol error: the client sends more than its credits allow");
   }
   ++unanswered_;
   // Before the reply, with which the client may send again.
@@ -138,7 +138,7 @@ std::span<const std::byte> ClientSession::DecodePart(const Request& request) con
 
 absl::Status ClientSession::SendReply(Reply& reply, std::string_view behind) {
   if (replies_in_flight_ == kReplies) {
-    return absl::ResourceExhaustedError("the client takes no replies");
+    return absl::ResourceExhaustedError("protocol error: the client takes no replies");
   }
   reply.behind_size = static_cast<std::uint16_t>(std::min(behind.size(), kMaxReplyBehind));
   const std::size_t offset = kRepliesOffset + replies_sent_ % kReplies * kMaxReplySize;

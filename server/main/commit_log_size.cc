@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
 constexpr std::uint64_t kUsualSize = std::uint64_t{1} << 30;
-constexpr std::uint64_t kMostSize = std::uint64_t{1} << 40;
+constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 40;
 constexpr std::uint64_t kShareOfDisk = 8;
 // A control group accounts for the pages of the mapped files, and may kill the server for them.
 constexpr std::uint64_t kShareOfMemory = 4;
@@ -24,7 +24,7 @@ constexpr char kOff[] = "off";
 
 constexpr command_line::NumberRule kSizes{.form = command_line::NumberRule::Form::kSize,
                                           .least = kMinTierLogBytes,
-                                          .most = kMostSize,
+                                          .most = kMaxSize,
                                           .is_bounded = true};
 
 /// Bytes of the file system that has `path`, or the nearest folder above it that exists. UINT64_MAX: unknown.

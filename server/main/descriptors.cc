@@ -23,7 +23,7 @@ namespace {
 // The region, what wakes the server, tokens while they are read, a backup's marker and folders.
 constexpr std::size_t kServer = 24;
 // The store's, with few tables open at a time, and a backup while it is made.
-constexpr std::size_t kLeastOfStore = 96;
+constexpr std::size_t kMinOfStore = 96;
 
 /// A plan that has only `others` and `each`.
 DescriptorPlan SharesOf(std::size_t open, std::span<const rdma::Address> addresses) {
@@ -75,7 +75,7 @@ std::size_t DescriptorPlan::StoreShare(std::uint32_t clients) const {
 std::size_t DescriptorsNeeded(std::size_t open, std::uint32_t clients, bool is_durable,
                               std::span<const rdma::Address> addresses) {
   const DescriptorPlan plan = SharesOf(open, addresses);
-  return plan.others + (is_durable ? kLeastOfStore : 0) + clients * plan.each;
+  return plan.others + (is_durable ? kMinOfStore : 0) + clients * plan.each;
 }
 
 absl::StatusOr<DescriptorPlan> PlanDescriptors(std::size_t limit, std::size_t open, std::uint32_t least,
@@ -90,9 +90,9 @@ absl::StatusOr<DescriptorPlan> PlanDescriptors(std::size_t limit, std::size_t op
         " it takes ", needed, ": raise the limit (ulimit -n, LimitNOFILE=)",
         plan.each > 0 && least > 1 ? ", or let in fewer clients (--max_clients)" : ""));
   }
-  constexpr std::size_t kMost = std::numeric_limits<std::uint32_t>::max();
+  constexpr std::size_t kMax = std::numeric_limits<std::uint32_t>::max();
   plan.max_clients =
-      static_cast<std::uint32_t>(plan.each == 0 ? kMost : std::min(kMost, (limit - reserved) / plan.each));
+      static_cast<std::uint32_t>(plan.each == 0 ? kMax : std::min(kMax, (limit - reserved) / plan.each));
   return plan;
 }
 

@@ -350,7 +350,7 @@ int Main(int argc, char** argv) {
   std::vector<Note> notes;
   const absl::StatusOr<MemoryPlan> plan = Plan(&flags, &notes);
   if (!plan.ok()) return Fail(StoreExitStatus(plan.status()), plan.status());
-  const SteadyClock clock;  // outlives the server, whose listeners have threads that look at it
+  const SteadyClock clock;  // outlives the server: threads of its listeners read it
   auto monitoring = StartMonitoring(flags, *plan, clock);
   if (!monitoring.ok()) return Fail(ListenExitStatus(monitoring.status()), monitoring.status());
   if (const absl::Status prepared = PrepareBackups(flags); !prepared.ok()) {

@@ -25,10 +25,9 @@ absl::Status CheckWhomItServes(std::span<const rdma::Address> listen, const rdma
     const bool asks_for_certificates = address.tls && !tls.ca.empty();
     if (IsLoopback(address) || asks_for_certificates) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        "whoever reaches ", address.ToString(),
-        " could read and change everything: say whom to serve with --tokens=FILE (kvctl create_token "
-        "makes them), or, "
-        "where the network lets nobody else through, --insecure_open"));
+        "--listen: each host that reaches ", address.ToString(),
+        " could read and change everything; pass --tokens=FILE (kvctl create_token makes them), or, where no "
+        "other host reaches it, --insecure_open"));
   }
   return absl::OkStatus();
 }
@@ -38,15 +37,16 @@ absl::Status CheckTls(std::span<const rdma::Address> listen, const rdma::TlsFile
   if (!has_address && tls.empty()) return absl::OkStatus();
   if (!has_address) {
     return absl::InvalidArgumentError(
-        "--tls_cert, --tls_key and --tls_ca are for a tls:// address, and no --listen has one");
+        "--listen: --tls_cert, --tls_key and --tls_ca are for a tls:// address, and no --listen has one");
   }
   if (tls.empty() && !has_tokens) {
     return absl::InvalidArgumentError(
-        "a tls:// address needs --tokens=FILE (each token gives the keys of TLS, too), or a certificate "
-        "(--tls_cert=FILE --tls_key=FILE)");
+        "--listen: a tls:// address needs --tokens=FILE (each token gives the keys of TLS, too), or a "
+        "certificate (--tls_cert=FILE --tls_key=FILE)");
   }
   if (tls.cert.empty() != tls.key.empty() || (tls.cert.empty() && !tls.ca.empty())) {
-    return absl::InvalidArgumentError("--tls_cert and --tls_key come together, and --tls_ca with both");
+    return absl::InvalidArgumentError(
+        "--tls_cert: --tls_cert and --tls_key come together, and --tls_ca with both");
   }
   return absl::OkStatus();
 }

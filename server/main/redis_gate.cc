@@ -68,9 +68,9 @@ struct Image {
   ::_exit(kCannotRun);
 }
 
-/// Starts the program. By vfork, as a fork would copy the tables of all the memory, and over verbs pull pages
-/// away from under the device. Signals are blocked meanwhile: no handler may run in the child, whose memory
-/// is that of the server.
+/// Starts the program by vfork. A fork would copy the page tables of all memory, and over verbs it would move
+/// pages that the device uses. Signals are blocked until then: the child shares the server's memory, so no
+/// handler may run in it.
 pid_t Launch(const Image& image) {
   sigset_t all;
   sigset_t before;

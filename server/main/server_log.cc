@@ -38,7 +38,7 @@ class LineBuffer {
   }
   /// Adds a part of a string of JSON.
   void AddEscaped(std::string_view text) {
-    for (const char c : text.substr(0, kMostMessage)) {
+    for (const char c : text.substr(0, kMaxMessage)) {
       if (static_cast<unsigned char>(c) < 0x20) {
         std::array<char, 8> escaped;
         std::snprintf(escaped.data(), escaped.size(), "\\u%04x", static_cast<unsigned>(c));
@@ -67,13 +67,13 @@ class LineBuffer {
   std::string_view text() const { return {bytes_.data(), size_}; }
 
  private:
-  static constexpr std::size_t kMostMessage = 700;
+  static constexpr std::size_t kMaxMessage = 700;
 
   void AddByte(char c) {
     if (size_ < bytes_.size()) bytes_[size_++] = c;
   }
 
-  std::array<char, 6 * kMostMessage + 256> bytes_;
+  std::array<char, 6 * kMaxMessage + 256> bytes_;
   std::size_t size_ = 0;
 };
 

@@ -45,8 +45,8 @@ std::string_view SendDatagram(const std::string& to, std::string_view message, i
   if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), size) != 0) {
     failed = "connect";
   } else {
-    pollfd room{fd, POLLOUT, 0};
-    ::poll(&room, 1, patience_ms);
+    pollfd space{fd, POLLOUT, 0};
+    ::poll(&space, 1, patience_ms);
     if (::send(fd, message.data(), message.size(), MSG_NOSIGNAL) < 0) failed = "send";
   }
   const int error = errno;

@@ -15,8 +15,8 @@ namespace remora {
 /// Thread safety: any thread.
 class ServiceNotifier {
  public:
-  /// `socket`: $NOTIFY_SOCKET, the path of a Unix socket, or @ and an abstract name; null or empty: nobody is
-  /// told. `warn` gets a line when a message cannot be sent: of several, about the first. A message that the
+  /// `socket`: $NOTIFY_SOCKET, the path of a Unix socket, or @ and an abstract name; null or empty: it
+  /// sends nothing. `warn` gets a line when the first message cannot be sent. A message that the service
   /// manager does not take is dropped.
   ServiceNotifier(const char* socket, std::function<void(std::string_view)> warn);
   ServiceNotifier(const ServiceNotifier&) = delete;

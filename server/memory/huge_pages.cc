@@ -11,10 +11,11 @@
 namespace remora {
 namespace {
 
-// It takes a twentieth of a CPU, at most.
-constexpr int kRest = 20;
-// Where memory is in small pieces, the next try takes long, and ends the same way.
-constexpr int kMostRefusals = 8;
+// The pause after a page, as a multiple of the time that the page took: a twentieth of a CPU, at most.
+constexpr int kPauseFactor = 20;
+// Failures in a row after which the thread ends. Where free memory is fragmented, each try takes long, and
+// fails again.
+constexpr int kMaxFailures = 8;
 
 }  // namespace
 
@@ -32,7 +33,7 @@ absl::Status HugePages::Start(ServerStore* store) {
 
 void HugePages::ProvideAll() {
   MutexLock lock(mutex_);
-  in_haste_ = true;
+  is_urgent_ = true;
   reached_ = region_.size();
   changed_.notify_all();
   while (!has_ended_) lock.Wait(changed_);
@@ -50,19 +51,19 @@ void HugePages::Stop() {
 
 void HugePages::Run() {
   using std::chrono::steady_clock;
-  int refusals = 0;
+  int failures = 0;
   MutexLock lock(mutex_);
   for (std::uint64_t end = rdma::kLargePage; end <= region_.size(); end += rdma::kLargePage) {
     while (reached_ < end && !stop_) lock.Wait(changed_);
-    if (stop_ || refusals == kMostRefusals) break;
+    if (stop_ || failures == kMaxFailures) break;
     lock.Unlock();
     const steady_clock::time_point start = steady_clock::now();
     const bool done = rdma::ProvideLargePage(region_.data() + end - rdma::kLargePage);
     if (done) store_->Add(Counter::kLargePageBytes, static_cast<std::int64_t>(rdma::kLargePage));
-    refusals = done ? 0 : refusals + 1;
+    failures = done ? 0 : failures + 1;
     const steady_clock::time_point now = steady_clock::now();
     lock.Lock();
-    while (!stop_ && !in_haste_ && lock.WaitUntil(changed_, now + kRest * (now - start))) {
+    while (!stop_ && !is_urgent_ && lock.WaitUntil(changed_, now + kPauseFactor * (now - start))) {
     }
   }
   has_ended_ = true;

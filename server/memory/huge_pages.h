@@ -38,8 +38,8 @@ class HugePages {
   /// Begins to provide what was reached, and to count it there (Counter::kLargePageBytes). The store outlives
   /// this, or Stop. ResourceExhausted: there is no thread.
   absl::Status Start(ServerStore* store);
-  /// Provides huge pages for all of the region, as far as there are any, before it returns: for a
-  /// device that is going to lock it. REQUIRES: Start.
+  /// Provides huge pages for all of the region, as far as the system has any, before it returns. Call it
+  /// before a device locks the region. REQUIRES: Start.
   void ProvideAll();
   /// Stops: memory that is reached from now on gets no huge pages. Waits for the page that is being
   /// provided.
@@ -55,7 +55,7 @@ class HugePages {
   Mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t reached_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool in_haste_ ABSL_GUARDED_BY(mutex_) = false;  // somebody waits for all of it
+  bool is_urgent_ ABSL_GUARDED_BY(mutex_) = false;  // ProvideAll waits: no pauses
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   bool has_ended_ ABSL_GUARDED_BY(mutex_) =
       false;  // all of the region is done, or there are no huge pages any more

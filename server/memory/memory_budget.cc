@@ -11,8 +11,8 @@ namespace {
 
 // Of the memory, what is kept for clients when nobody says how many.
 constexpr std::size_t kClientShare = 8;
-constexpr std::size_t kLeastClients = 4;
-constexpr std::size_t kMostClients = 512;
+constexpr std::size_t kMinClients = 4;
+constexpr std::size_t kMaxClients = 512;
 
 }  // namespace
 
@@ -39,7 +39,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(std::size_t memory, std::optional<std::uin
   const std::size_t least = plan.listener_bytes + kMinMemorySize;
   const std::size_t spare = memory - std::min(memory, least);
   const std::size_t by_default =
-      std::clamp(std::min(memory / kClientShare, spare) / client, kLeastClients, kMostClients);
+      std::clamp(std::min(memory / kClientShare, spare) / client, kMinClients, kMaxClients);
   plan.max_clients = max_clients.value_or(static_cast<std::uint32_t>(by_default));
   const std::size_t needed = least + plan.max_clients * plan.client_bytes;
   if (memory < needed) {

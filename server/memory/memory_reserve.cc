@@ -58,8 +58,8 @@ bool TakeReserve() {
 
 }  // namespace
 
-void HoldMemoryReserve(void (*say_last_words)()) {
-  say_reserve_is_gone = say_last_words;
+void HoldMemoryReserve(void (*log_last_lines)()) {
+  say_reserve_is_gone = log_last_lines;
   for_groups.size = kReserve;
   for_groups.Take();
   std::set_new_handler(GiveUpReserve);
@@ -70,7 +70,7 @@ void EnlargeMemoryReserve(std::size_t bytes) {
   if (!for_applier.Take()) for_applier.size = 0;
 }
 
-std::string_view LookAtMemoryReserve(TimePoint now) {
+std::string_view CheckMemoryReserve(TimePoint now) {
   constexpr std::chrono::milliseconds kPause{100};
   static bool told = false;  // that it is spent
   static TimePoint next;

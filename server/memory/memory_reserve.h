@@ -20,9 +20,9 @@ inline std::atomic<bool> is_spent = false;
 }  // namespace memory_reserve
 
 /// Sets the reserve aside; a program calls it once, at its start. Without a reserve, an allocation that finds
-/// no memory ends the process, with EX_OSERR as exit status. `say_last_words` writes a line about that, from
+/// no memory ends the process, with EX_OSERR as exit status. `log_last_lines` writes a line about that, from
 /// any thread, and allocates nothing.
-void HoldMemoryReserve(void (*say_last_words)());
+void HoldMemoryReserve(void (*log_last_lines)());
 
 /// Sets so many bytes aside in addition; a program calls it once, before it serves. A server with a commit
 /// log needs them: RocksDB takes over what is logged, when writes are rejected already. If there is too
@@ -34,6 +34,6 @@ inline bool IsShortOfMemory() { return memory_reserve::is_spent.load(std::memory
 
 /// Tries to set the reserve aside again, at most every 100 ms; one thread calls it now and then. Returns a
 /// line for the log, or nothing.
-std::string_view LookAtMemoryReserve(TimePoint now);
+std::string_view CheckMemoryReserve(TimePoint now);
 
 }  // namespace remora

@@ -109,11 +109,11 @@ std::size_t BesideMemory(const SystemMemory& system, bool is_durable) {
 }
 
 std::size_t DefaultMemory(const SystemMemory& system) {
-  constexpr std::uint64_t kLeast = std::uint64_t{20} << 20;
-  constexpr std::uint64_t kMost = std::uint64_t{256} << 20;
+  constexpr std::uint64_t kMin = std::uint64_t{20} << 20;
+  constexpr std::uint64_t kMax = std::uint64_t{256} << 20;
   const std::uint64_t beside = BesideMemory(system, /*is_durable=*/true);
   const std::uint64_t rest = system.most - std::min(system.most, beside);
-  return std::clamp(std::min(rest, system.most / 2), kLeast, kMost) & ~((std::uint64_t{1} << 20) - 1);
+  return std::clamp(std::min(rest, system.most / 2), kMin, kMax) & ~((std::uint64_t{1} << 20) - 1);
 }
 
 bool FitsAvailable(std::size_t memory, const SystemMemory& system, bool is_durable) {

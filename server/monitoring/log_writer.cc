@@ -28,7 +28,7 @@ void WriteAll(int fd, std::string_view text) {
       pollfd writable{fd, POLLOUT, 0};
       ::poll(&writable, 1, -1);
     } else if (errno != EINTR) {
-      return;  // nobody is there to be told
+      return;  // the log has no reader any more
     }
   }
 }
@@ -89,7 +89,7 @@ LogWriter::~LogWriter() {
 
 void LogWriter::Write(std::string_view line) {
   const MutexLock lock(queue_->mutex);
-  if (queue_->dropped == 0 && queue_->lines.size() < kMostLines) {
+  if (queue_->dropped == 0 && queue_->lines.size() < kMaxLines) {
     queue_->lines.emplace_back(line);
   } else {
     ++queue_->dropped;

@@ -1,7 +1,7 @@
 // Lines for a descriptor that may not take them: a pipe whose reader does not read, a terminal that is
 // stopped.
 //
-//   Write puts a line into a queue of kMostLines, from where a thread writes it. A line that comes when the
+//   Write puts a line into a queue of kMaxLines, from where a thread writes it. A line that comes when the
 //   queue is full is dropped, and so is each one behind it until the thread has written what is queued; then
 //   a line says how many were.
 //
@@ -25,7 +25,7 @@ namespace remora {
 /// Thread safety: Write may be called from any thread.
 class LogWriter {
  public:
-  static constexpr std::size_t kMostLines = 1024;
+  static constexpr std::size_t kMaxLines = 1024;
   /// Longest time for which the end waits for the reader.
   static constexpr std::chrono::seconds kPatience{2};
 

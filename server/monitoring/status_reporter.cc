@@ -13,7 +13,7 @@ namespace remora {
 bool StatusReporter::ReportLoadProgress() {
   if (!awaits_load_) return true;
   if (store_.loading() && store_.load_status().ok()) {
-    if (tell_) TellLoadProgress();
+    if (report_) NotifyLoadProgress();
     return true;
   }
   awaits_load_ = false;
@@ -25,25 +25,25 @@ bool StatusReporter::ReportLoadProgress() {
       absl::StrFormat("loaded %d keys in %.2f s: %.0f keys per second; records of %d are not in memory", keys,
                       seconds, static_cast<double>(keys) / std::max(seconds, 1e-3),
                       store_.Read(Counter::kColdKeys)));
-  if (tell_) tell_("serving");
+  if (report_) report_("serving");
   return true;
 }
 
-void StatusReporter::TellLoadProgress() {
+void StatusReporter::NotifyLoadProgress() {
   constexpr std::chrono::seconds kPause{1};
   const std::uint64_t keys = store_.Read(Counter::kKeysLoaded);
   const TimePoint now = store_.clock().Now();
-  if (now < tell_again_ || keys == keys_told_) return;
-  tell_again_ = now + kPause;
-  keys_told_ = keys;
-  tell_(absl::StrFormat("serving; loading: %d keys so far", keys));
+  if (now < next_report_ || keys == keys_reported_) return;
+  next_report_ = now + kPause;
+  keys_reported_ = keys;
+  report_(absl::StrFormat("serving; loading: %d keys so far", keys));
 }
 
 void StatusReporter::ReportDiskStatus() {
   if ((store_.Read(Counter::kDiskRefuses) != 0) == disk_rejects_) return;
   const absl::Status status = store_.disk_status();
   disk_rejects_ = !status.ok();
-  if (tell_) tell_(disk_rejects_ ? "serving reads; the disk takes no writes: see the log" : "serving");
+  if (report_) report_(disk_rejects_ ? "serving reads; the disk takes no writes: see the log" : "serving");
   if (disk_rejects_) {
     log_.Write(LogEvent::kDiskFailed, absl::StrCat("writes are refused, reads go on: ", status.message()));
   } else {

@@ -18,11 +18,11 @@ namespace remora {
 /// Thread safety: none; the server's one thread.
 class StatusReporter {
  public:
-  /// `store` and `log` outlive this. `tell`, of ServiceNotices, may be empty. A store with a durable tier
+  /// `store` and `log` outlive this. `report`, of ServiceNotices, may be empty. A store with a durable tier
   /// loads from it, or has done so already.
-  StatusReporter(const ServerStore& store, const OperatorLog& log, std::function<void(std::string_view)> tell,
-                 bool has_durable_tier)
-      : store_(store), log_(log), tell_(std::move(tell)), awaits_load_(has_durable_tier) {}
+  StatusReporter(const ServerStore& store, const OperatorLog& log,
+                 std::function<void(std::string_view)> report, bool has_durable_tier)
+      : store_(store), log_(log), report_(std::move(report)), awaits_load_(has_durable_tier) {}
   StatusReporter(const StatusReporter&) = delete;
   StatusReporter& operator=(const StatusReporter&) = delete;
 
@@ -34,13 +34,13 @@ class StatusReporter {
   void ReportDiskStatus();
 
  private:
-  void TellLoadProgress();
+  void NotifyLoadProgress();
 
   const ServerStore& store_;
   const OperatorLog& log_;
-  const std::function<void(std::string_view)> tell_;
-  std::uint64_t keys_told_ = 0;
-  TimePoint tell_again_{};
+  const std::function<void(std::string_view)> report_;
+  std::uint64_t keys_reported_ = 0;
+  TimePoint next_report_{};
   bool awaits_load_;
   bool disk_rejects_ = false;  // and that was logged
 };

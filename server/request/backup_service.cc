@@ -13,7 +13,7 @@
 namespace remora {
 namespace {
 
-constexpr char kNowhere[] =
+constexpr char kNoDirectory[] =
     "this server has no place for backups: start it with --backup_dir=DIR, or stop it and use kvctl backup "
     "--data=DIR";
 
@@ -36,9 +36,9 @@ BackupService::~BackupService() = default;
 absl::StatusOr<std::optional<BackupDone>> BackupService::Take(const Request& request) {
   if (request.condition == 0 || request.key_size != 0 || request.value_size != 0 ||
       request.payload_offset != 0) {
-    return absl::InvalidArgumentError("a backup without a name, or with a payload");
+    return absl::InvalidArgumentError("protocol error: a backup without a name, or with a payload");
   }
-  if (dir_.empty()) return absl::FailedPreconditionError(kNowhere);
+  if (dir_.empty()) return absl::FailedPreconditionError(kNoDirectory);
   Collect();
   for (const Ended& ended : ended_) {
     if (ended.name != request.condition) continue;
@@ -48,7 +48,7 @@ absl::StatusOr<std::optional<BackupDone>> BackupService::Take(const Request& req
   if (running_ == nullptr) {
     Begin(request.condition);
   } else if (running_->name != request.condition) {
-    return absl::AlreadyExistsError("another backup is under way; try again when it is done");
+    return absl::AlreadyExistsError("backup: another one is running; try again when it is done");
   }
   return std::optional<BackupDone>();
 }

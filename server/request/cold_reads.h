@@ -14,10 +14,10 @@
 namespace remora {
 
 /// Pause between two tries to bring records to memory that had no space there.
-inline constexpr std::chrono::milliseconds kRoomPause{5};
+inline constexpr std::chrono::milliseconds kSpacePause{5};
 /// Values that were read and wait in the server for their use, for GETs and for writes each. Beyond it, a
 /// record is read anew.
-inline constexpr std::size_t kMostKeptBytes = std::size_t{16} << 20;
+inline constexpr std::size_t kMaxKeptBytes = std::size_t{16} << 20;
 
 /// Hands reads to the pool, and sorts those that are done by their use.
 ///

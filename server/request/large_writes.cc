@@ -28,7 +28,7 @@ absl::StatusOr<Grant> LargeWrites::Reserve(ClientSession& session, const Request
   REMORA_CHECK(!held_.contains(&connection));
   const std::size_t size = std::size_t{request.key_size} + request.value_size;
   if (!held_.empty() && bytes_ + size > memory_.region().size() / kShare) {
-    return absl::AbortedError("as much is reserved as may be");
+    return absl::AbortedError("reserve: clients have reserved as much memory as they may; try again");
   }
   REMORA_ASSIGN_OR_RETURN(const Reservation reservation,
                           store_.Reserve(request.key_size, request.value_size));
@@ -48,13 +48,15 @@ absl::StatusOr<Grant> LargeWrites::Reserve(ClientSession& session, const Request
 absl::Status LargeWrites::TakePart(ClientSession& session, const Request& request) {
   const auto found = held_.find(&session.connection());
   if (found == held_.end() || found->second.committing || found->second.grant != nullptr) {
-    return absl::InvalidArgumentError("a part where nothing is reserved for parts, or not any more");
+    return absl::InvalidArgumentError(
+        "large value: nothing is reserved for this part, or not any more; write the value again");
   }
   Held& held = found->second;
   const std::span<const std::byte> part = session.DecodePart(request);
   if (part.empty() || part.size() > held.reservation.bytes.size() - held.filled) {
     Remove(found, /*used_up=*/false);
-    return absl::InvalidArgumentError("a part outside the staging buffer, or of more than was reserved");
+    return absl::InvalidArgumentError(
+        "protocol error: a part outside the staging buffer, or of more than was reserved");
   }
   const std::span<std::byte> to = held.reservation.bytes.subspan(held.filled, part.size());
   std::memcpy(to.data(), part.data(), part.size());
@@ -97,7 +99,8 @@ absl::Status LargeWrites::Release(rdma::Connection& connection) {
   const auto found = held_.find(&connection);
   if (found == held_.end()) return absl::OkStatus();
   if (found->second.committing) {
-    return absl::InvalidArgumentError("a reserve while a commit of this connection is not answered");
+    return absl::InvalidArgumentError(
+        "protocol error: a reserve while a commit of this connection is not answered");
   }
   Remove(found, /*used_up=*/false);
   return absl::OkStatus();

@@ -22,16 +22,17 @@ bool LocateService::Take(const PendingRequest& pending) {
   const Request& request = pending.request;
   const std::string_view shared_key = pending.session->DecodePayload(request).key;
   if (shared_key.data() == nullptr || request.value_size != 0) {
-    replies_.Answer(pending,
-                    absl::InvalidArgumentError("a key out of bounds, or outside the staging buffer"));
+    replies_.Answer(pending, absl::InvalidArgumentError(
+                                 "protocol error: a key out of bounds, or outside the staging buffer"));
     return true;
   }
   std::array<char, kMaxKeySize> copy;
   std::memcpy(copy.data(), shared_key.data(), shared_key.size());
   const std::string_view key(copy.data(), shared_key.size());
   if (!VerifyPayload(&request, HashKey(key), HashValue(nullptr, 0))) {
-    replies_.Answer(pending, absl::DataLossError(
-                                 "the request was damaged on its way: the key does not match its checksum"));
+    replies_.Answer(pending,
+                    absl::DataLossError(
+                        "locate: the request was damaged in flight: the key does not match its checksum"));
     return true;
   }
   if (!reads_.has_pool()) return Answer(pending, store_.Locate(key));
@@ -63,10 +64,10 @@ void LocateService::Finish(std::unique_ptr<ColdRead> read, std::vector<PendingRe
   }
   const absl::StatusOr<std::optional<Location>> location = store_.FinishLocate(read.get());
   const bool is_postponed = IsPostponed(location.status());
-  if (is_postponed && kept_bytes_ + read->value.size() <= kMostKeptBytes) {
+  if (is_postponed && kept_bytes_ + read->value.size() <= kMaxKeptBytes) {
     kept_bytes_ += read->value.size();
     kept_.push_back(std::move(read));
-    next_try_ = store_.clock().Now() + kRoomPause;
+    next_try_ = store_.clock().Now() + kSpacePause;
     return;
   }
   in_flight_.erase(found);

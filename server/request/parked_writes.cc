@@ -8,7 +8,7 @@ namespace remora {
 namespace {
 
 /// D10.
-bool MayBeKept(std::size_t bytes) { return bytes <= kMostKeptBytes; }
+bool MayBeKept(std::size_t bytes) { return bytes <= kMaxKeptBytes; }
 
 }  // namespace
 

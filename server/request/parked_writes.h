@@ -12,7 +12,7 @@
 //       put off, the store puts off the others of its sender. The reads of all of them overlap.
 //   D9  A parked request ends. When it has been put off kMaxColdReadBegins times, the server thread reads
 //       for it. No request waits for one of another session, even if both write one key.
-//   D10 No more than kMostKeptBytes of values wait here for an earlier request or for space. Beyond it, a
+//   D10 No more than kMaxKeptBytes of values wait here for an earlier request or for space. Beyond it, a
 //       value is dropped, and its request has it read again. A session has kCredits requests at most.
 //
 // A session that goes takes its parked requests along: they are not done, and never will be (client_table.h,

@@ -1,5 +1,5 @@
-// Requests of clients whose auth token has a rate that is used up: each waits for its turn, behind
-// those of the same token that wait already.
+// Delays requests of an auth token that has used up its rate. They wait in their order, a queue for each
+// token.
 #pragma once
 
 #include <cstddef>
@@ -46,8 +46,8 @@ class RateLimiter final : public SessionObserver {
 
  private:
   ServerStore& store_;
-  absl::flat_hash_map<TokenUse*, std::deque<PendingRequest>> delayed_;  // none of them empty
-  std::vector<PendingRequest> due_;                                     // of those, whose turn has come
+  absl::flat_hash_map<TokenUse*, std::deque<PendingRequest>> delayed_;  // no queue is empty
+  std::vector<PendingRequest> due_;  // removed from delayed_, and to be dispatched
 };
 
 }  // namespace remora

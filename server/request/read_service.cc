@@ -78,13 +78,13 @@ bool ReadService::AnswerSome() {
       status = absl::OkStatus();
     } else if (pending.request.operation == Operation::kLocate) {
       if (locates_.Take(pending)) continue;
-      status = absl::AbortedError("no room");
+      status = absl::AbortedError("locate: no space");
     } else if (is_scan) {
       status = scans_.Take(*pending.session, pending.request, &reply);
     }
     if (IsPostponed(status)) {  // another step answers it
       waiting_[postponed] = pending;
-      waiting_[postponed++].not_before = now + kRoomPause;
+      waiting_[postponed++].not_before = now + kSpacePause;
       continue;
     }
     replies_.Answer(pending, status, reply);
@@ -96,7 +96,7 @@ bool ReadService::AnswerSome() {
 bool ReadService::AnswerSomeRead() {
   const std::size_t before = waiting_.size();
   if (!locates_.AnswerRead(&waiting_)) return false;
-  const TimePoint next_try = store_.clock().Now() + kRoomPause;
+  const TimePoint next_try = store_.clock().Now() + kSpacePause;
   for (std::size_t i = before; i < waiting_.size(); ++i) waiting_[i].not_before = next_try;
   return true;
 }
@@ -109,7 +109,7 @@ void ReadService::AnswerUnreservedCommit(const PendingRequest& pending) {
     return;
   }
   replies_.Answer(pending, absl::InvalidArgumentError(
-                               "a commit where nothing of these sizes is reserved, or not any more: it took "
+                               "large value: nothing of these sizes is reserved, or not any more: it took "
                                "too long, or a new reserve replaced it"));
 }
 
@@ -145,15 +145,16 @@ void ReadService::AnswerBackup(const PendingRequest& pending) {
 void ReadService::AnswerSettings(const PendingRequest& pending) {
   if (!settings_) {
     return replies_.Answer(
-        pending,
-        absl::FailedPreconditionError("this server was started by another program than kvserver, and has no "
-                                      "settings to tell; ask that program"));
+        pending, absl::FailedPreconditionError(
+                     "settings: this server was started by another program than kvserver, and has no "
+                     "settings to tell; ask that program"));
   }
   const std::string_view text = settings_();
   const Request& request = pending.request;
   if (request.condition > text.size() || request.key_size != 0 || request.value_size != 0) {
-    return replies_.Answer(
-        pending, absl::InvalidArgumentError("a request for settings with a payload, or beyond their end"));
+    return replies_.Answer(pending,
+                           absl::InvalidArgumentError(
+                               "protocol error: a request for settings with a payload, or beyond their end"));
   }
   Reply reply;
   reply.request_id = request.request_id;

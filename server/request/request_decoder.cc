@@ -91,7 +91,7 @@ bool VerifyPayload(const void* context, std::uint64_t key_hash, std::uint64_t va
 }
 
 absl::Status NeedsWriterError() {
-  return absl::UnauthenticatedError("the client's token is for reading alone; nothing was done");
+  return absl::UnauthenticatedError("write: the client's token is for reading alone; nothing was done");
 }
 
 ReplyStatus ToReplyStatus(const absl::Status& status) {

@@ -12,7 +12,7 @@
 namespace remora {
 
 void ReserveQueue::Add(const PendingRequest& pending) {
-  // Before it waits: nobody is to wait for what it does not want any more.
+  // Releases the client's earlier reservation before it waits: other clients may be waiting for that space.
   const absl::Status given_back = large_writes_.Release(pending.session->connection());
   if (!given_back.ok()) return replies_.Answer(pending, given_back);
   const Turn asked{.pending = pending, .asked = store_.clock().Now()};
@@ -23,7 +23,7 @@ void ReserveQueue::Add(const PendingRequest& pending) {
   } else if (!turn->is_asked) {
     *turn = asked;
   } else {
-    replies_.Answer(pending, absl::InvalidArgumentError("a reserve while another one waits"));
+    replies_.Answer(pending, absl::InvalidArgumentError("protocol error: a reserve while another one waits"));
   }
 }
 
@@ -45,7 +45,7 @@ bool ReserveQueue::TakeTurn(Turn& turn, TimePoint now, bool* has_space) {
   const PendingRequest pending = turn.pending;
   if (pending.session == nullptr) return true;
   if (!turn.is_asked) return now >= turn.asked + 2 * kTurn;
-  absl::StatusOr<Grant> grant = absl::AbortedError("another one waits before it");
+  absl::StatusOr<Grant> grant = absl::AbortedError("reserve: another one waits before it");
   if (*has_space) grant = large_writes_.Reserve(*pending.session, pending.request, turn.asked);
   *has_space = !IsPostponed(grant.status());
   if (*has_space && !grant.ok()) {
@@ -57,7 +57,7 @@ bool ReserveQueue::TakeTurn(Turn& turn, TimePoint now, bool* has_space) {
   Reply reply;
   reply.request_id = pending.request.request_id;
   std::string_view behind =
-      "other clients have reserved as much room for large values as they may; try again, or with a longer "
+      "other clients have reserved as much space for large values as they may; try again, or with a longer "
       "timeout";
   if (!grant.ok()) {
     reply.status = ReplyStatus::kAskAgain;

@@ -1,5 +1,5 @@
-// Clients that reserve space for large values. They get it in the order in which they asked: a large
-// reserve does not wait for ever while small ones pass by.
+// The queue of clients that reserve space for large values. They get it in the order of their requests, so
+// that small reservations do not delay a large one for ever.
 #pragma once
 
 #include <deque>
@@ -26,8 +26,8 @@ class ReserveQueue final : public SessionObserver {
 
   /// Queues a kReserve, or rejects it. It gives back what its client has reserved before.
   void Add(const PendingRequest& pending);
-  /// Answers those whose turn has come, and ends reservations whose time is over. Returns false if
-  /// there were none to answer.
+  /// Answers the requests for which there is space now, and ends expired reservations. Returns false if it
+  /// answered none.
   bool AnswerDue();
   /// Returns whether no client waits.
   bool empty() const { return turns_.empty(); }

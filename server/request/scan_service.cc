@@ -23,12 +23,14 @@ constexpr std::chrono::seconds kIdle{kCursorSeconds};
 constexpr std::chrono::seconds kCheckPause{1};
 
 absl::Status Invalid() {
-  return absl::InvalidArgumentError("a scan out of bounds, or a page outside of its window");
+  return absl::InvalidArgumentError("protocol error: a scan out of bounds, or a page outside of its window");
 }
 
-absl::Status NoSuchCursor() { return absl::NotFoundError("no such cursor, or not any more"); }
+absl::Status NoSuchCursor() {
+  return absl::NotFoundError("scan: the server has closed its cursor; start a new scan");
+}
 
-absl::Status Busy() { return absl::AbortedError("the last page is under way"); }
+absl::Status Busy() { return absl::AbortedError("scan: the last page is in flight"); }
 
 /// Copies bytes [from, from + to.size()) of what `pieces` are one behind the other.
 void CopyPart(std::span<const std::string_view> pieces, std::size_t from, std::span<std::byte> to) {
@@ -72,7 +74,7 @@ absl::Status ScanService::Open(ClientSession& session, const Request& request, R
   const std::string copy(reinterpret_cast<const char*>(shared.data()), shared.size());
   if (!VerifyPayload(&request, HashKey({}), HashValue(copy.data(), copy.size()))) {
     return absl::DataLossError(
-        "the scan's range does not match its checksum: its bytes were damaged on the way; send it again");
+        "scan: the range does not match its checksum, so its bytes were damaged in flight; send it again");
   }
   ScanRange range;
   const std::optional<ScanStart> start = ReadScanStart(copy, &range);
@@ -176,7 +178,7 @@ absl::StatusOr<ScanService::Found> ScanService::Advance(Cursor& cursor) {
       case StoreWatch::Step::kNone:
         return Found::kPause;
       case StoreWatch::Step::kOpening:
-        return absl::AbortedError("the place in the log is being searched for");
+        return absl::AbortedError("watch: the server searches for the place in the log; ask again");
     }
   }
   switch (cursor.scan->Advance()) {
@@ -223,9 +225,9 @@ absl::StatusOr<bool> ScanService::FillPage(Cursor& cursor, std::span<std::byte> 
       cursor.entry_sent = 0;
     }
     const EntryBytes entry = BytesOf(cursor);
-    const std::span<std::byte> room = page.subspan(*filled);
-    if (cursor.entry_sent == 0 && entry.size() <= room.size()) {
-      std::byte* to = room.data();
+    const std::span<std::byte> space = page.subspan(*filled);
+    if (cursor.entry_sent == 0 && entry.size() <= space.size()) {
+      std::byte* to = space.data();
       std::memcpy(to, entry.header.data(), entry.header_size);
       std::memcpy(to += entry.header_size, entry.key.data(), entry.key.size());
       to += entry.key.size();
@@ -239,8 +241,8 @@ absl::StatusOr<bool> ScanService::FillPage(Cursor& cursor, std::span<std::byte> 
     const std::array<std::string_view, 3> pieces = {
         std::string_view(reinterpret_cast<const char*>(entry.header.data()), entry.header_size), entry.key,
         entry.value};
-    const std::size_t part = std::min(entry.size() - cursor.entry_sent, room.size());
-    CopyPart(pieces, cursor.entry_sent, room.first(part));
+    const std::size_t part = std::min(entry.size() - cursor.entry_sent, space.size());
+    CopyPart(pieces, cursor.entry_sent, space.first(part));
     *filled += part;
     cursor.entry_sent += part;
     cursor.in_entry = cursor.entry_sent < entry.size();

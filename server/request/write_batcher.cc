@@ -77,7 +77,7 @@ bool WriteBatcher::Commit() {
   // Before any reply, which may find its client gone: the reserved space is the store's by now.
   if (is_any_reserved_) EndCommits();
 
-  const Write* write = writes_.data();  // of a batch, the one that stands for all
+  const Write* write = writes_.data();  // of a batch, the one write that carries the result of all
   const absl::Status* why = rejected_.data();
   auto postponed = requests_.begin();
   for (PendingRequest& pending : requests_) {
@@ -133,7 +133,7 @@ void WriteBatcher::BeginGroup() {
   rejected_.clear();
   while (batches_used_ > 0) {
     std::string& copy = batches_[--batches_used_];
-    if (copy.capacity() > kMaxMultiPutBytes) copy = {};  // the rest is not worth giving back
+    if (copy.capacity() > kMaxMultiPutBytes) copy = {};  // smaller buffers are kept for the next group
   }
   if (batches_.size() < requests_.size()) batches_.resize(requests_.size());
   is_any_reserved_ = false;
@@ -242,8 +242,8 @@ absl::Status WriteBatcher::AddBatch(PendingRequest& pending) {
   pending.writes = 0;
   if (!VerifyPayload(&pending.request, HashKey({}), HashValue(copy.data(), copy.size()))) {
     return absl::DataLossError(
-        "the batch does not match its checksum: its bytes were damaged on the way; nothing was done, send it "
-        "again");
+        "batch: it does not match its checksum, so its bytes were damaged in flight; nothing was done, send "
+        "it again");
   }
   if (pending.request.operation == Operation::kMultiPut) {
     std::size_t number = DoneOf(pending);

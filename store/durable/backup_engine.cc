@@ -141,9 +141,10 @@ class Reader {
       return Damaged(info.id, "its description was not written by a store");
     }
     if (format != kDataFormat) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "backup ", info.id, " in ", dir(), " holds data of format ", format, "; this program knows format ",
-          kDataFormat, ". Use the version of the program that wrote it, or a newer one"));
+      return absl::FailedPreconditionError(
+          absl::StrCat("verify: backup ", info.id, " in ", dir(), " holds data of format ", format,
+                       "; this program knows format ", kDataFormat,
+                       ". Use the version of the program that wrote it, or a newer one"));
     }
     REMORA_RETURN_IF_ERROR(Translate(info.id, engine_->VerifyBackup(info.id, /*verify_with_checksum=*/true)));
     REMORA_RETURN_IF_ERROR(CheckTableFormats(info.id));
@@ -203,8 +204,8 @@ absl::Status Errno(const std::string& what) {
 }
 
 absl::Status IsNotEmpty(const std::string& data_dir) {
-  return absl::FailedPreconditionError(
-      absl::StrCat(data_dir, " is not empty; name a new or an empty directory. Nothing in it was touched"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "restore: ", data_dir, " is not empty; name a new or an empty directory. Nothing in it was touched"));
 }
 
 /// Returns true if the directory exists and is empty, false if it does not exist. FailedPrecondition: it is
@@ -217,7 +218,7 @@ absl::StatusOr<bool> IsThere(const std::string& data_dir) {
   }
   if (stat(data_dir.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
     return absl::FailedPreconditionError(
-        absl::StrCat(data_dir, " is not a directory; name a new or an empty directory"));
+        absl::StrCat("restore: ", data_dir, " is not a directory; name a new or an empty directory"));
   }
   REMORA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(data_dir));
   if (!names.empty()) return IsNotEmpty(data_dir);
@@ -299,7 +300,7 @@ absl::StatusOr<BackupInfo> CreateBackup(rocksdb::DB& db, std::string_view place,
   if (lock->fresh()) REMORA_RETURN_IF_ERROR(lock->MarkComplete());
   const auto translate = [&](const rocksdb::Status& status) {
     if (status.IsIncomplete())
-      return absl::CancelledError("the backup was stopped; those before it are good");
+      return absl::CancelledError("backup: it was stopped; those before it are good");
     return ToStatus(status, absl::StrCat("a backup of ", AbslView(place), " to ", dir));
   };
   rocksdb::BackupEngine* opened = nullptr;
@@ -319,7 +320,7 @@ absl::StatusOr<BackupInfo> CreateBackup(rocksdb::DB& db, std::string_view place,
   // Purge only after a success: a failed backup deletes no older one.
   if (request.keep > 0) REMORA_RETURN_IF_ERROR(translate(engine->PurgeOldBackups(request.keep)));
   if (infos.empty() || infos.back().id != id) {
-    return absl::InternalError(absl::StrCat("backup ", id, " was made, and is not there"));
+    return absl::InternalError(absl::StrCat("backup: backup ", id, " was made, and is not there"));
   }
   return infos.back();
 }

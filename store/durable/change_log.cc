@@ -9,13 +9,13 @@ namespace remora {
 namespace {
 
 absl::Status NotReached() {
-  return absl::InvalidArgumentError("a change feed from a place that was not reached");
+  return absl::InvalidArgumentError("watch: its position is behind the last write of this store; begin anew");
 }
 
 }  // namespace
 
 absl::Status NotKept(const char* why) {
-  return absl::OutOfRangeError(absl::StrCat("the change feed cannot go on there: ", why,
+  return absl::OutOfRangeError(absl::StrCat("watch: it cannot continue there: ", why,
                                             "; watch from now on, scan all, then go on with the watch"));
 }
 

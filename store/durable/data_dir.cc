@@ -61,7 +61,8 @@ absl::Status MakeDirectory(const DirKind& kind, const std::string& path) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0) return FileError(absl::StrCat("cannot look at ", path));
   if (!S_ISDIR(status.st_mode)) {
-    return absl::FailedPreconditionError(absl::StrCat(AbslView(kind.name), " ", path, " is not a directory"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("open: ", AbslView(kind.name), " ", path, " is not a directory; name one"));
   }
   return absl::OkStatus();
 }
@@ -134,7 +135,8 @@ absl::StatusOr<std::unique_ptr<DataDir>> DataDir::OpenToRead(const std::string& 
   REMORA_RETURN_IF_ERROR(dir->LockAndReadMarker(LOCK_SH));
   if (dir->fresh()) {
     return absl::FailedPreconditionError(
-        absl::StrCat(AbslView(kind.name), " ", path, " was begun, and holds nothing yet"));
+        absl::StrCat("open: ", AbslView(kind.name), " ", path,
+                     " was begun, and holds nothing yet; open it for writing first"));
   }
   return dir;
 }
@@ -188,7 +190,7 @@ absl::Status DataDir::CheckShard(const ShardIdentity& shard) const {
   }
   if (*kept == shard) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      AbslView(kind_.name), " ", path_, " has the data of shard ", IdentityText(*kept),
+      "open: ", AbslView(kind_.name), " ", path_, " has the data of shard ", IdentityText(*kept),
       ", and this server is to be shard ", IdentityText(shard), "; name the directory of that shard"));
 }
 
@@ -253,7 +255,7 @@ absl::Status DataDir::LockAndReadMarker(int lock) {
   }
   if (format != kind_.format) {
     return absl::FailedPreconditionError(
-        absl::StrCat(AbslView(kind_.name), " ", path_, " holds data of format ", format,
+        absl::StrCat("open: ", AbslView(kind_.name), " ", path_, " holds data of format ", format,
                      "; this program knows format ", std::max(kind_.format, kind_.logged_format),
                      ". Use the version of the program that wrote it, or a newer one"));
   }

@@ -37,8 +37,8 @@ using rocksdb::IOStatus;
 // The spare file, in the directory of the logs.
 constexpr char kSpareName[] = "/spare-log";
 // A group of small writes takes less.
-constexpr std::size_t kLeastRoom = std::size_t{64} << 10;
-constexpr std::size_t kAnyRoom = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t kMinSpace = std::size_t{64} << 10;
+constexpr std::size_t kAnySpace = std::numeric_limits<std::size_t>::max();
 
 /// Returns a bound for the bytes that a batch takes in a log. RocksDB puts 7 bytes before each part, and a
 /// part ends with a block of 32 KiB.
@@ -94,7 +94,7 @@ class DurableFiles::System final : public rocksdb::FileSystemWrapper {
   IOStatus SyncLogs();
   IOStatus PrepareWrite(std::size_t bytes) {
     const std::size_t record = RecordBytes(bytes);
-    return record <= room_.load(std::memory_order_relaxed) ? IOStatus::OK() : MakeRoom(record);
+    return record <= space_.load(std::memory_order_relaxed) ? IOStatus::OK() : ReserveSpace(record);
   }
   void NoteWritten() { written_ = appended_to_.load(std::memory_order_relaxed); }
   bool has_dead_log() const {
@@ -131,30 +131,30 @@ class DurableFiles::System final : public rocksdb::FileSystemWrapper {
   class NamedLog;
 
   /// A file, and how many bytes at its begin have space.
-  struct RoomyFile {
+  struct ReservedFile {
     std::unique_ptr<FSWritableFile> file;
-    std::size_t room = 0;
+    std::size_t space = 0;
 
     /// Reserves space for `bytes`, or some more.
     IOStatus Reserve(std::size_t bytes) {
-      if (room >= bytes) return IOStatus::OK();
-      const std::size_t wanted = std::max(kLeastRoom, std::bit_ceil(bytes));
+      if (space >= bytes) return IOStatus::OK();
+      const std::size_t wanted = std::max(kMinSpace, std::bit_ceil(bytes));
       IOStatus status = Marked(file->Allocate(0, wanted, IOOptions(), nullptr));
-      if (status.ok()) room = wanted;
+      if (status.ok()) space = wanted;
       return status;
     }
   };
 
   /// Does the work of PrepareWrite.
-  IOStatus MakeRoom(std::size_t record);
+  IOStatus ReserveSpace(std::size_t record);
   /// Makes space in the newest log, if it has no record, and in the spare file.
-  IOStatus MakeRoomLocked(std::size_t record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  IOStatus ReserveSpaceLocked(std::size_t record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Gives the spare file the name of a log, or makes a file if there is no spare.
-  IOStatus MakeLogFile(const std::string& name, RoomyFile* file) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  IOStatus MakeLogFile(const std::string& name, ReservedFile* file) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Relaxed: numbers of a log that begins meanwhile, in another thread, are as good as those before it. That
   // log has the space of the spare file.
-  std::atomic<std::size_t> room_{0};  // for a record, in the newest log and in the spare file
+  std::atomic<std::size_t> space_{0};  // for a record, in the newest log and in the spare file
   std::atomic<std::uint64_t> logs_made_{0};
   // Numbers of logs, as logs_made_ was then.
   std::atomic<std::uint64_t> appended_to_{0};  // by the last write that succeeded
@@ -167,7 +167,7 @@ class DurableFiles::System final : public rocksdb::FileSystemWrapper {
   bool names_are_synced_ ABSL_GUARDED_BY(mutex_) = true;
   std::string spare_name_ ABSL_GUARDED_BY(mutex_);
   FileOptions log_options_ ABSL_GUARDED_BY(mutex_);
-  RoomyFile spare_ ABSL_GUARDED_BY(mutex_);  // its file is null: there is no spare
+  ReservedFile spare_ ABSL_GUARDED_BY(mutex_);  // its file is null: there is no spare
 };
 
 /// The file of a log (F3).
@@ -203,7 +203,7 @@ class DurableFiles::System::Log {
  private:
   const std::string name_;
   const std::uint64_t number_;
-  RoomyFile file_;  // the writing thread uses it without the lock; RocksDB closes it in any thread
+  ReservedFile file_;  // the writing thread uses it without the lock; RocksDB closes it in any thread
   IOStatus status_;
   Mutex mutex_;  // Make, Sync and Close exclude each other
   bool is_closed_ ABSL_GUARDED_BY(mutex_) = false;
@@ -291,45 +291,45 @@ IOStatus DurableFiles::System::NewWritableFile(const std::string& name, const Fi
   *result = std::make_unique<NamedLog>(*this, log, options);
   logs_.push_back(std::move(log));
   logs_made_.store(number, std::memory_order_relaxed);
-  room_.store(0, std::memory_order_relaxed);
+  space_.store(0, std::memory_order_relaxed);
   return IOStatus::OK();
 }
 
-IOStatus DurableFiles::System::MakeLogFile(const std::string& name, RoomyFile* file) {
+IOStatus DurableFiles::System::MakeLogFile(const std::string& name, ReservedFile* file) {
   if (spare_.file == nullptr) {
     IOStatus status = Marked(target()->NewWritableFile(name, log_options_, &file->file, nullptr));
     if (!status.ok()) return status;
   } else {
     IOStatus status = Marked(target()->RenameFile(spare_name_, name, IOOptions(), nullptr));
     if (!status.ok()) return status;
-    *file = std::exchange(spare_, RoomyFile());
+    *file = std::exchange(spare_, ReservedFile());
   }
   names_are_synced_ = false;
   return IOStatus::OK();
 }
 
-IOStatus DurableFiles::System::MakeRoom(std::size_t record) {
+IOStatus DurableFiles::System::ReserveSpace(std::size_t record) {
   const MutexLock lock(mutex_);
   if (logs_.empty()) return IOStatus::OK();  // RocksDB begins one when it is opened
-  IOStatus status = MakeRoomLocked(record);
+  IOStatus status = ReserveSpaceLocked(record);
   if (!status.ok() && IsPassing(status)) return status;
   // After any other error there is no other way than to let RocksDB try.
-  room_.store(status.ok() ? spare_.room : kAnyRoom, std::memory_order_relaxed);
+  space_.store(status.ok() ? spare_.space : kAnySpace, std::memory_order_relaxed);
   return IOStatus::OK();
 }
 
-IOStatus DurableFiles::System::MakeRoomLocked(std::size_t record) {
+IOStatus DurableFiles::System::ReserveSpaceLocked(std::size_t record) {
   IOStatus status = CheckFileLimit(record);
   Log& newest = *logs_.back();
   const bool is_empty = newest.number() != written_;
   if (status.ok() && is_empty) status = newest.Make(*this);
   // The log has the space of the spare file at least, whatever record is the first.
-  const std::size_t room = std::max(record, spare_.room);
-  if (status.ok() && is_empty) status = newest.Reserve(room);
+  const std::size_t space = std::max(record, spare_.space);
+  if (status.ok() && is_empty) status = newest.Reserve(space);
   if (status.ok() && spare_.file == nullptr) {
     status = Marked(target()->NewWritableFile(spare_name_, log_options_, &spare_.file, nullptr));
   }
-  return status.ok() ? spare_.Reserve(room) : status;
+  return status.ok() ? spare_.Reserve(space) : status;
 }
 
 DurableFiles::DurableFiles() : system_(std::make_shared<System>()), env_(rocksdb::NewCompositeEnv(system_)) {}

@@ -15,7 +15,7 @@ class EventListener;
 
 namespace remora {
 
-/// The actor that lets RocksDB go on after an error has stopped it.
+/// The actor that resumes RocksDB after an error has stopped it.
 enum class ResumedBy : std::uint8_t {
   kRocksdb = 1,  // once the disk has as much space as a write buffer may take
   kFlusher = 2,  // Flusher::ResumeIfStopped

@@ -22,8 +22,8 @@ std::string Middle(std::string_view low, std::string_view high) {
     return same + i < text.size() ? static_cast<unsigned char>(text[same + i]) : 0u;
   };
   // Keys may be long. The caller bisects further, so a few digits at a time suffice.
-  constexpr std::size_t kMostDigits = 16;
-  std::string digits(std::min(std::max(low.size(), high.size()) - same + 1, kMostDigits), '\0');
+  constexpr std::size_t kMaxSuffixDigits = 16;
+  std::string digits(std::min(std::max(low.size(), high.size()) - same + 1, kMaxSuffixDigits), '\0');
   unsigned carry = 0;
   for (std::size_t i = digits.size(); i-- > 0;) {
     const unsigned sum = digit(low, i) + digit(high, i) + carry;

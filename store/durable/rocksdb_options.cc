@@ -87,12 +87,12 @@ int MaxOpenTables(std::size_t descriptors) {
   // Other descriptors: logs and the spare one (files.h), the manifest, directories, files being written,
   // change feeds and backups.
   constexpr std::size_t kOthers = 64;
-  constexpr std::size_t kLeast = 20;  // the least that RocksDB accepts
+  constexpr std::size_t kMin = 20;  // the least that RocksDB accepts
   // So many tables of 64 MiB are 4 TB. With descriptors for all of them, RocksDB opens every table at the
   // start, and keeps it open.
   constexpr std::size_t kAll = 65536;
   if (descriptors >= kAll + kOthers) return -1;
-  return static_cast<int>(std::max(descriptors, kLeast + kOthers) - kOthers);
+  return static_cast<int>(std::max(descriptors, kMin + kOthers) - kOthers);
 }
 
 rocksdb::DBOptions DatabaseOptions(bool fresh, const LogRetention& log_retention, bool has_own_log) {

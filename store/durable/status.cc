@@ -25,13 +25,14 @@ namespace {
 /// small numbers. A large one is damage: returns nullopt.
 std::optional<int> LaterTableFormat(std::string_view error) {
   constexpr std::string_view kBefore = "unsupported format_version: ";
-  constexpr int kMostLater = 15;
+  constexpr int kMaxLaterFormat = 15;
   const std::size_t at = error.find(kBefore);
   if (at == std::string_view::npos) return std::nullopt;
   int format = 0;
   const std::string_view number = error.substr(at + kBefore.size());
   const auto [end, failure] = std::from_chars(number.data(), number.data() + number.size(), format);
-  return failure == std::errc() && format > 0 && format <= kMostLater ? std::optional(format) : std::nullopt;
+  return failure == std::errc() && format > 0 && format <= kMaxLaterFormat ? std::optional(format)
+                                                                           : std::nullopt;
 }
 
 }  // namespace

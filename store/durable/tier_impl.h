@@ -163,8 +163,8 @@ class DurableTier::Impl {
   std::uint64_t next_limit_ = 1;  // value of version_limit_ after the batch is written
   bool log_was_torn_ = false;
   absl::Status log_failed_;  // not OK: all later writes fail, too
-  // Sequence numbers of RocksDB: that of the last logged write, that of the last synced write, and the
-  // value of the last SyncedMark in the log.
+  // Sequence numbers of RocksDB: of the last logged write, of the last synced write, and the value of the
+  // last SyncedMark in the log.
   std::atomic<std::uint64_t> logged_{0};
   std::atomic<std::uint64_t> synced_{0};
   std::uint64_t marked_ = 0;

@@ -1,5 +1,5 @@
-// The search for free slots in one cache line of a bucket. An insert looks for space first in that line of
-// the bucket in which readers look first for the key (PreferredLine). So a load, which inserts millions of
+// The search for free slots in one cache line of a bucket. An insert searches first in the line of the
+// bucket that readers search first for the key (PreferredLine). So a load, which inserts millions of
 // keys, touches one line for each.
 #pragma once
 

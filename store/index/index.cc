@@ -60,7 +60,7 @@ std::optional<Index::ColdEntry> Index::FindCold(std::uint64_t key_hash) const {
   for (std::uint64_t bucket = Main(MainBucketOf(key_hash)); bucket != 0; bucket = Next(bucket)) {
     for (SlotSet found = FindSlots(At(bucket), key_hash); !found.empty();) {
       const auto slot = static_cast<std::size_t>(found.Next());
-      if (SlotWord(bucket, slot) == word && !ColdRests(bucket, slot)) return ColdEntry{bucket, slot};
+      if (SlotWord(bucket, slot) == word && !ColdIsRetired(bucket, slot)) return ColdEntry{bucket, slot};
     }
   }
   return std::nullopt;
@@ -68,7 +68,7 @@ std::optional<Index::ColdEntry> Index::FindCold(std::uint64_t key_hash) const {
 
 std::optional<std::uint64_t> Index::OwnerHash(const SlotRef& slot) const {
   if (SlotIsCold(slot.word)) {
-    if (ColdRests(slot.bucket, slot.slot)) return std::nullopt;
+    if (ColdIsRetired(slot.bucket, slot.slot)) return std::nullopt;
     return slot.word;  // its low bits are those of the hash, and decide in which bucket it belongs
   }
   const Place place = Place::Of(DecodeSlot(slot.word));
@@ -77,10 +77,10 @@ std::optional<std::uint64_t> Index::OwnerHash(const SlotRef& slot) const {
 }
 
 bool Index::Reserve(std::uint64_t key_hash, std::size_t count) {
-  std::size_t room = 0;
+  std::size_t space = 0;
   for (std::uint64_t bucket = Main(MainBucketOf(key_hash));; bucket = Next(bucket)) {
-    room += SlotsWith(At(bucket), 0).size();
-    if (room >= count) return true;
+    space += SlotsWith(At(bucket), 0).size();
+    if (space >= count) return true;
     if (Next(bucket) == 0 && !AddOverflow(bucket)) return false;
   }
 }
@@ -98,15 +98,15 @@ void Index::Insert(std::uint64_t key_hash, const Place& place, TimePoint now) {
   Retire(std::move(away));
 }
 
-std::optional<Index::Room> Index::FindRoom(std::uint64_t key_hash) {
+std::optional<Index::Space> Index::FindSpace(std::uint64_t key_hash) {
   for (std::uint64_t bucket = Main(MainBucketOf(key_hash));; bucket = Next(bucket)) {
-    if (const auto slot = FreeSlotIn(bucket, PreferredLine(key_hash))) return Room{bucket, *slot};
+    if (const auto slot = FreeSlotIn(bucket, PreferredLine(key_hash))) return Space{bucket, *slot};
     if (Next(bucket) == 0 && !AddOverflow(bucket)) return std::nullopt;
   }
 }
 
-void Index::InsertAt(const Room& room, std::uint64_t key_hash, const Place& place) {
-  StoreSlot(room.bucket, room.slot,
+void Index::InsertAt(const Space& space, std::uint64_t key_hash, const Place& place) {
+  StoreSlot(space.bucket, space.slot,
             EncodeSlot({Fingerprint(key_hash), place.extent_code, place.offset_units}));
   ++entries_;
 }
@@ -160,9 +160,9 @@ void Index::EraseCold(const ColdEntry& entry) {
 
 Index::Entered Index::InsertCold(std::uint64_t key_hash) {
   if (FindCold(key_hash)) return Entered::kTaken;
-  const std::optional<Room> room = FindRoom(key_hash);
-  if (!room) return Entered::kNoRoom;
-  StoreSlot(room->bucket, room->slot, EncodeColdSlot(key_hash));
+  const std::optional<Space> space = FindSpace(key_hash);
+  if (!space) return Entered::kNoSpace;
+  StoreSlot(space->bucket, space->slot, EncodeColdSlot(key_hash));
   ++entries_;
   ++cold_entries_;
   ++cold_marks_[ColdMarkOf(key_hash)];
@@ -457,7 +457,7 @@ void Index::Compact(std::uint64_t main, TimePoint now) {
       bool copied = false;
       for (std::uint64_t b = main; b != bucket && !copied; b = Next(b)) {
         for (std::size_t j = 0; j < kSlotsPerBucket; ++j) {
-          copied = copied || (SlotWord(b, j) == entry.word && !ColdRests(b, j));
+          copied = copied || (SlotWord(b, j) == entry.word && !ColdIsRetired(b, j));
         }
         if (const auto free = FreeSlotIn(b, PreferredLine(*key_hash)); free && !to) to = {b, *free, 0};
       }

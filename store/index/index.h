@@ -107,19 +107,19 @@ class Index {
 
   /// Publishes a record that the index does not know. REQUIRES: Reserve returned true; Find finds nothing.
   void Insert(std::uint64_t key_hash, const Place& place, TimePoint now);
-  /// Free slot for one entry. FindRoom and InsertAt do the work of Reserve and Insert for a caller that
-  /// inserts many entries. FindRoom looks first at one line of the bucket (PreferredLine), and mostly at no
+  /// Free slot for one entry. FindSpace and InsertAt do the work of Reserve and Insert for a caller that
+  /// inserts many entries. FindSpace looks first at one line of the bucket (PreferredLine), and mostly at no
   /// other, because the cost of an insert is the wait for memory. The result is valid until the index changes
   /// next.
-  struct Room {
+  struct Space {
     std::uint64_t bucket = 0;
     std::size_t slot = 0;
   };
-  std::optional<Room> FindRoom(std::uint64_t key_hash);
-  void InsertAt(const Room& room, std::uint64_t key_hash, const Place& place);
-  /// Prefetch memory to this CPU. Prefetch: the line at which FindRoom looks first. PrefetchBucket: the lines
-  /// that Find and InsertCold read. PrefetchRecords, once these are there: the records with which Find will
-  /// compare the key.
+  std::optional<Space> FindSpace(std::uint64_t key_hash);
+  void InsertAt(const Space& space, std::uint64_t key_hash, const Place& place);
+  /// Prefetch memory to this CPU. Prefetch: the line at which FindSpace looks first. PrefetchBucket: the
+  /// lines that Find and InsertCold read. PrefetchRecords, once these are there: the records with which Find
+  /// will compare the key.
   void Prefetch(std::uint64_t key_hash) const;
   void PrefetchBucket(std::uint64_t key_hash) const;
   void PrefetchRecords(std::uint64_t key_hash) const;
@@ -136,8 +136,8 @@ class Index {
   /// Inserts a cold key that the index does not know, and makes space for it.
   enum class Entered : std::uint8_t {
     kDone = 1,
-    kNoRoom = 2,  // no segment is free for an overflow bucket
-    kTaken = 3,   // another key with this hash has a cold entry already
+    kNoSpace = 2,  // no segment is free for an overflow bucket
+    kTaken = 3,    // another key with this hash has a cold entry already
   };
   Entered InsertCold(std::uint64_t key_hash);
 
@@ -236,7 +236,7 @@ class Index {
   static std::uint64_t IdOf(std::uint64_t bucket, std::size_t slot) {
     return bucket * kSlotsPerBucket + slot;
   }
-  bool ColdRests(std::uint64_t bucket, std::size_t slot) const {
+  bool ColdIsRetired(std::uint64_t bucket, std::size_t slot) const {
     return retired_cold_.contains(IdOf(bucket, slot));
   }
 

@@ -25,7 +25,7 @@ constexpr std::chrono::seconds kPatience{30};
 absl::Status CheckKeySize(std::string_view key) {
   if (key.size() >= kMinKeySize && key.size() <= kMaxKeySize) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("a key has ", kMinKeySize, " to ", kMaxKeySize, " bytes, not ", key.size()));
+      absl::StrCat("key: a key has ", kMinKeySize, " to ", kMaxKeySize, " bytes, not ", key.size()));
 }
 
 /// Returns whether a record has expired. Reads the clock only for a record with an expiry.
@@ -144,7 +144,8 @@ absl::Status PointReader::FindWithRetry(std::string_view key, const Take& take) 
     const TimePoint now = core_.clock.Now();
     if (!begun) begun = now;
     if (now - *begun > kPatience) {
-      return absl::ResourceExhaustedError("no room to bring the record back to memory: it is reserved");
+      return absl::ResourceExhaustedError(
+          "get: no space to promote the record to memory: it is reserved for large values; try again");
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

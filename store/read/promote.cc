@@ -19,8 +19,9 @@ absl::StatusOr<Promoter::Known> Promoter::Look(std::string_view key, std::uint64
   if (known.is_loaded && !known.cold) return absl::NotFoundError("no such key");
   // The tier has a pending write of this key, which no reader may see yet.
   if (core_.unsynced_keys.Has(key)) {
-    return core_.disk.sync_failure().ok() ? absl::AbortedError("the key's last write is not synced yet")
-                                          : core_.disk.sync_failure();
+    return core_.disk.sync_failure().ok()
+               ? absl::AbortedError("promote: the key's last write is not synced yet")
+               : core_.disk.sync_failure();
   }
   return known;
 }
@@ -116,7 +117,7 @@ absl::StatusOr<Place> Promoter::Append(std::string_view key, std::uint64_t key_h
     if (entry) space_.expirer().RemoveCold(key, *entry);
     return absl::NotFoundError("no such key");
   }
-  if (!place) return absl::AbortedError("no room right now to bring the record back to memory");
+  if (!place) return absl::AbortedError("promote: no space in memory right now; try again");
   return *place;
 }
 

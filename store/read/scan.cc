@@ -30,15 +30,14 @@ namespace {
 
 absl::Status NoOrder() {
   return absl::FailedPreconditionError(
-      "a store that is only in memory keeps no order of its keys: scan it in any order (any_order), or open "
-      "it as logged (kvserver --durability=logged)");
+      "scan: a store that is only in memory keeps no order of its keys; scan it in any order (any_order), "
+      "or open it as logged (kvserver --durability=logged)");
 }
 
 absl::Status NoHashes() {
   return absl::FailedPreconditionError(
-      "the resume token belongs to a scan in any order of a store in memory, and this store has a disk; "
-      "start "
-      "a new scan");
+      "scan: the resume token belongs to a scan in any order of a store in memory, and this store has a "
+      "disk; start a new scan");
 }
 
 // A scan keeps no more memory than this for the values that follow a large one.
@@ -160,7 +159,7 @@ absl::StatusOr<BackupInfo> Store::Backup(const std::string& dir, std::uint32_t k
                                          std::stop_token stop) const {
   if (!engine_->core().has_tier()) {
     return absl::FailedPreconditionError(
-        "a store that is only in memory has nothing to back up: open it with Durability::kLogged "
+        "backup: a store that is only in memory has nothing to back up; open it with Durability::kLogged "
         "(kvserver --durability=logged), or export it");
   }
   const std::uint64_t version = engine_->VersionsEnd() - 1;

@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<StoreWatch>> StoreWatch::Begin(StoreEngine& engin
                                                               const ChangePlace& place) {
   if (!engine.core().has_tier()) {
     return absl::FailedPreconditionError(
-        "a store that is only in memory keeps no log of its writes: open it with Durability::kLogged "
+        "watch: a store that is only in memory keeps no log of its writes; open it with Durability::kLogged "
         "(kvserver --durability=logged) to watch it");
   }
   const std::uint64_t end = engine.core().changes_end.load(std::memory_order_acquire);
@@ -131,7 +131,8 @@ absl::StatusOr<StoreWatch::Step> StoreWatch::Try() {
     rep_->log.reset();
     rep_->opened_in_vain = moved ? 0 : rep_->opened_in_vain + 1;
     if (rep_->opened_in_vain <= kMaxOpenedInVain) return Step::kNotYet;
-    return absl::UnavailableError("the log of the data directory does not have what was written to it");
+    return absl::UnavailableError(
+        "watch: the log of the data directory lacks writes that were made; begin anew");
   }
   if (step == ChangeLog::Step::kNone) return Step::kNone;
   rep_->opened_in_vain = 0;

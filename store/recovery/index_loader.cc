@@ -126,7 +126,7 @@ void IndexLoader::EndLoad(Worker& worker, const absl::Status& status) {
   if (load_.status.ok() && !load_.fits.load(std::memory_order_relaxed)) {
     const std::uint64_t in_memory = space_.evictor().is_on() ? 0 : load_.record_bytes;
     load_.status = absl::OutOfRangeError(absl::StrCat(
-        "what is stored does not fit: ", load_.key_count, " keys with ", load_.record_bytes,
+        "load: the data does not fit: ", load_.key_count, " keys with ", load_.record_bytes,
         " bytes of records need a memory of about ", MemoryNeeded(load_.key_count, in_memory),
         " bytes at least, and it has ", core_.memory_size, "; open the store with more (--memory)"));
   }
@@ -184,13 +184,13 @@ absl::StatusOr<bool> IndexLoader::LoadRange(Worker& worker) {
     worker.next_key.clear();
     worker.shown_all = false;
   }
-  if (stopped()) return absl::CancelledError("the load was stopped");
+  if (stopped()) return absl::CancelledError("load: it was stopped");
   worker.unix_ms = core_.clock.UnixMillis();
   if (!worker.shown_all) {
     const DurableTier::KeyRange& range = load_.ranges[*worker.range];
     REMORA_RETURN_IF_ERROR(
         core_.tier->ForEachFrom(range, worker.next_key, [&](const DurableTier::Entry& entry) {
-          if (stopped()) return absl::CancelledError("the load was stopped");
+          if (stopped()) return absl::CancelledError("load: it was stopped");
           absl::Status status = LoadEntry(worker, entry);
           if (!status.ok()) worker.next_key = entry.key;  // the next call continues here after Aborted
           return status;
@@ -282,12 +282,12 @@ absl::StatusOr<Reservation> IndexLoader::ReserveToLoad(const DurableTier::Entry&
   if (!space_.evictor().is_on()) return large_.Reserve(entry.key.size(), entry.value.size());
   const WriterLock lock(core_.mutex);
   space_.ReleaseRetired(core_.clock.Now());
-  if (IsRoomToLoad(RunLength(entry.key.size(), entry.value.size()))) {
+  if (HasSpaceToLoad(RunLength(entry.key.size(), entry.value.size()))) {
     if (const auto place = core_.log.Reserve(entry.key.size(), entry.value.size())) {
       return Reservation{core_.log.MutableBody(*place), entry.key.size()};
     }
   }
-  return absl::ResourceExhaustedError("what is free is needed otherwise");
+  return absl::ResourceExhaustedError("load: the free memory is reserved for writes");
 }
 
 absl::Status IndexLoader::PublishLarge(Worker& worker, const DurableTier::Entry& entry,
@@ -314,7 +314,7 @@ absl::Status IndexLoader::PublishLarge(Worker& worker, const DurableTier::Entry&
 
 // --- Under the lock -------------------------------------------------------------------------------------
 
-bool IndexLoader::IsRoomToLoad(std::size_t segments) const {
+bool IndexLoader::HasSpaceToLoad(std::size_t segments) const {
   const std::uint64_t of_index =
       load_.index_segments - std::min(load_.index_segments, core_.index.segment_count());
   return core_.segments.free_count() >= segments + space_.WantedFree() + of_index;
@@ -324,7 +324,7 @@ absl::Status IndexLoader::TakeSegment(Worker& worker) {
   const WriterLock lock(core_.mutex);
   const TimePoint now = core_.clock.Now();
   space_.ReleaseRetired(now);
-  if (space_.evictor().is_on() && !IsRoomToLoad(1)) {
+  if (space_.evictor().is_on() && !HasSpaceToLoad(1)) {
     load_.cold.store(true, std::memory_order_relaxed);  // relaxed: a thread that sees it late comes here, too
     return absl::OkStatus();
   }
@@ -354,7 +354,8 @@ SpaceResult IndexLoader::MakeSpaceToLoad(TimePoint now, std::int64_t unix_ms) {
 
 absl::Status IndexLoader::AfterPublishing(const absl::StatusOr<SpaceResult>& result) {
   if (!result.ok()) return result.status();
-  if (*result == SpaceResult::kRetryLater) return absl::AbortedError("no room until dead memory has rested");
+  if (*result == SpaceResult::kRetryLater)
+    return absl::AbortedError("load: no space until the grace period of retired memory ends");
   if (*result == SpaceResult::kFull) load_.fits.store(false, std::memory_order_relaxed);
   return absl::OkStatus();
 }
@@ -409,9 +410,9 @@ absl::StatusOr<SpaceResult> IndexLoader::PublishItem(const Worker& worker, const
       return SpaceResult::kAvailable;
   }
   for (;;) {
-    if (const std::optional<Index::Room> room = core_.index.FindRoom(item.key_hash)) {
+    if (const std::optional<Index::Space> space = core_.index.FindSpace(item.key_hash)) {
       core_.log.MakeLive(item.place);
-      core_.index.InsertAt(*room, item.key_hash, item.place);
+      core_.index.InsertAt(*space, item.key_hash, item.place);
       return SpaceResult::kAvailable;
     }
     const SpaceResult result = MakeSpaceToLoad(now, worker.unix_ms);
@@ -427,7 +428,7 @@ absl::StatusOr<SpaceResult> IndexLoader::PublishCold(const Worker& worker, const
         return SpaceResult::kAvailable;
       case Index::Entered::kTaken:
         return PromoteToLoad(KeyOf(worker, item), item.key_hash);
-      case Index::Entered::kNoRoom:
+      case Index::Entered::kNoSpace:
         break;
     }
     const SpaceResult result = MakeSpaceToLoad(now, worker.unix_ms);

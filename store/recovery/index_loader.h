@@ -167,7 +167,7 @@ class IndexLoader {
   void LoadKey(Worker& worker, const DurableTier::Entry& entry, Worker::Item::Kind kind);
   /// Returns whether the load may take so many free segments for records. With eviction, the load evicts
   /// nothing to make space for them: to replace one record by another gains nothing.
-  bool IsRoomToLoad(std::size_t segments) const REMORA_WRITER;
+  bool HasSpaceToLoad(std::size_t segments) const REMORA_WRITER;
   absl::Status TakeSegment(Worker& worker);
   absl::StatusOr<Reservation> ReserveToLoad(const DurableTier::Entry& entry);
   absl::Status PublishLarge(Worker& worker, const DurableTier::Entry& entry, const Reservation& reserved);

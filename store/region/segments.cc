@@ -12,10 +12,10 @@ namespace {
 
 // The parts of an entry of shown_.
 constexpr int kShownUseBits = 3;
-constexpr std::int32_t kMostShownList = (1 << (8 - kShownUseBits)) - 1;
+constexpr std::int32_t kMaxShownList = (1 << (8 - kShownUseBits)) - 1;
 
 std::uint8_t Shown(SegmentUse use, std::int32_t list) {
-  return static_cast<std::uint8_t>(static_cast<int>(use) | std::min(list, kMostShownList) << kShownUseBits);
+  return static_cast<std::uint8_t>(static_cast<int>(use) | std::min(list, kMaxShownList) << kShownUseBits);
 }
 
 }  // namespace

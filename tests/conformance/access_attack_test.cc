@@ -95,7 +95,7 @@ TEST_P(AccessAttack, ProofsOfNoToken) {
   EXPECT_CODE(kOk, Put("key", "value"));
 }
 
-TEST_P(AccessAttack, WhoSendsWritesWithATokenForReading) {
+TEST_P(AccessAttack, AWriteWithATokenForReadingIsRejected) {
   START(With(Lines(), {.durability = Durability::kLogged}), Holding(kWriter));
   ASSERT_CODE(kOk, Put("key", "value"));
   const std::uint64_t version = count(Counter::kLastVersion);
@@ -175,7 +175,7 @@ TEST_P(AccessAttack, NobodyElseCanWriteToAStagingBuffer) {
 
 // Over verbs without memory windows, a client that knows another's key may WRITE to its staging buffer
 // (ARCHITECTURE.md, Trust). The server does not store the bytes that it spoils.
-TEST_P(AccessAttack, WhatAnotherSpoiledIsRefused) {
+TEST_P(AccessAttack, AStagingBufferThatAnotherClientChangedIsNotStored) {
   START(With(Lines(), {.memory_windows = rdma::MemoryWindows::kOff}), Holding(kWriter));
   const auto owner = Enter(ProvenAnew(kWriter));
   ASSERT_EQ(owner->Put("key", "value")->status(), ReplyStatus::kOk);

@@ -18,7 +18,7 @@ INSTANTIATE_TEST_SUITE_P(On, Access,
                                          DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
-TEST_P(Access, WhoHasATokenIsServed) {
+TEST_P(Access, AClientWithATokenIsServed) {
   START(With(Lines()), Holding(kWriter));
   EXPECT_CODE(kOk, Put("key", "value"));
   EXPECT_EQ(Get("key"), "value");
@@ -287,7 +287,7 @@ TEST_P(Access, ATokenMayHaveSoManyConnections) {
   EXPECT_CODE(kOk, Put("key", "value"));
 }
 
-TEST_P(Access, WhoAsksTooOftenWaitsAndNobodyElse) {
+TEST_P(Access, AClientAboveItsRateWaitsAndOthersDoNot) {
   START(With(std::string("slow read-write ") + kWriter + " requests_per_second=50\nfast read-write " +
              kReader + " requests_per_second=1000000\n"),
         Holding(kWriter));

@@ -161,7 +161,7 @@ TEST_P(AnyOrder, PagesByTokensGoOnWithOtherClients) {
   EXPECT_TRUE(shown == map);
 }
 
-TEST_P(AnyOrder, WhatMakesNoSenseIsRefused) {
+TEST_P(AnyOrder, ContradictoryOptionsAreRejected) {
   START();
   ASSERT_CODE(kOk, Put("key", "value"));
   EXPECT_CODE(kInvalidArgument, kv_->Scan({.reverse = true, .any_order = true}).status());

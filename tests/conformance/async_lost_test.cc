@@ -313,7 +313,7 @@ TEST_F(AsyncLost, ToldNotToItMakesNoOther) {
   EXPECT_EQ(client->counters().reconnects, 0u);
 }
 
-TEST_F(AsyncLost, WhatIsCancelledOrLateMeanwhileIsNotSentAgain) {
+TEST_F(AsyncLost, CancelledAndLateOperationsAreNotSentAgain) {
   Serve(Options());
   for (std::uint64_t event = 1; event < 12; ++event) {
     SCOPED_TRACE(event);

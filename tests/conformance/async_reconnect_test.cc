@@ -45,7 +45,7 @@ TEST_P(AsyncReconnect, OperationsGoOnWithALoggedServerThatWasRestarted) {
   EXPECT_EQ(AsyncGet("key").text(), "other");
 }
 
-TEST_P(AsyncReconnect, WhatIsInFlightIsDoneOnce) {
+TEST_P(AsyncReconnect, OperationsInFlightAreDoneOnce) {
   START({.durability = Durability::kLogged});
   Connect({.depth = 64});
   const int rounds = slow() ? 3 : 10;

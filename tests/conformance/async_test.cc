@@ -82,7 +82,7 @@ TEST_P(Async, EachOperationDoesWhatTheClientsDoes) {
   EXPECT_OUTCOME(kOk, Do([&](auto done) { return async_->Ping(std::move(done)); }));
 }
 
-TEST_P(Async, WhatIsOutOfBoundsIsNotBegun) {
+TEST_P(Async, OperationsOutOfBoundsDoNotBegin) {
   START();
   ConnectAsync();
   int called = 0;

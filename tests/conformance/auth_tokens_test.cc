@@ -58,15 +58,15 @@ TEST(Tokens, LinesOfAFile) {
   EXPECT_EQ((*tokens)[1].max_requests_per_second, 1'000'000u);
 }
 
-TEST(Tokens, WhatIsWrongIsSaidWithItsLineAndWithoutSecrets) {
+TEST(Tokens, ErrorsNameTheLineAndNoSecret) {
   using testing::HasSubstr;
   const std::string good = std::string("a read-only ") + kHex + "\n";
   EXPECT_THAT(WhyNot(""), HasSubstr("no token"));
   EXPECT_THAT(WhyNot("# only a comment\n"), HasSubstr("no token"));
   EXPECT_THAT(WhyNot(good + "\nb read-only\n"), HasSubstr("line 3"));
-  EXPECT_THAT(WhyNot(good + "b admin " + kHex), HasSubstr("line 2: a role is"));
-  EXPECT_THAT(WhyNot("b$ read-only " + std::string(kHex)), HasSubstr("a name has"));
-  EXPECT_THAT(WhyNot(std::string(33, 'n') + " read-only " + kHex), HasSubstr("a name has"));
+  EXPECT_THAT(WhyNot(good + "b admin " + kHex), HasSubstr("line 2: role: it is"));
+  EXPECT_THAT(WhyNot("b$ read-only " + std::string(kHex)), HasSubstr("name: it has"));
+  EXPECT_THAT(WhyNot(std::string(33, 'n') + " read-only " + kHex), HasSubstr("name: it has"));
   EXPECT_THAT(WhyNot(good + "a read-write ////////////////////////////"), HasSubstr("a already"));
   EXPECT_THAT(WhyNot(good + "b read-write AAECAwQFBgcICQoLDA0ODw=="), HasSubstr("that of a"));
   EXPECT_THAT(WhyNot("a read-only 0001020304"), HasSubstr("16 to 64 bytes"));

@@ -117,7 +117,7 @@ TEST_P(BackupRequests, WithoutAPlaceItIsRefused) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("--backup_dir"));
 }
 
-TEST_P(BackupRequests, WhatIsNoRequestIsInvalid) {
+TEST_P(BackupRequests, MalformedRequestsAreInvalid) {
   START(backups_);
   EXPECT_EQ(client_->Backup(0).status().code(), absl::StatusCode::kInvalidArgument);
   const auto address = rdma::ParseAddress(server_->address());

@@ -76,7 +76,7 @@ TEST_P(Batches, NothingIsDoneWhenOneWriteCannotBe) {
   EXPECT_CODE(kNotFound, GetStatus("b"));
 }
 
-TEST_P(Batches, WhatIsOutOfBoundsIsRefusedAsAWhole) {
+TEST_P(Batches, ABatchOutOfBoundsIsRejectedAsAWhole) {
   START();
   const std::string long_key(kMaxKeySize + 1, 'k');
   std::uint64_t version = 0;
@@ -85,11 +85,11 @@ TEST_P(Batches, WhatIsOutOfBoundsIsRefusedAsAWhole) {
     std::function<void(WriteBatch&)> add;
   };
   const std::vector<Case> cases{
-      {"write 2 of the batch: a key of 0 bytes; allowed are 1 to 4096",
+      {"write 2 of the batch: key: it has 0 bytes; allowed are 1 to 4096",
        [](auto& batch) { batch.Put("", "value"); }},
-      {"write 2 of the batch: a key of 4097 bytes;", [&](auto& batch) { batch.Put(long_key, "value"); }},
-      {"write 2 of the batch: a key of 4097 bytes;", [&](auto& batch) { batch.Delete(long_key); }},
-      {"write 2 of the batch: a value of 262145 bytes; put it by itself",
+      {"write 2 of the batch: key: it has 4097 bytes;", [&](auto& batch) { batch.Put(long_key, "value"); }},
+      {"write 2 of the batch: key: it has 4097 bytes;", [&](auto& batch) { batch.Delete(long_key); }},
+      {"write 2 of the batch: value: it has 262145 bytes, and a batch up to 262144; put it by itself",
        [](auto& batch) { batch.Put("b", std::string(kMaxBatchBytes + 1, 'v')); }},
       {"a batch of 262199 bytes, with 24 for each write; allowed are up to 262144",
        [](auto& batch) { batch.Put("b", std::string(kMaxBatchBytes, 'v')); }},
@@ -97,17 +97,17 @@ TEST_P(Batches, WhatIsOutOfBoundsIsRefusedAsAWhole) {
        [](auto& batch) {
          while (batch.count() <= kMaxBatchWrites) batch.Put("b", "value");
        }},
-      {"write 2 of the batch: a condition that names a version",
+      {"write 2 of the batch: condition: no write ever has this version",
        [](auto& batch) { batch.Put("b", "value", {.condition = Condition::Version(0)}); }},
-      {"write 2 of the batch: a condition that names a version",
+      {"write 2 of the batch: condition: no write ever has this version",
        [](auto& batch) { batch.Delete("b", {.condition = Condition::Version(0)}); }},
-      {"write 2 of the batch: a ttl of 0 ms; allowed are 1 to ",
+      {"write 2 of the batch: ttl: 0 ms; allowed are 1 to ",
        [](auto& batch) { batch.Put("b", "value", {.ttl = std::chrono::milliseconds(0)}); }},
-      {"write 2 of the batch: a durability of its own;",
+      {"write 2 of the batch: durability: a batch has one for all writes;",
        [](auto& batch) { batch.Put("b", "value", {.durability = Durability::kMemory}); }},
-      {"write 2 of the batch: a durability of its own;",
+      {"write 2 of the batch: durability: a batch has one for all writes;",
        [](auto& batch) { batch.Delete("b", {.durability = Durability::kMemory}); }},
-      {"write 2 of the batch: a pointer for its version;",
+      {"write 2 of the batch: version: a batch has one;",
        [&](auto& batch) { batch.Put("b", "value", {.version = &version}); }},
   };
   for (const Case& wrong : cases) {

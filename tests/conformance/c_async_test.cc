@@ -336,7 +336,7 @@ TEST_P(CAsync, AnEventLoopSleepsOnTheDescriptor) {
   for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.value, "value");
 }
 
-TEST_P(CAsync, WhatIsCancelledEndsSo) {
+TEST_P(CAsync, ACancelledOperationEndsAsCancelled) {
   OPEN();
   Outcome outcome;
   uint64_t name = 0;

@@ -287,7 +287,7 @@ TEST_P(CInterface, PutsManyKeys) {
   EXPECT_GT(results[1].version, results[0].version);
   EXPECT_EQ(results[2].code, REMORA_ALREADY_EXISTS);
   EXPECT_EQ(results[3].code, REMORA_INVALID_ARGUMENT);
-  EXPECT_THAT(results[3].message, testing::HasSubstr("a key of 0 bytes"));
+  EXPECT_THAT(results[3].message, testing::HasSubstr("key: it has 0 bytes"));
   EXPECT_STREQ(results[4].message, "");
   EXPECT_EQ(results[4].code, REMORA_OK);
   EXPECT_EQ(Get("a") + Get("b"), "12");

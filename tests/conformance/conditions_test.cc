@@ -80,7 +80,7 @@ TEST_P(Conditions, AGetSaysTheVersionThatTheWriteSaid) {
   EXPECT_GT(deleted, touched);
 }
 
-TEST_P(Conditions, WhatFailsLeavesTheCallersVersionAlone) {
+TEST_P(Conditions, AFailedWriteLeavesTheCallersVersionAlone) {
   START();
   std::uint64_t version = 7;
   std::string value;
@@ -138,7 +138,7 @@ TEST_P(Conditions, AVersionThatNoWriteHasIsRefused) {
   EXPECT_EQ(store().Read(Counter::kKeys), 0u);
 }
 
-TEST_P(Conditions, WhatHasExpiredIsAbsent) {
+TEST_P(Conditions, AnExpiredKeyIsAbsent) {
   START();
   ASSERT_CODE(kOk, kv_->Put("key", "value", {.ttl = std::chrono::hours(1)}));
   const std::uint64_t version = GetVersioned("key").version;

@@ -95,7 +95,7 @@ TEST_P(Expiry, ComesForTheSameKeyByNoOther) {
   EXPECT_EQ(Get("never either"), "4");
 }
 
-TEST_P(Expiry, WhatHasExpiredCountsForNothing) {
+TEST_P(Expiry, AnExpiredKeyIsMissingForAllOperations) {
   START();
   ASSERT_CODE(kOk, PutFor("key", "value", hours(1)));
   Advance(hours(1));

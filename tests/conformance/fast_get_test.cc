@@ -74,7 +74,7 @@ TEST_F(FastGetTest, TakesTwoReads) {
   EXPECT_EQ(Get("key", ""), 2u);
 }
 
-TEST_F(FastGetTest, WhoIsHeldUpWhileMemoryIsUsedAgainLooksAgain) {
+TEST_F(FastGetTest, ADelayedReaderSearchesAgainAfterReuseOfMemory) {
   constexpr std::string_view kKey = "a key that stays where it is";
   // Among others that stay, so that nobody moves it away.
   const std::string filling(1000, 'f');
@@ -117,7 +117,7 @@ TEST_F(FastGetTest, WhoIsHeldUpWhileMemoryIsUsedAgainLooksAgain) {
 }
 
 // The fast path leaves a search that it does not do as a whole.
-TEST_F(FastGetTest, WhatIsNotPlainIsSearched) {
+TEST_F(FastGetTest, SpecialRecordsLeaveTheFastPath) {
   std::string value;
   EXPECT_CODE(kNotFound, client_->Get("missing", &value));
   ASSERT_CODE(kOk, client_->Put("expires", "value", {.ttl = std::chrono::hours(1)}));
@@ -191,7 +191,7 @@ std::vector<char*> SharedPlacesOf(std::string_view text) {
   return places;
 }
 
-TEST_F(FastGetTest, WhatIsNotWholeIsNotServed) {
+TEST_F(FastGetTest, ADamagedRecordIsNotServed) {
 #ifdef REMORA_TSAN
   GTEST_SKIP() << "it writes to the server's memory, which is a race";
 #endif

@@ -209,7 +209,7 @@ TEST_P(Grants, PartsThatAreNotAskedForAreInvalid) {
   ExpectNothingReserved();
 }
 
-TEST_P(Grants, WhatADeadClientReservedComesBack) {
+TEST_P(Grants, SpaceOfADeadClientIsReleased) {
   START();
   {
     const auto hand = ByHand();
@@ -221,7 +221,7 @@ TEST_P(Grants, WhatADeadClientReservedComesBack) {
   EXPECT_CODE(kNotFound, GetStatus(key_));
 }
 
-TEST_P(Grants, WhatASlowClientReservedComesBack) {
+TEST_P(Grants, SpaceOfASlowClientIsReleased) {
   START();
   const auto hand = ByHand();
   const auto reserved = hand->Reserve(key_, value_);

@@ -96,7 +96,7 @@ TEST_F(LargeAttack, NobodyWritesWhatIsPublished) {
   EXPECT_GT(refused, 0);
 }
 
-TEST_F(LargeAttack, WhatIsWrittenBehindTheChecksumIsNotStored) {
+TEST_F(LargeAttack, BytesWrittenAfterTheChecksumAreNotStored) {
   const std::string value(kMiB, 'v');
   HandClient hand(network_.Dial(), network_.clock());
   const auto reserved = hand.Reserve(kVictim, value);

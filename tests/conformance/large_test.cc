@@ -100,7 +100,7 @@ TEST_P(Large, ValuesSurviveARestart) {
   EXPECT_EQ(Get("small 3"), "3");
 }
 
-TEST_P(Large, WhatCanNeverFitIsRefusedAndSaysSo) {
+TEST_P(Large, AValueLargerThanTheMemoryIsRejectedWithAdvice) {
   START({.memory_size = 32 * kMiB});
   ASSERT_CODE(kOk, Put("key", "value"));
   const absl::Status status = Put("key", std::string(40 * kMiB, 'v'));

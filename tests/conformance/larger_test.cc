@@ -102,7 +102,7 @@ TEST_P(Larger, ACacheDropsWhatWasNotUsedAndKeepsWhatIs) {
 }
 
 // One that only reads sends nothing else along with which it could say so.
-TEST_P(Larger, WhoOnlyReadsSaysSoNowAndThen) {
+TEST_P(Larger, AReadingClientReportsItsReads) {
   START(InLittleMemory(Durability::kMemory));
   if (!remote()) GTEST_SKIP() << "an embedded store sees its reads";
   ASSERT_NO_FATAL_FAILURE(Fill());

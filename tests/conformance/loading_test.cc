@@ -169,7 +169,7 @@ TEST_P(LoadingTest, NothingIsMissingThatManyAtOnceReadBeforeAllWasLoaded) {
   }
 }
 
-TEST_P(LoadingTest, WhatIsDeletedMeanwhileIsMissing) {
+TEST_P(LoadingTest, KeysDeletedDuringTheLoadAreMissing) {
   for (std::uint64_t i = 0; i < kKeys; i += 3) {
     ASSERT_TRUE(client_->Delete(Key(i)).ok());
     ASSERT_TRUE(absl::IsNotFound(client_->Get(Key(i)).status()));

@@ -22,7 +22,7 @@
 namespace remora {
 namespace {
 
-constexpr std::uint64_t kManyLines = 5 * LogWriter::kMostLines;
+constexpr std::uint64_t kManyLines = 5 * LogWriter::kMaxLines;
 
 /// Lines through a pipe of 4 KiB.
 class LogWriterTest : public testing::Test {
@@ -81,7 +81,7 @@ TEST_F(LogWriterTest, EachLineIsWrittenOrCountedInOrder) {
   }
   EXPECT_EQ(next, kManyLines);
   EXPECT_GT(dropped, 0u);
-  EXPECT_GE(lines.size(), LogWriter::kMostLines);
+  EXPECT_GE(lines.size(), LogWriter::kMaxLines);
 }
 
 TEST_F(LogWriterTest, ItsEndDoesNotWaitForAReaderThatDoesNotRead) {
@@ -94,14 +94,14 @@ TEST_F(LogWriterTest, ItsEndDoesNotWaitForAReaderThatDoesNotRead) {
 
 TEST_F(LogWriterTest, ADescriptorThatDoesNotBlockLosesNothing) {
   ASSERT_EQ(fcntl(pipe_[1], F_SETFL, O_NONBLOCK), 0);
-  for (std::uint64_t i = 0; i < LogWriter::kMostLines; ++i) writer_->Write(absl::StrCat("test: line ", i));
+  for (std::uint64_t i = 0; i < LogWriter::kMaxLines; ++i) writer_->Write(absl::StrCat("test: line ", i));
   std::vector<std::string> lines;
   std::thread reader([&] { lines = ReadLines(); });
   writer_.reset();
   close(pipe_[1]);
   reader.join();
   close(pipe_[0]);
-  EXPECT_EQ(lines.size(), LogWriter::kMostLines);
+  EXPECT_EQ(lines.size(), LogWriter::kMaxLines);
 }
 
 }  // namespace

@@ -218,7 +218,7 @@ TEST_P(Outliving, ScansAndWatchesSayThatTheirClientIsGone) {
   EXPECT_EQ(onward->key(), "d");
 }
 
-TEST_P(Outliving, WhatAnAsyncClientIsDoingEndsBeforeIt) {
+TEST_P(Outliving, AnAsyncClientOutlivesItsOperationsAndBuffers) {
   START();
   std::unique_ptr<AsyncClient> client = NewAsync();
   std::byte memory[8];

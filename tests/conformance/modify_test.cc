@@ -61,7 +61,7 @@ TEST_P(Modify, AnIncrementGoesOnFromANumberThatWasPut) {
   EXPECT_EQ(Get("most"), "9223372036854775807");
 }
 
-TEST_P(Modify, WhatIsNoNumberStaysAsItIs) {
+TEST_P(Modify, AValueThatIsNoNumberIsNotIncremented) {
   START();
   for (const std::string value : {"", " 1", "1 ", "+1", "-", "1.5", "0x10", "one", "9223372036854775808",
                                   "1\n", "123456789012345678901234567890"}) {
@@ -73,7 +73,7 @@ TEST_P(Modify, WhatIsNoNumberStaysAsItIs) {
   EXPECT_CODE(kFailedPrecondition, kv_->Increment("key", 1).status());
 }
 
-TEST_P(Modify, WhatWouldOverflowStaysAsItIs) {
+TEST_P(Modify, AnOverflowLeavesTheValue) {
   START();
   ASSERT_EQ(Increment("most", kMost), kMost);
   ASSERT_EQ(Increment("least", kLeast), kLeast);

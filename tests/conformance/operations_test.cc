@@ -22,7 +22,7 @@ std::string Pattern(std::size_t size, unsigned seed) {
   return bytes;
 }
 
-TEST_P(Behaviour, WhatWasPutIsThere) {
+TEST_P(Behaviour, AStoredKeyIsFound) {
   START();
   EXPECT_CODE(kOk, Put("key", "value"));
   EXPECT_EQ(Get("key"), "value");
@@ -38,7 +38,7 @@ TEST_P(Behaviour, TheLastPutCounts) {
   EXPECT_EQ(store().Read(Counter::kKeys), 1u);
 }
 
-TEST_P(Behaviour, WhatWasNeverPutIsNotFound) {
+TEST_P(Behaviour, AnUnknownKeyIsNotFound) {
   START();
   EXPECT_CODE(kNotFound, GetStatus("key"));
   EXPECT_CODE(kOk, Put("key", "value"));
@@ -53,7 +53,7 @@ TEST_P(Behaviour, AMissLeavesTheCallersValueAlone) {
   EXPECT_EQ(value, "untouched");
 }
 
-TEST_P(Behaviour, WhatWasDeletedIsGone) {
+TEST_P(Behaviour, ADeletedKeyIsNotFound) {
   START();
   EXPECT_CODE(kOk, Put("key", "value"));
   EXPECT_CODE(kOk, Delete("key"));

@@ -42,7 +42,7 @@ class RateLimitedLogTest : public testing::Test {
   RateLimitedLog log_{[this](LogEvent, std::string_view line) { lines_.emplace_back(line); }, clock_};
 };
 
-TEST_F(RateLimitedLogTest, WhatComesSlowlyIsWritten) {
+TEST_F(RateLimitedLogTest, SlowLinesAreWritten) {
   for (int i = 0; i < 1000; ++i) {
     log_.Write(LogEvent::kClientConnected, "one");
     clock_.Advance(Duration(RateLimitedLog::kWindow) / (RateLimitedLog::kLines - 1));
@@ -52,7 +52,7 @@ TEST_F(RateLimitedLogTest, WhatComesSlowlyIsWritten) {
   EXPECT_EQ(lines_, Lines(1000, "one"));
 }
 
-TEST_F(RateLimitedLogTest, WhatIsLeftOutIsTold) {
+TEST_F(RateLimitedLogTest, ASummaryCountsOmittedLines) {
   for (std::size_t i = 0; i < RateLimitedLog::kLines; ++i) log_.Write(LogEvent::kClientConnected, "one");
   EXPECT_FALSE(log_.next_summary().has_value());
   log_.Write(LogEvent::kClientConnected, "one");

@@ -111,7 +111,7 @@ TEST_P(Registered, ValuesOfAnySizeArePutFromWhereTheyAre) {
               kv_->client()->Put("sync", sync_buffer_->Part(0, 5000), {.condition = Condition::Absent()}));
 }
 
-TEST_P(Registered, WhatIsTooSmallIsToldTheSizeAndNotExceeded) {
+TEST_P(Registered, ASmallBufferFailsWithTheSizeAndIsNotExceeded) {
   START({.memory_size = 64 * kMiB});
   Register(1000);
   for (const std::size_t size : {std::size_t{901}, std::size_t{50'000}, 2 * kMiB}) {
@@ -338,7 +338,7 @@ TEST_P(RegisteredEnd, TheClientGoesInTheMiddle) {
   }
 }
 
-TEST_P(RegisteredEnd, WhatIsWrittenToMeanwhileIsNotStored) {
+TEST_P(RegisteredEnd, MemoryChangedDuringAPutIsNotStored) {
   for (const std::size_t size : {std::size_t{5000}, kMaxSmallValueSize}) {
     SCOPED_TRACE(size);
     const auto client = NewClient();

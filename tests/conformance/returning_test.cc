@@ -129,7 +129,7 @@ TEST_F(Returning, ItIsToldWhatBecameOfEachPutOfAListWithIds) {
   EXPECT_EQ(last->reply.version, with->reply.version + 1);
 }
 
-TEST_F(Returning, WhatLaterWritesHaveReplacedIsUnknown) {
+TEST_F(Returning, ACompletionRecordThatWasReplacedIsUnknown) {
   Serve(options_);
   auto hand = ByHand(false);
   const auto first = hand->Put("key", "0");
@@ -149,7 +149,7 @@ TEST_F(Returning, WhatLaterWritesHaveReplacedIsUnknown) {
   EXPECT_EQ(Count(Counter::kCompletionsTold), 1u);
 }
 
-TEST_F(Returning, WhatIsNoEarlierWriteOfItsOwnIsInvalid) {
+TEST_F(Returning, AQueryOfNoEarlierWriteIsInvalid) {
   Serve(options_);
   const auto hand = ByHand(false);
   ASSERT_ANSWER(kOk, hand->Put("key", "1"));
@@ -175,7 +175,7 @@ TEST_F(Returning, AnotherClientsWritesAreNotItsOwn) {
   ASSERT_ANSWER(kNotFound, hand->AskForOutcome(put->reply.request_id));
 }
 
-TEST_F(Returning, WhoseRequestIdsDoNotGoUpIsDropped) {
+TEST_F(Returning, AClientWithoutIncreasingRequestIdsIsDropped) {
   Serve(options_);
   auto hand = ByHand(false);
   hand->set_last_id(10);
@@ -210,7 +210,7 @@ TEST_F(Returning, AStrangerThatSaysItReturnsIsRefused) {
   EXPECT_EQ(Count(Counter::kRefusedForgotten), 1u);
 }
 
-TEST_F(Returning, WhoIsForgottenIsToldThatNobodyKnows) {
+TEST_F(Returning, AForgottenClientGetsUnknown) {
   options_.remembered_clients = 1;
   Serve(options_);
   bool others_come = false;

@@ -72,7 +72,7 @@ TEST_P(ScanAttack, ACountByHandIsACount) {
   EXPECT_EQ(answer->reply.version, 0u);
 }
 
-TEST_P(ScanAttack, WhatIsNoScanIsInvalid) {
+TEST_P(ScanAttack, MalformedScansAreInvalid) {
   StartFilled();
   if (IsSkipped() || HasFatalFailure()) return;
   const auto hand = ByHand();

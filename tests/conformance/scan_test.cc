@@ -225,7 +225,7 @@ TEST_P(Scans, SayVersionsAndExpiries) {
   EXPECT_EQ(scan->expiry_ms(), 0u);
 }
 
-TEST_P(Scans, WhatExpiresOnTheWayIsNotShown) {
+TEST_P(Scans, KeysThatExpireDuringAScanAreNotShown) {
   StartLogged();
   if (IsSkipped() || HasFatalFailure()) return;
   for (int i = 0; i < 20; ++i) {

@@ -413,7 +413,7 @@ TEST_P(RemoteBehaviour, AConditionIsCoveredByTheCommitsChecksum) {
   EXPECT_CODE(kNotFound, GetStatus("key"));
 }
 
-TEST_P(RemoteBehaviour, WhatIsAddedHas64Bits) {
+TEST_P(RemoteBehaviour, AnIncrementHas64Bits) {
   START();
   ASSERT_CODE(kOk, Put("key", "7"));
   for (const std::string_view delta : {"", "1234567", "123456789"}) {
@@ -429,7 +429,7 @@ TEST_P(RemoteBehaviour, WhatIsAddedHas64Bits) {
   EXPECT_EQ(Get("key"), "7");
 }
 
-TEST_P(RemoteBehaviour, WhatIsAddedOrAppendedIsVerified) {
+TEST_P(RemoteBehaviour, IncrementsAndAppendsAreVerified) {
   START();
   ASSERT_CODE(kOk, Put("key", "7"));
   for (const Operation operation : {Operation::kIncrement, Operation::kAppend}) {
@@ -454,7 +454,7 @@ TEST_P(RemoteBehaviour, EveryReplySaysTheServersTime) {
   EXPECT_LE(raw.reply().server_ms, store().clock().UnixMillis());
 }
 
-TEST_P(RemoteBehaviour, WhatIsNoRequestEndsOnlyItsOwnConnection) {
+TEST_P(RemoteBehaviour, AMalformedRequestEndsOnlyItsOwnConnection) {
   START();
   {
     RawClient raw(*deployment_);

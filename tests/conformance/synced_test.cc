@@ -79,7 +79,7 @@ TEST_P(Synced, EachWriteMayHaveALevelOfItsOwn) {
   EXPECT_CODE(kInvalidArgument, kv_->Put("key", "value", {.durability = static_cast<Durability>(9)}));
 }
 
-TEST_P(Synced, WhatTheStoreDoesNotHaveIsRefused) {
+TEST_P(Synced, ADurabilityThatTheStoreLacksIsRejected) {
   START();
   EXPECT_CODE(kInvalidArgument, kv_->Put("key", "value", {.durability = Durability::kLogged}));
   EXPECT_CODE(kInvalidArgument, kv_->Delete("key", {.durability = Durability::kSynced}));

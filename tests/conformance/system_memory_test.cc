@@ -31,7 +31,7 @@ constexpr char kMeminfo[] =
     "   0\n"
     "Hugepagesize:       2048 kB\n";
 
-TEST_F(SystemMemoryTest, WhatTheSystemDoesNotTellIsNoLimit) {
+TEST_F(SystemMemoryTest, MissingFilesAreNoLimit) {
   EXPECT_EQ(Read().most, UINT64_MAX);
   EXPECT_EQ(Read().available, UINT64_MAX);
   EXPECT_EQ(DefaultMemory(Read()), 256 * kMiB);
@@ -56,7 +56,7 @@ TEST_F(SystemMemoryTest, TheMachineIsALimitAndSoIsAGroup) {
   EXPECT_EQ(CheckMemory(256 * kMiB, Read()).code(), absl::StatusCode::kResourceExhausted);
 }
 
-TEST_F(SystemMemoryTest, WhatAGroupHasLeftIsWhatItsFilesDoNotHold) {
+TEST_F(SystemMemoryTest, AvailableMemoryOfAGroupExcludesItsInactiveFiles) {
   Write("proc/meminfo", kMeminfo);
   Write("proc/self/cgroup", "0::/outer/inner\n");
   const std::string stat = "anon 1\ninactive_file 33554432\nactive_file 7\n";
@@ -79,7 +79,7 @@ TEST_F(SystemMemoryTest, WhatAGroupHasLeftIsWhatItsFilesDoNotHold) {
   EXPECT_EQ(Read().whose_available, "this machine");
 }
 
-TEST_F(SystemMemoryTest, WhatAGroupOfTheFirstVersionHasLeft) {
+TEST_F(SystemMemoryTest, AvailableMemoryOfAGroupOfTheFirstVersionIsRead) {
   Write("proc/self/cgroup", "4:memory:/docker\n");
   Write("sys/fs/cgroup/memory/docker/memory.limit_in_bytes", "268435456\n");
   Write("sys/fs/cgroup/memory/docker/memory.usage_in_bytes", "201326592\n");

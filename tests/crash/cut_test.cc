@@ -82,7 +82,7 @@ class CutTest : public testing::Test {
   std::mt19937_64 random_{1};
 };
 
-TEST_F(CutTest, WhatIsSyncedStays) {
+TEST_F(CutTest, SyncedBytesSurviveACut) {
   Append("file", "synced", true);
   SyncFolder();
   Cut();

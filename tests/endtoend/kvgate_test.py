@@ -158,7 +158,7 @@ class ClientsTest(redis_pair.TestCase):
             self.assertEqual(wire.call("EXISTS", key), b":0\r\n")
             self.assertEqual(wire.call("DEL", key), b":0\r\n")
             self.assertEqual(wire.call("TTL", key), b":-2\r\n")
-            self.assertIn(b"-ERR a key of %d bytes" % len(key), wire.call("SET", key, "v"))
+            self.assertIn(b"-ERR key: it has %d bytes" % len(key), wire.call("SET", key, "v"))
 
     def test_writers_of_one_key_lose_nothing(self):
         def write():

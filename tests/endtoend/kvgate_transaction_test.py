@@ -170,7 +170,7 @@ class TransactionTest(Base):
         self.assertIn(b"-ERR CLIENT REPLY", self.execute(wire, ("CLIENT", "REPLY", "OFF"), ("PING",)))
         for key in (b"", b"k" * 4097):
             reply = self.execute(wire, ("SET", key, 1), ("GET", key), ("DEL", key), ("SET", "fine", 1))
-            self.assertIn(b"-ERR a key of %d bytes" % len(key), reply)
+            self.assertIn(b"-ERR key: it has %d bytes" % len(key), reply)
             self.assertTrue(reply.endswith(b"$-1\r\n:0\r\n+OK\r\n"), reply)
 
     def test_pipelines_of_transactions(self):

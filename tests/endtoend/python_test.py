@@ -177,7 +177,7 @@ class PythonTest(harness.TestCase):
         mixed = self.store.put_many([("key 1", b"x"), ("", b"x"), ("new", b"x")], condition=remora.ABSENT, ttl=60)
         self.assertIsInstance(mixed[0], remora.AlreadyExists)
         self.assertIsInstance(mixed[1], ValueError)
-        self.assertIn("a key of 0 bytes", str(mixed[1]))
+        self.assertIn("key: it has 0 bytes", str(mixed[1]))
         self.assertEqual(self.store.get_versioned("new"), (b"x", mixed[2]))
         self.assertLessEqual(self.store.ttl("new"), 60)
         for bad in (5, ["good"], [("a", "b", "c")], [("a", 5)], [(5, "a")], [("good", b""), 5]):
@@ -198,7 +198,7 @@ class PythonTest(harness.TestCase):
             lambda: self.store.persist("key", durability="logged"),
             lambda: self.store.apply(batch, durability="logged"),
         ):
-            with self.assertRaisesRegex(remora.InvalidArgument, "server refused"):
+            with self.assertRaisesRegex(remora.InvalidArgument, "server rejected the request"):
                 refused()
         self.assertIsInstance(self.store.put_many([("key", b"b")], durability="synced")[0], remora.InvalidArgument)
         self.assertEqual(self.store["key"], b"a")

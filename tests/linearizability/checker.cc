@@ -13,7 +13,7 @@
 namespace remora::linear {
 namespace {
 
-constexpr std::size_t kMostLines = 40;
+constexpr std::size_t kMaxLines = 40;
 
 /// Those that ended then or later, and the writes whose turn came among them.
 std::vector<Operation> EndedFrom(const std::vector<Operation>& operations, Time from) {
@@ -72,8 +72,8 @@ std::string Explain(const std::string& key, const std::vector<Operation>& all, s
   again.Run();
   std::string text = "key '" + key + "': no order of these operations explains what they were told";
   text += from_anything ? ", whatever was there before:\n" : ", from an empty store:\n";
-  if (operations.size() > kMostLines) {
-    const std::size_t left_out = operations.size() - kMostLines;
+  if (operations.size() > kMaxLines) {
+    const std::size_t left_out = operations.size() - kMaxLines;
     text += "    (" + std::to_string(left_out) + " before these)\n";
     operations.erase(operations.begin(), operations.begin() + static_cast<std::ptrdiff_t>(left_out));
   }

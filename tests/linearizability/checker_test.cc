@@ -113,7 +113,7 @@ class Told {
   History history_;
 };
 
-TEST(LinearTest, WhatOverlapsMayBeSeenOrNot) {
+TEST(LinearTest, OverlappingWritesMayBeSeenOrNot) {
   EXPECT_EQ(Told()
                 .Put(1, 0, 10, "a", 1)
                 .Put(1, 20, 40, "b", 2)
@@ -217,7 +217,7 @@ TEST(LinearTest, ADeleteThatIsResurrected) {
               HasSubstr("no order"));
 }
 
-TEST(LinearTest, WhatHasExpiredIsNotServed) {
+TEST(LinearTest, ServingAnExpiredKeyIsAFault) {
   const Told told = Told().Put(1, 0, 1 * kMs, "a", 1).For(milliseconds(100));
   EXPECT_EQ(Told(told).Get(2, 90 * kMs, 91 * kMs, "a", 1).Faults(), "");
   EXPECT_EQ(Told(told).Missing(2, 90 * kMs, 99 * kMs).Faults(), "");
@@ -242,7 +242,7 @@ TEST(LinearTest, ATouchMayBringBackWhatExpiredMeanwhileAndNoLater) {
               HasSubstr("no order"));
 }
 
-TEST(LinearTest, WhatWasLostMayBeDoneLateOrNever) {
+TEST(LinearTest, ALostWriteMayBeDoneLateOrNever) {
   const Told told = Told().Put(1, 0, 10, "a", 1).Put(2, 11, 20, "b", 0).Lost();
   EXPECT_EQ(Told(told).Get(1, 30, 40, "a", 1).Get(1, 50, 60, "b", 2).Faults(), "");
   EXPECT_EQ(Told(told).Get(1, 30, 40, "b", 2).Put(1, 41, 50, "c", 3).Faults(), "");
@@ -259,7 +259,7 @@ TEST(LinearTest, VersionsGoUp) {
               HasSubstr("later version"));
 }
 
-TEST(LinearTest, WhoSeesTheLastOfABatchSeesAllOfIt) {
+TEST(LinearTest, AReaderOfTheLastWriteOfABatchSeesAllOfIt) {
   const Told told =
       Told().Put(1, 0, 100, "a", 1).InBatch(1, 0).Put(1, 0, 100, "b", 2).InBatch(1, 1).Of("other");
   EXPECT_EQ(Told(told).Get(2, 10, 20, "a", 1).Missing(2, 21, 30).Of("other").Faults(), "");
@@ -284,7 +284,7 @@ TEST(LinearTest, ScansAreOfOneMoment) {
 }
 
 // A scan leaves out what has expired when it comes to it, also where it was overwritten since its moment.
-TEST(LinearTest, WhatExpiredOnItsWayMayBeLeftOut) {
+TEST(LinearTest, AScanMayOmitKeysThatExpireMeanwhile) {
   const auto told = [](milliseconds ttl) {
     return Told().Put(1, 0, 1 * kMs, "a", 1).For(ttl).Put(1, 20 * kMs, 21 * kMs, "b", 2);
   };
@@ -316,7 +316,7 @@ TEST(LinearTest, AClientsWritesAreRefusedAtTheirTurns) {
   EXPECT_EQ(refused(Told(there).Delete(3, 10, 100, 2), 11).FaultsInOrder(), "");
 }
 
-TEST(LinearTest, WhatAClientWasNotToldOfHasItsTurnToo) {
+TEST(LinearTest, ALostWriteKeepsItsOrderAmongTheWritesOfItsClient) {
   const Told lost = Told().Put(1, 0, 1, "a", 1).Delete(2, 10, 0, 0).Lost().Put(2, 11, 20, "b", 3);
   EXPECT_EQ(Told(lost).Get(3, 30, 40, "b", 3).FaultsInOrder(), "");
   EXPECT_EQ(Told(lost).Missing(3, 12, 40).FaultsInOrder(), "") << "between the two";
@@ -329,7 +329,7 @@ TEST(LinearTest, WhatAClientWasNotToldOfHasItsTurnToo) {
 }
 
 // An earlier result explains a rejection as well, but no later one does.
-TEST(LinearTest, WhatAClientWasNotToldOfMayBeDoneBeforeItWasRefusedSomething) {
+TEST(LinearTest, ALostWriteMayPrecedeALaterRejection) {
   const Told told = Told()
                         .Put(1, 0, 1, "a", 1)
                         .Touch(2, 10, 0, 0)

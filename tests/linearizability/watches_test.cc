@@ -80,7 +80,7 @@ TEST(WatchesTest, NothingIsShownThatNobodyWrote) {
   EXPECT_THAT(Faults({kA, {101, "k", "b", 3, 19}, kGone, kC}), HasSubstr("or before"));
 }
 
-TEST(WatchesTest, WhatIsShownIsSeenByAll) {
+TEST(WatchesTest, AChangeThatAWatchShowedIsVisibleToAll) {
   History history = Written();
   history.operations.back().ended = 90;
   history.watches.push_back({9, {kA, kB, kGone, kC}, 1, 0});

@@ -2,7 +2,8 @@
 """Checks the documents: their links, their reach from README.md, their sizes, their pictures, and what they say of
 sources. prose.py checks their language.
 
-A path in a code span must exist. An item of a numbered list that begins with a source is a stop of a way through the
+A path in a code span must exist; the README.md of a folder of sources may give it from that folder on, or from the
+folder of the path before. An item of a numbered list that begins with a source is a stop of a way through the
 code. Sources must have each function and class that it names, and this source at least one of them.
 
     documents.py [ROOT]     prints each fault; exit status 1 if there is one
@@ -24,6 +25,9 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`[^`]*`")
 FOLDERS = ("store", "rdma", "client", "server", "tools", "bench", "tests", "examples", "docs")
 PATH = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w/.-]+)`")
+# In the README.md of a folder: a file of sources, or a path with a slash. On other pages: a file of C++ by its name alone.
+RELATIVE = re.compile(r"`(?=[^`]*[a-z])((?:[\w*.-]+/)*[\w*.-]+\.(?:h|cc|c|py|sh|toml)|(?:[\w*.-]+/)+[\w*.-]*)`")
+FILE = re.compile(r"`(\w+\.(?:h|cc))`")
 STOP = re.compile(r"\d+\. `([\w/]+)\.(?:h|cc)`:")
 # Figures of speed, time and memory have one place, beside the reasons of decisions. Two pages count the code itself.
 MEASURED = re.compile(r"(?:^|[.:;] )Measured(?::| (?:by|on|in|with)\b)")
@@ -136,6 +140,43 @@ def faults_of_sources(root, path):
             yield number, f"names nothing that {source} has"
 
 
+def exists(folder, path):
+    return any(folder.glob(path)) if "*" in path else (folder / path).exists()
+
+
+def faults_of_relative_paths(root, path):
+    """The paths that exist in no folder that they may begin with, and the folders that are not named."""
+    before = path.parent
+    for number, line, is_code in lines_of(path):
+        for target in RELATIVE.findall(line) if not is_code else ():
+            folder = next((folder for folder in (path.parent, root, before) if exists(folder, target)), None)
+            if folder:
+                before = (folder / target).parent
+            elif not target.startswith(("build/", *(f"{name}/" for name in FOLDERS))):
+                yield number, f"names {target}, which does not exist here"
+    text = path.read_text(encoding="utf-8")
+    for folder in sorted(path.parent.iterdir()):
+        if folder.is_dir() and folder.name != "__pycache__" and not re.search(rf"[`\[/]{folder.name}[/`\]]", text):
+            yield 1, f"does not name {folder.name}/"
+
+
+@functools.cache
+def names_of_files(root):
+    return {path.name for folder in FOLDERS for end in ("h", "cc") for path in (root / folder).rglob(f"*.{end}")}
+
+
+def faults_of_names(root, path):
+    """The paths of a folder's README.md, or the files that another page names without a folder."""
+    name = path.relative_to(root)
+    if name.name == "README.md" and name.parts[0] in FOLDERS[:-1]:
+        yield from faults_of_relative_paths(root, path)
+        return
+    for number, line, is_code in lines_of(path):
+        for target in FILE.findall(line) if not is_code else ():
+            if target not in names_of_files(root):
+                yield number, f"names {target}, which no folder has"
+
+
 def faults_of_pictures(root):
     """The pictures that tools/diagrams has not drawn of today's sources."""
     folder = root / "docs/diagrams"
@@ -175,7 +216,7 @@ def check(root):
     found = reached(root)
     for path in pages(root):
         name = path.relative_to(root).as_posix()
-        for number, fault in (*faults_of(root, path), *faults_of_sources(root, path)):
+        for number, fault in (*faults_of(root, path), *faults_of_sources(root, path), *faults_of_names(root, path)):
             yield f"{name}:{number}: {fault}"
         if path not in found:
             yield f"{name}:1: no link leads here from README.md"
@@ -187,7 +228,8 @@ def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2]).resolve()
     faults = list(check(root))
     print(*faults, sep="\n")
-    print(f"{len(list(pages(root)))} pages, {len(faults)} faults")
+    count = sum(len(list(links(path))) for path in pages(root))
+    print(f"{len(list(pages(root)))} pages, {count} links, {len(faults)} faults")
     return 1 if faults else 0
 
 

@@ -53,6 +53,36 @@ class DocumentsTest(unittest.TestCase):
                 found = self.faults(page=PAGE + page, **sources, **{"rdma/put.cc": "void Put() {}\n"})
                 self.assertEqual(found, [f"docs/page.md:{fault}"])
 
+    def test_a_path_from_the_folder_on(self):
+        readme = README + "[store](store/README.md)\n"
+        sources = {"store/get.h": "", "store/read/point.h": "", "store/read/point.cc": "", "rdma/ring.h": ""}
+        page = "# store\n\n`get.h`, `read/`, `read/point.h` with `point.cc`, `read/po*.cc`, `rdma/ring.h`, `build/x.h`, `a.b`"
+        self.assertEqual(self.faults(readme=readme, **sources, **{"store/README.md": page + "\n"}), [])
+        for text, fault in {
+            "`put.h`": "store/README.md:4: names put.h, which does not exist here",
+            "`point.cc`, `read/point.h`": "store/README.md:4: names point.cc, which does not exist here",
+            "read, `ring.h`": "store/README.md:4: names ring.h, which does not exist here",
+            "`write/`": "store/README.md:4: names write/, which does not exist here",
+            "`read/pi*.cc`": "store/README.md:4: names read/pi*.cc, which does not exist here",
+            "`rdma/wire.h`": "store/README.md:4: names rdma/wire.h, which does not exist",
+        }.items():
+            with self.subTest(fault=fault):
+                found = self.faults(readme=readme, **sources, **{"store/README.md": f"# store\n\n`get.h`, `read/`\n{text}\n"})
+                self.assertEqual(found, [fault])
+
+    def test_a_folder_without_a_name(self):
+        readme = README + "[store](store/README.md)\n"
+        files = {"store/get.h": "", "store/read/point.h": "", "store/README.md": "# store\n\n`get.h`\n"}
+        self.assertEqual(self.faults(readme=readme, **files), ["store/README.md:1: does not name read/"])
+
+    def test_a_file_without_its_folder(self):
+        sources = {"store/read/point.cc": ""}
+        self.assertEqual(self.faults(page=PAGE + "`point.cc`, `redis.conf`, `x.py`\n", **sources), [])
+        self.assertEqual(
+            self.faults(page=PAGE + "`local_client.cc`\n", **sources),
+            ["docs/page.md:6: names local_client.cc, which no folder has"],
+        )
+
     def test_pictures_of_other_sources(self):
         dot = "digraph a {}\n"
         svg = f"<svg><!-- {hashlib.sha256(dot.encode()).hexdigest()} --></svg>\n"

@@ -2,6 +2,7 @@
 """Checks the language of Markdown, and of comments in C++, C, Promela, Python, CMake and shell; of manual pages the terms.
 
     prose.py [ROOT] [FOLDER...]    prints each fault (of FOLDERs only); exit status 1 if there is one
+    prose.py [ROOT] --figures      prints how long the sentences are, and how many have the subject "who" or "whoever"
 
 docs/style/writing.md explains the rules. They hold for every file.
 """
@@ -11,6 +12,7 @@ import io
 import os
 import pathlib
 import re
+import statistics
 import sys
 import tokenize
 
@@ -303,9 +305,37 @@ def check(root, only=()):
                 yield f"{name}:{number}: {fault}"
 
 
+PRODUCT = ("store", "rdma", "client", "server", "tools", "bench")
+
+
+def figures(root):
+    """(name, figure) of pages and of comments in the product; headings and tables have no sentences."""
+    pages, comments, wide = [], [], 0
+    for path in files(root):
+        found = [s for paragraph in texts(path) if not paragraph.row for s in sentences(paragraph.text())]
+        if path.suffix == ".md":
+            pages += found
+            wide += sum(len(line) > WIDTH for line in path.read_text(encoding="utf-8").split("\n"))
+        elif path.relative_to(root).parts[0] in PRODUCT:
+            comments += found
+    for name, found in {"pages": pages, "comments": comments}.items():
+        lengths = sorted(map(words, found)) or [0]
+        subjects = [subject for s in found if (subject := SUBJECT.search(s.lstrip("\"'(*_")))]
+        who = sum(subject.group(1).lower() in ("who", "whoever") for subject in subjects)
+        yield f"sentences of {name}", len(found)
+        yield f"words of a sentence of {name}, median", statistics.median_low(lengths)
+        yield f"words of a sentence of {name}, nine of ten at most", lengths[len(lengths) * 9 // 10]
+        yield f"sentences of {name} with the subject who or whoever", who
+    yield f"lines of pages with more than {WIDTH} columns", wide
+
+
 def main():
-    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2]).resolve()
-    faults = list(check(root, sys.argv[2:]))
+    arguments = [argument for argument in sys.argv[1:] if argument != "--figures"]
+    root = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).parents[2]).resolve()
+    if "--figures" in sys.argv:
+        print(*(f"{name}: {figure}" for name, figure in figures(root)), sep="\n")
+        return 0
+    faults = list(check(root, arguments[1:]))
     print(*faults, sep="\n")
     print(f"{len(list(files(root)))} files, {len(faults)} faults")
     return 1 if faults else 0

@@ -134,6 +134,20 @@ class ProseTest(unittest.TestCase):
     def test_promela_has_comments_too(self):
         self.check("a.pml", f"/* {LONG}\n *\n * CHECK -DA=1\n" + " * FAULT LATE in 1 violates seen\n" * 20 + " */\n", "1: a sentence of 31 words")
 
+    def test_figures_count_sentences_of_pages_and_comments(self):
+        with tempfile.TemporaryDirectory() as directory:
+            root = pathlib.Path(directory).resolve()
+            (root / "store").mkdir()
+            (root / "store/a.h").write_text("// One two three. Whoever waits is late.\n", encoding="utf-8")
+            (root / "a.md").write_text(f"# Head\n\nOne two. One.\n\n{'x' * 101}\n", encoding="utf-8")
+            found = dict(prose.figures(root))
+        self.assertEqual(found["sentences of pages"], 3)
+        self.assertEqual(found["words of a sentence of pages, median"], 1)
+        self.assertEqual(found["sentences of pages with the subject who or whoever"], 0)
+        self.assertEqual(found["words of a sentence of comments, median"], 3)
+        self.assertEqual(found["sentences of comments with the subject who or whoever"], 1)
+        self.assertEqual(found["lines of pages with more than 100 columns"], 1)
+
     def test_one_folder_is_checked_alone(self):
         found = self.faults(only=["a"], **{"a/x.cc": f"// {LONG}\n", "b.cc": f"// {LONG}\n"})
         self.assertEqual([fault.split(":")[0] for fault in found], ["a/x.cc"])

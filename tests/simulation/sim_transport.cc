@@ -293,7 +293,7 @@ void SimNetwork::Interfere() {
 bool SimNetwork::Deliver(const absl::Status& connection, const std::byte* from, std::byte* to,
                          std::size_t size) {
   // So that fibers get on: a large value comes in larger pieces.
-  const std::size_t piece_size = yield_ ? std::max(piece_size_, size / kMostPieces) : piece_size_;
+  const std::size_t piece_size = yield_ ? std::max(piece_size_, size / kMaxPieces) : piece_size_;
   const std::size_t pieces = (size + piece_size - 1) / piece_size;
   std::vector<std::uint32_t> order(pieces);
   std::iota(order.begin(), order.end(), 0u);

@@ -106,7 +106,7 @@ class SimNetwork {
  private:
   friend class SimConnection;
   friend class SimListener;
-  static constexpr std::size_t kMostPieces = 1024;  // of a READ of a fiber
+  static constexpr std::size_t kMaxPieces = 1024;  // of a READ of a fiber
 
   /// False: the connection ended meanwhile.
   bool Deliver(const absl::Status& connection, const std::byte* from, std::byte* to, std::size_t size);

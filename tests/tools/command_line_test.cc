@@ -90,7 +90,7 @@ TEST_F(CommandLineTest, EachKindOfValueIsRead) {
   EXPECT_EQ(color, Color::kGreen);
 }
 
-TEST_F(CommandLineTest, WhatIsWrongIsSaid) {
+TEST_F(CommandLineTest, ErrorsNameTheFault) {
   int times = 1;
   Color color = Color::kRed;
   std::string even;

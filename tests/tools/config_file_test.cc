@@ -195,7 +195,7 @@ TEST_F(ConfiguredTest, OnlyRegularFilesAreRead) {
   EXPECT_EQ(ParseWords({"--config=" + folder_ + "/pipe"}), EX_NOINPUT);
   EXPECT_THAT(error_, HasSubstr("no regular file"));
   EXPECT_THAT(Refused(std::string(10 << 20, '#')), HasSubstr("more than 1 MiB"));
-  EXPECT_EQ(Parse(std::string(kMostConfigBytes, '#')), std::nullopt);
+  EXPECT_EQ(Parse(std::string(kMaxConfigBytes, '#')), std::nullopt);
 }
 
 TEST_F(ConfiguredTest, ThePrintedFileSaysTheSame) {

@@ -23,7 +23,7 @@ TEST(Json, ACharactersSize) {
   }
 }
 
-TEST(Json, WhatIsNoTextIsReplaced) {
+TEST(Json, InvalidUtf8IsReplaced) {
   const auto written = [](std::string_view bytes) {
     const Value value(NewString(bytes));
     return std::string(json_string_value(value.get()), json_string_length(value.get()));

@@ -126,7 +126,7 @@ TEST(RequestParser, OfALargeCommandNothingIsKept) {
   EXPECT_EQ(request.bytes(), 0u);
 }
 
-TEST(RequestParser, WhatBreaksTheProtocol) {
+TEST(RequestParser, ProtocolErrorsAreReported) {
   EXPECT_EQ(Transcript({kInputs[6]}), "error Protocol error: expected '$', got ':'\n");
   EXPECT_EQ(Transcript({kInputs[7]}), "error Protocol error: invalid bulk length\n");
   EXPECT_EQ(Transcript({kInputs[8]}), "error Protocol error: invalid bulk length\n");

@@ -130,7 +130,7 @@ std::optional<std::string> ReadConfigFile(const std::string& path, std::string* 
     }
     if (size <= 0) break;
     text.append(piece.data(), static_cast<std::size_t>(size));
-    if (text.size() > kMostConfigBytes) {
+    if (text.size() > kMaxConfigBytes) {
       *status = EX_CONFIG;
       *error = "it has more than 1 MiB; is it a file of options?";
     }

@@ -7,7 +7,7 @@
 // A key has lower-case letters, digits and underscores. Blanks (space, tab) around keys and values do not
 // count, nor does a CR at the end of a line. Between double quotes, \" is a quote and \\ a backslash, and
 // nothing else stands behind a backslash. Other values begin with no quote, of either kind, and are what they
-// are. A file has kMostConfigBytes at most, and no control characters but the tab.
+// are. A file has kMaxConfigBytes at most, and no control characters but the tab.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace remora::command_line {
 
-inline constexpr std::size_t kMostConfigBytes = std::size_t{1} << 20;
+inline constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20;
 
 struct ConfigLine {
   std::size_t number = 0;  // in its file, from 1
@@ -29,7 +29,7 @@ struct ConfigLine {
 /// Returns the lines that have a key. Otherwise *error names the first bad line.
 std::optional<std::vector<ConfigLine>> ParseConfig(std::string_view text, std::string* error);
 
-/// Reads a regular file of at most kMostConfigBytes. Otherwise *error says what is wrong, and *status is
+/// Reads a regular file of at most kMaxConfigBytes. Otherwise *error says what is wrong, and *status is
 /// EX_NOINPUT (there is none, or something else), EX_NOPERM, EX_CONFIG (too large) or EX_IOERR.
 std::optional<std::string> ReadConfigFile(const std::string& path, std::string* error, int* status);
 

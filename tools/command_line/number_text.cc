@@ -71,8 +71,8 @@ std::optional<Number> NumberRule::Read(std::string_view text) const {
 std::string NumberRule::Allowed() const {
   const bool is_real = form == Form::kReal;
   const std::string what = is_real ? "a number" : form == Form::kSize ? "a size" : "a whole number";
-  constexpr Number kMostOfAll = std::numeric_limits<std::uint64_t>::max();
-  const bool has_most = most < (is_real ? Number{std::numeric_limits<double>::max()} : kMostOfAll);
+  constexpr Number kMaxNumber = std::numeric_limits<std::uint64_t>::max();
+  const bool has_most = most < (is_real ? Number{std::numeric_limits<double>::max()} : kMaxNumber);
   if (without_bounds && has_most) {
     return what + " between " + NumberText(form, least) + " and " + NumberText(form, most) +
            ", and neither of them";

@@ -8,11 +8,11 @@ namespace remora::command_line {
 namespace {
 
 std::string ResolvedPlace(const std::string& path) {
-  constexpr int kMostLinks = 40;  // as of the system
+  constexpr int kMaxLinks = 40;  // as of the system
   std::error_code error;
   std::filesystem::path place = std::filesystem::absolute(path, error);
   // weakly_canonical leaves a link as it is that leads nowhere yet.
-  for (int i = 0; i < kMostLinks; ++i) {
+  for (int i = 0; i < kMaxLinks; ++i) {
     const std::filesystem::path resolved = std::filesystem::weakly_canonical(place, error);
     place = error ? place.lexically_normal() : resolved;
     const std::filesystem::path target = std::filesystem::read_symlink(place, error);

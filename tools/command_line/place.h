@@ -5,7 +5,8 @@
 
 namespace remora::command_line {
 
-/// Follows links as far as they lead, also where nothing is there yet. An empty name is that of no place.
+/// Returns whether two names lead to the same file. It follows links, also to a file that does not exist yet.
+/// An empty name is equal to no other.
 bool IsSamePlace(const std::string& one, const std::string& other);
 
 }  // namespace remora::command_line

@@ -15,9 +15,9 @@ std::size_t ControlCharacterAt(std::string_view text);
 /// The text on one line, with control characters as \x1b.
 std::string Printable(std::string_view text);
 
-/// Writes `text`, control characters included, to standard error. Gives up when nobody takes any of it for
-/// 2 s, as in a pipe that is full: a program that only has an error left to say ends. Once it has given up,
-/// it does not wait again until somebody takes something.
+/// Writes `text`, control characters included, to standard error. It drops the text if no
+/// reader takes any of it for 2 s, as with a full pipe, so that a program with an error can end. After that
+/// it does not wait again until the reader takes something.
 void WriteError(std::string_view text);
 
 /// Hands what a stream is told to WriteError, at each flush.

@@ -82,11 +82,11 @@ Outcome ReadInput(std::string* value) {
 
 /// Reads --interval. Returns its fault; empty: none.
 std::string ReadInterval(Arguments* arguments) {
-  constexpr std::chrono::milliseconds kLeast{10};
+  constexpr std::chrono::milliseconds kMin{10};
   std::string why;
   arguments->interval = ParseTtl(arguments->interval_text, &why);
   if (!arguments->interval) return absl::StrFormat("--interval: %s", why);
-  if (*arguments->interval >= kLeast && *arguments->interval <= std::chrono::hours(1)) return "";
+  if (*arguments->interval >= kMin && *arguments->interval <= std::chrono::hours(1)) return "";
   return absl::StrFormat("--interval: '%s' is not between 10ms and 1h", arguments->interval_text);
 }
 

@@ -31,7 +31,8 @@ struct ShownSetting {
 /// Returns an error for a text that another program than kvserver could have sent.
 absl::StatusOr<std::vector<ShownSetting>> ReadSettings(std::string_view text) {
   const auto refuse = [] {
-    return absl::DataLossError("the server's settings are no JSON of this form; use kvctl of its release");
+    return absl::DataLossError(
+        "config: the server's settings are no JSON of this form; use kvctl of its release");
   };
   const json::Value array(json_loadb(text.data(), text.size(), JSON_REJECT_DUPLICATES, nullptr));
   if (!json_is_array(array.get())) return refuse();

@@ -14,7 +14,7 @@ namespace remora::kvctl {
 namespace {
 
 // Starts of the server that a comparison outlasts.
-constexpr int kMostStarts = 8;
+constexpr int kMaxStarts = 8;
 constexpr std::size_t kIncarnationDigits = 16;
 
 /// Returns the position behind all that was acknowledged. Empty: the store is only in memory.
@@ -41,25 +41,25 @@ absl::Status HistoryCheck::Begin(std::string_view mark) {
     }
     return Compare().status();
   }
-  for (int i = 0; i < kMostStarts; ++i) {
+  for (int i = 0; i < kMaxStarts; ++i) {
     incarnation_ = client_.incarnation();
     REMORA_ASSIGN_OR_RETURN(position_, PositionNow(client_));
     if (client_.incarnation() == incarnation_) return absl::OkStatus();
   }
-  return absl::UnavailableError("the server is started anew all the time; see its log");
+  return absl::UnavailableError("history: the server restarts again and again; see its log");
 }
 
 absl::StatusOr<HistoryCheck::Step> HistoryCheck::Compare() {
   if (client_.incarnation() == 0) REMORA_RETURN_IF_ERROR(client_.Ping());
   if (client_.incarnation() == incarnation_) return Step::kSame;
-  for (int i = 0; i < kMostStarts; ++i) {
+  for (int i = 0; i < kMaxStarts; ++i) {
     const std::uint64_t incarnation = client_.incarnation();
     REMORA_RETURN_IF_ERROR(CheckPosition());
     if (client_.incarnation() != incarnation) continue;
     incarnation_ = incarnation;
     return Step::kAnew;
   }
-  return absl::UnavailableError("the server is started anew all the time; see its log");
+  return absl::UnavailableError("history: the server restarts again and again; see its log");
 }
 
 absl::Status HistoryCheck::CheckPosition() {

@@ -49,7 +49,7 @@ Outcome Export(Client& client, const Arguments& arguments) {
             "broke; start it again"};
   }
   if (!(*scan)->status().ok()) return FromStatus((*scan)->status());
-  // A server that lost its records meanwhile has shown none of those that were to come.
+  // If the server lost its records during the scan, the scan ended early without an error.
   if (const absl::Status same = history.CompareNow().status(); !same.ok()) {
     Outcome outcome = FromStatus(same);
     outcome.error += "; the output has no last line; start the export again";
@@ -170,7 +170,8 @@ class Importer {
         continue;
       }
       if (line.ok() && line->kind == ExportLine::Kind::kFirst)
-        line = absl::InvalidArgumentError("a first line");
+        line =
+            absl::InvalidArgumentError("import: a first line of an export, behind the first; leave it out");
       if (!line.ok() && !arguments_.skip_bad) return At(line_number_, line.status().message());
       if (!line.ok()) {
         ++bad_;

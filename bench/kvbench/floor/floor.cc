@@ -35,7 +35,7 @@ constexpr std::size_t kTurns = 50;
 constexpr std::size_t kMany = 16;
 constexpr std::uint64_t kOwnKeys = 1000;
 // Records that are asked for: enough of them that no cache holds them.
-constexpr std::uint64_t kMostAskedFor = 1 << 18;
+constexpr std::uint64_t kMaxAskedFor = 1 << 18;
 
 /// The compiler cannot do without what was computed.
 void Keep(std::uint64_t value) { asm volatile("" : : "r"(value) : "memory"); }
@@ -44,7 +44,7 @@ void Keep(std::uint64_t value) { asm volatile("" : : "r"(value) : "memory"); }
 struct Way {
   std::string name;
   std::function<absl::Status(std::size_t count)> turn;
-  std::size_t each = 1;  // of those that are cheap, so many for one of these
+  std::size_t each = 1;  // divides the operations of a turn: larger for slow ways
   std::vector<double> nanoseconds{};
 
   double Median() const {
@@ -183,7 +183,7 @@ absl::Status Floor::Prepare() {
     REMORA_RETURN_IF_ERROR(GoesOn());
     REMORA_RETURN_IF_ERROR(client_->Put(KeyText(records_ + i).view(), one_value_));
   }
-  const std::uint64_t count = std::min(records_, kMostAskedFor);
+  const std::uint64_t count = std::min(records_, kMaxAskedFor);
   for (std::uint64_t i = 0; i < count; ++i) {
     REMORA_RETURN_IF_ERROR(GoesOn());
     asked_for_.push_back(count == records_ ? i : random_.NextBelow(records_));
@@ -257,7 +257,7 @@ void Floor::AddGets() {
                      for (Count i = 0; i < count; ++i) {
                        const absl::Status status = client_->Get(missing_[i].view(), &value_);
                        if (!absl::IsNotFound(status))
-                         return status.ok() ? absl::InternalError("it is there") : status;
+                         return status.ok() ? absl::InternalError("miss: the key exists") : status;
                      }
                      return absl::OkStatus();
                    }});

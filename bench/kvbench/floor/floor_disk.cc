@@ -29,7 +29,8 @@ absl::StatusOr<std::unique_ptr<DiskFloor>> DiskFloor::Open(const std::string& di
   std::filesystem::create_directory(directory, error);
   if (error) return absl::UnavailableError(absl::StrCat("cannot make ", directory, ": ", error.message()));
   if (!std::filesystem::is_empty(directory, error) || error) {
-    return absl::AlreadyExistsError(absl::StrCat(directory, " is not empty"));
+    return absl::AlreadyExistsError(
+        absl::StrCat("floor: ", directory, " is not empty; name another directory"));
   }
   std::unique_ptr<DiskFloor> floor(new DiskFloor(directory));
   rocksdb::Options options;

@@ -36,7 +36,7 @@ absl::StatusOr<std::unique_ptr<RawPath>> RawPath::Create(rdma::ClientConnection&
                                                          const Clock& clock) {
   std::unique_ptr<RawPath> path(new RawPath(connection, clock));
   if (!FromBytes(connection.peer_data(), &path->hello_) || path->hello_.magic != kHelloMagic) {
-    return absl::FailedPreconditionError("the connection is not one to a Remora server");
+    return absl::FailedPreconditionError("floor: the connection is not one to a Remora server");
   }
   REMORA_ASSIGN_OR_RETURN(path->registration_, connection.RegisterMessages(path->buffer_));
   REMORA_RETURN_IF_ERROR(path->Read(0, kReadDirectory));
@@ -69,7 +69,7 @@ absl::StatusOr<Place> RawPath::Find(std::string_view key) {
     search.TakeBucket(bucket);
   }
   if (search.step() != KeySearch::Step::kReadRecord) {
-    return absl::NotFoundError("no slot has the key's fingerprint");
+    return absl::NotFoundError("floor: no slot has the key's fingerprint");
   }
   place.record_offset = search.slot().offset_bytes();
   place.record_size = static_cast<std::uint32_t>(search.slot().extent_bytes());
@@ -103,7 +103,7 @@ absl::Status RawPath::Read(std::uint64_t offset, std::size_t size) {
   }
   if (!completion.ok) return connection_.status();
   if (completion.context != kContext || completion.kind != rdma::CompletionKind::kRead) {
-    return absl::InternalError("a completion of the client's own came between the raw READs");
+    return absl::InternalError("floor: a completion of the client's own came between the raw READs");
   }
   return absl::OkStatus();
 }

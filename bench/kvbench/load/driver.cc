@@ -144,7 +144,7 @@ absl::StatusOr<CounterList::value_type> ProcessorTime(pid_t process) {
   clockid_t clock;
   timespec time;
   if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &time) != 0) {
-    return absl::NotFoundError(absl::StrCat("there is no process ", process));
+    return absl::NotFoundError(absl::StrCat("CPU time: there is no process ", process));
   }
   return CounterList::value_type("processor_ns", static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 +
                                                      static_cast<std::uint64_t>(time.tv_nsec));
@@ -154,7 +154,7 @@ absl::Status RestartCheck::Check(std::uint64_t incarnation) {
   if (first_ == 0) first_ = incarnation;
   if (incarnation == 0 || incarnation == first_) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      "the server was started anew since the load began, and may have lost records; load them again");
+      "run: the server was started anew since the load began, and may have lost records; load them again");
 }
 
 std::uint64_t TotalOperations(PhaseKind phase, const Workload& workload) {

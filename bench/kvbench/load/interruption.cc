@@ -14,7 +14,7 @@ namespace {
 
 // `timeout` sends one signal to its child, and to its group.
 constexpr std::int64_t kOneSenderMs = 200;
-// A call goes on for so long where the server does not answer.
+// Longest time that a call of an interrupted run waits for a server that does not answer.
 constexpr std::int64_t kLastWaitMs = 1000;
 
 // For the handler.

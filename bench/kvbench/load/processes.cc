@@ -208,7 +208,7 @@ class ProcessesRunner final : public Runner {
       if (getppid() == parent) {
         RunWorker(theirs, options_, clock_, shared_, number * options_.workload.threads);
       }
-      // Not exit: the work of the first process at its end is not this one's.
+      // Not exit, which would run the handlers of the first process.
       _exit(0);
     }
     workers_.push_back({pid, std::move(ours)});
@@ -231,7 +231,7 @@ class ProcessesRunner final : public Runner {
   /// `frame`: came in place of another one, or the process is gone.
   absl::Status FailedInstead(const Worker& worker, const std::optional<Frame>& frame) {
     if (frame && frame->type == FrameType::kError) return Failed(StatusOf(frame->payload));
-    return Failed(absl::UnavailableError(absl::StrCat("process ", worker.pid, " of kvbench has died")));
+    return Failed(absl::UnavailableError(absl::StrCat("kvbench: its process ", worker.pid, " has died")));
   }
 
   absl::Status Failed(absl::Status status) {

@@ -111,13 +111,13 @@ std::optional<std::string> SetFieldLengths(const std::string& value, Workload* w
 
 const std::vector<KnownKey>& KnownKeys() {
   using Kind = RequestDistribution::Kind;
-  constexpr std::uint64_t kMostOperations = std::uint64_t{1} << 62;
+  constexpr std::uint64_t kMaxOperations = std::uint64_t{1} << 62;
   static const std::vector<KnownKey> keys = {
       {"workload", SetClass},
       {"recordcount", Whole(1, kMaxRecords, [](Workload& w) -> auto& { return w.records; })},
       {"insertstart", Whole(0, kMaxRecords, [](Workload& w) -> auto& { return w.first_record; })},
       {"insertcount", Whole(0, kMaxRecords, [](Workload& w) -> auto& { return w.insert_count; })},
-      {"operationcount", Whole(0, kMostOperations, [](Workload& w) -> auto& { return w.operations; })},
+      {"operationcount", Whole(0, kMaxOperations, [](Workload& w) -> auto& { return w.operations; })},
       {"maxexecutiontime", Real(0, 1e9, false, [](Workload& w) -> auto& { return w.max_seconds; })},
       {"threadcount", Whole(1, 1024, [](Workload& w) -> auto& { return w.threads; })},
       {"target", Real(0, 1e12, false, [](Workload& w) -> auto& { return w.rate; })},
@@ -273,7 +273,7 @@ absl::StatusOr<std::vector<Property>> CoreWorkload(std::string_view letter) {
     }
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("no workload is called '", AbslView(letter), "'; there are a to f"));
+      absl::StrCat("workload: none is called '", AbslView(letter), "'; there are a to f"));
 }
 
 absl::StatusOr<Fields> ParseValueSizes(std::string_view text) {

@@ -127,9 +127,9 @@ class FieldLayout {
   const Zipfian zipfian_;
 };
 
-/// Makes values. Each differs from all others, does not compress, and can be checked by anybody who knows the
-/// record's number: the checksum covers record, write number and every byte behind it. So it tells a value of
-/// another record, and one whose bytes come from two writes.
+/// Makes values. Each differs from all others, does not compress, and can be verified with the record's
+/// number: the checksum covers record, write number and every byte behind it. So a value of another record,
+/// or with bytes of two writes, does not verify.
 ///
 /// Thread safety: none.
 class ValueMaker {

@@ -98,7 +98,7 @@ class AsyncSession final : public Session {
   absl::Status Put(std::string_view key, std::string_view value) override { return client_->Put(key, value); }
 
   void Begin(Request* request) override {
-    if (async_ == nullptr) return End(request, {.status = absl::CancelledError("kvbench ends")});
+    if (async_ == nullptr) return End(request, {.status = absl::CancelledError("kvbench: it ends")});
     const AsyncClient::Begun begun =
         request->is_put
             ? async_->Put(request->key, request->value,
@@ -136,7 +136,7 @@ class AsyncSession final : public Session {
     ended_.push_back(request);
   }
 
-  std::vector<Request*> ended_;  // and not yet told; before async_, whose end calls back
+  std::vector<Request*> ended_;  // not yet reported; declared before async_, whose destructor calls back
   ClientCounters last_counters_;
   std::unique_ptr<AsyncClient> async_;  // null: abandoned
   const std::unique_ptr<Client> client_;
@@ -257,7 +257,7 @@ class EmbeddedTarget final : public Target {
 }  // namespace
 
 absl::Status Session::Scan(std::string_view, std::uint64_t, ScanSink) {
-  return absl::UnimplementedError("this target has no scans: of YCSB's workloads, all but E can run");
+  return absl::UnimplementedError("scan: this target has no scans; of YCSB's workloads, all but E can run");
 }
 
 void BatchSession::Advance(bool, std::vector<Request*>* ended) {

@@ -270,7 +270,9 @@ Worker::Outcome Worker::Scan(std::string_view key) {
         before = found;
       });
   if (!status.ok()) return TakeError(OperationKind::kScan, first, status);
-  if (shown == 0) return TakeError(OperationKind::kScan, first, absl::NotFoundError("nothing is there"));
+  if (shown == 0)
+    return TakeError(OperationKind::kScan, first,
+                     absl::NotFoundError("scan: no key is there; load the records first"));
   return outcome;
 }
 

@@ -39,16 +39,17 @@ absl::Status ValidateScans(const Workload& workload, bool runs) {
   if (workload.mix.scan == 0) return absl::OkStatus();
   const ScanLengths& lengths = workload.scan_lengths;
   if (lengths.least > lengths.most) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("minscanlength=", lengths.least, " is more than maxscanlength=", lengths.most));
+    return absl::InvalidArgumentError(absl::StrCat("workload: minscanlength=", lengths.least,
+                                                   " is more than maxscanlength=", lengths.most));
   }
   if (lengths.zipfian && lengths.most - lengths.least < 2) {
     return absl::InvalidArgumentError(
-        absl::StrCat("scanlengthdistribution=zipfian takes three lengths or more, and not ", lengths.least,
-                     " to ", lengths.most));
+        absl::StrCat("workload: scanlengthdistribution=zipfian takes three lengths or more, and not ",
+                     lengths.least, " to ", lengths.most));
   }
   if (runs && workload.depth > 1) {
-    return absl::InvalidArgumentError("a scan has its connection to itself: with scans, the depth is 1");
+    return absl::InvalidArgumentError(
+        "workload: a scan has its connection to itself; with scans, the depth is 1");
   }
   return absl::OkStatus();
 }
@@ -58,16 +59,16 @@ absl::Status ValidateFields(const Fields& fields) {
   if (const std::uint64_t size = fields.count * fields.length;
       size < kMinBenchValueSize || size > kMaxValueSize) {
     return absl::InvalidArgumentError(
-        absl::StrCat("fieldcount=", fields.count, " times fieldlength=", fields.length, " is ", size,
-                     "; a value has ", kMinBenchValueSize, " to ", kMaxValueSize, " bytes"));
+        absl::StrCat("workload: fieldcount=", fields.count, " times fieldlength=", fields.length, " is ",
+                     size, "; a value has ", kMinBenchValueSize, " to ", kMaxValueSize, " bytes"));
   }
   if (fields.least > fields.length) {
     return absl::InvalidArgumentError(
-        absl::StrCat("minfieldlength=", fields.least, " is more than fieldlength=", fields.length));
+        absl::StrCat("workload: minfieldlength=", fields.least, " is more than fieldlength=", fields.length));
   }
   if (fields.least > 1 && fields.lengths == Fields::Lengths::kConstant) {
     return absl::InvalidArgumentError(
-        absl::StrCat("minfieldlength=", fields.least,
+        absl::StrCat("workload: minfieldlength=", fields.least,
                      " needs fieldlengthdistribution=uniform or zipfian; with constant, all fields have "
                      "fieldlength"));
   }
@@ -81,13 +82,13 @@ absl::Status Validate(const Workload& workload, bool runs) {
   REMORA_RETURN_IF_ERROR(ValidateScans(workload, runs));
   if (workload.first_record >= workload.records ||
       workload.insert_count > workload.records - workload.first_record) {
-    return absl::InvalidArgumentError(absl::StrCat("insertstart=", workload.first_record,
+    return absl::InvalidArgumentError(absl::StrCat("workload: insertstart=", workload.first_record,
                                                    " and insertcount=", workload.insert_count,
                                                    " reach beyond recordcount=", workload.records));
   }
   REMORA_RETURN_IF_ERROR(ValidateFields(workload.fields));
   if (const std::size_t size = KeyMaker(workload.keys).max_size(); size > kMaxKeySize) {
-    return absl::InvalidArgumentError(absl::StrCat("keyprefix and zeropadding make keys of ", size,
+    return absl::InvalidArgumentError(absl::StrCat("workload: keyprefix and zeropadding make keys of ", size,
                                                    " bytes; they have ", kMaxKeySize, " at most"));
   }
   return absl::OkStatus();

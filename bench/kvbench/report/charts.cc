@@ -75,8 +75,8 @@ std::string Escaped(std::string_view text) {
 }
 
 Axis LinearAxis(std::string title, double high) {
-  constexpr double kMostMarks = 6;
-  const double wanted = std::max(high, 1e-9) / kMostMarks;
+  constexpr double kMaxMarks = 6;
+  const double wanted = std::max(high, 1e-9) / kMaxMarks;
   const double power = std::pow(10, std::floor(std::log10(wanted)));
   double step = 10 * power;
   for (const double factor : {5.0, 2.0, 1.0}) {

@@ -141,8 +141,8 @@ absl::StatusOr<std::string> Curves(const std::vector<NamedReport>& reports, std:
     const std::string* const value = SettingOf(named.report, setting);
     double x = 0;
     if (value == nullptr || !absl::SimpleAtod(*value, &x) || !(x >= 0) || named.report.phases.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(named.name, " has no run with a setting ", AbslView(setting), " that is a number"));
+      return absl::InvalidArgumentError(absl::StrCat("curves: ", named.name, " has no run with a setting ",
+                                                     AbslView(setting), " that is a number"));
     }
     std::string label;
     for (const char* part : {"workload", "depth"}) {

@@ -44,10 +44,10 @@ Beside MakeBeside(const std::string& place) {
 
 /// Where links lead that end at nothing; else the path.
 std::string EndOfLinks(const std::string& path) {
-  constexpr int kMostLinks = 40;  // as of the system
+  constexpr int kMaxLinks = 40;  // as of the system
   std::filesystem::path place = path;
   std::error_code error;
-  for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(place, error); ++i) {
+  for (int i = 0; i < kMaxLinks && std::filesystem::is_symlink(place, error); ++i) {
     if (std::filesystem::exists(place, error)) return path;
     place = place.parent_path() / std::filesystem::read_symlink(place, error);
   }

@@ -60,7 +60,7 @@ TcpClient::~TcpClient() { Disconnect(); }
 void TcpClient::Disconnect() {
   if (!is_usable_) return;
   Flush();  // posted messages should arrive, as far as the socket takes them
-  Break(absl::UnavailableError("the connection was ended"));
+  Break(absl::UnavailableError("disconnect: the connection was ended"));
 }
 
 // --- Memory -----------------------------------------------------------------------------------------
@@ -71,7 +71,8 @@ absl::StatusOr<std::unique_ptr<Registration>> TcpClient::RegisterMessages(std::s
 
 absl::StatusOr<std::unique_ptr<Registration>> TcpClient::RegisterWrite(SharedMemory& memory) {
   if (&memory != offered_) {
-    return absl::FailedPreconditionError("a client registers for WRITE what it has offered (OfferWrite)");
+    return absl::FailedPreconditionError(
+        "register: a client registers for WRITE the memory that it has offered; call OfferWrite first");
   }
   return std::make_unique<Offered>(memory.bytes(), offered_count_);
 }
@@ -79,7 +80,7 @@ absl::StatusOr<std::unique_ptr<Registration>> TcpClient::RegisterWrite(SharedMem
 absl::Status TcpClient::OfferWrite(SharedMemory& memory) {
   REMORA_RETURN_IF_ERROR(CheckOffer(memory));
   if (offered_ != nullptr || asked_) {
-    return absl::FailedPreconditionError("OfferWrite comes once, and before Connect");
+    return absl::FailedPreconditionError("offer: OfferWrite comes once, and before Connect");
   }
   offered_ = &memory;
   return absl::OkStatus();
@@ -89,13 +90,15 @@ absl::Status TcpClient::OfferWrite(SharedMemory& memory) {
 
 absl::Status TcpClient::CheckPost(std::uint64_t size) const {
   if (!is_usable_) {
-    return failure_.ok() ? absl::FailedPreconditionError("the connection is not connected yet") : failure_;
+    return failure_.ok()
+               ? absl::FailedPreconditionError("post: the connection is not established yet; connect first")
+               : failure_;
   }
   if (size > kTcpMaxTransfer) {
     return absl::InvalidArgumentError(
-        absl::StrCat(size, " bytes in one request; the most are ", kTcpMaxTransfer));
+        absl::StrCat("post: ", size, " bytes in one request; the most are ", kTcpMaxTransfer));
   }
-  return in_flight_ == limits_.sends ? NoRoom() : absl::OkStatus();
+  return in_flight_ == limits_.sends ? QueueIsFull() : absl::OkStatus();
 }
 
 absl::Status TcpClient::PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
@@ -167,7 +170,7 @@ absl::Status TcpClient::PostWritev(std::span<const Sge> from, const RemoteRegion
 absl::Status TcpClient::PostSend(std::uint64_t context, const Sge& from) {
   if (from.size > kMaxMessageSize) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a message of ", from.size, " bytes; the longest is ", kMaxMessageSize));
+        absl::StrCat("send: a message of ", from.size, " bytes; the longest is ", kMaxMessageSize));
   }
   REMORA_RETURN_IF_ERROR(CheckPost(from.size));
   outbox_.Add({.kind = FrameKind::kMessage, .size = from.size}, {&from, 1});
@@ -184,7 +187,8 @@ absl::Status TcpClient::PostSend(std::uint64_t context, const Sge& from) {
 absl::Status TcpClient::PostRecv(std::uint64_t context, const Sge& into) {
   if (!failure_.ok()) return failure_;
   if (posted_receives_ == limits_.receives) {
-    return absl::ResourceExhaustedError("QueueLimits::receives are posted already");
+    return absl::ResourceExhaustedError(
+        "receive: as many buffers as QueueLimits::receives are posted already; poll first");
   }
   ++posted_receives_;
   reader_.PostReceive(context, into);
@@ -220,7 +224,7 @@ std::size_t TcpClient::Poll(std::span<Completion> out) {
     if (armed_) UpdateInterest();
   }
   std::size_t count = TakeDone(out);
-  if (!failure_.ok() && done_.empty() && !disconnect_told_) count += FlushPosted(out.subspan(count));
+  if (!failure_.ok() && done_.empty() && !disconnect_reported_) count += FlushPosted(out.subspan(count));
   return count;
 }
 
@@ -246,7 +250,7 @@ std::size_t TcpClient::FlushPosted(std::span<Completion> out) {
   }
   if (count < out.size()) {
     out[count++] = {.connection = this, .kind = CompletionKind::kDisconnected};
-    disconnect_told_ = true;
+    disconnect_reported_ = true;
   }
   return count;
 }
@@ -269,7 +273,7 @@ void TcpClient::TakeFilled(TcpInbox::Filled filled) {
       if (send_error_ != 0) Break(TcpStatus(send_error_, absl::StrCat("sending to ", peer_)));
       return;
     case TcpInbox::Filled::kClosed:
-      return Break(absl::UnavailableError("the server closed the connection or died"));
+      return Break(absl::UnavailableError("connection lost: the server closed the connection or died"));
     case TcpInbox::Filled::kFailed:
       if (tls_ != nullptr && !tls_->error().ok()) return Break(tls_->error());
       return Break(TcpStatus(errno, absl::StrCat("receiving from ", peer_)));
@@ -280,7 +284,7 @@ bool TcpClient::TakeFrames() {
   using Step = TcpFrameReader::Step;
   while (is_usable_) {
     if (reader_.is_within_write() && offered_count_ == 0) {
-      Refuse(absl::PermissionDeniedError("a WRITE to memory that is not registered any more"));
+      Refuse(absl::PermissionDeniedError("WRITE: the memory is not registered any more"));
       return false;
     }
     switch (reader_.Advance()) {
@@ -324,14 +328,14 @@ TcpClient::Posted* TcpClient::NextAsked() {
   return is_asked ? &posted_.front() : nullptr;
 }
 
-bool TcpClient::RefuseAnswer(const FrameHeader& header) {
-  Refuse(absl::InternalError(absl::StrCat("an answer of ", header.size, " bytes to no request")));
+bool TcpClient::RejectAnswer(const FrameHeader& header) {
+  Refuse(absl::InternalError(absl::StrCat("answer: it has ", header.size, " bytes, and fits no request")));
   return false;
 }
 
 bool TcpClient::BeginAnswer(const FrameHeader& header) {
   const Posted* const read = NextAsked();
-  if (read == nullptr || read->found != nullptr || header.size != read->size) return RefuseAnswer(header);
+  if (read == nullptr || read->found != nullptr || header.size != read->size) return RejectAnswer(header);
   reader_.Expect(std::span(read->to).first(read->to_count));
   return true;
 }
@@ -339,7 +343,7 @@ bool TcpClient::BeginAnswer(const FrameHeader& header) {
 bool TcpClient::BeginFindAnswer(const FrameHeader& header) {
   Posted* const find = NextAsked();
   if (find == nullptr || find->found == nullptr || header.size < sizeof(Bucket) || header.size > find->size) {
-    return RefuseAnswer(header);
+    return RejectAnswer(header);
   }
   find->to[1].size = header.size - static_cast<std::uint32_t>(sizeof(Bucket));
   *find->found = {.offset = header.offset - find->region, .size = find->to[1].size};
@@ -351,7 +355,7 @@ bool TcpClient::BeginWrite(const FrameHeader& header) {
   const std::span<std::byte> memory = offered_count_ == 0 ? std::span<std::byte>() : offered_->bytes();
   if (header.key != kTcpOfferedKey || header.offset > memory.size() ||
       header.size > memory.size() - header.offset) {
-    Refuse(absl::PermissionDeniedError("a WRITE outside the memory that the client has registered"));
+    Refuse(absl::PermissionDeniedError("WRITE: outside the memory that the client has registered"));
     return false;
   }
   const Sge to = {memory.data() + header.offset, header.size, 0};
@@ -384,7 +388,7 @@ bool TcpClient::PollingPays() {
 int TcpClient::PollCost() const { return 10; }
 
 absl::Status TcpClient::Wait(TimePoint deadline) {
-  if (disconnect_told_) return failure_;
+  if (disconnect_reported_) return failure_;
   if (!is_usable_) return failure_.ok() ? CheckPost(0) : absl::OkStatus();
   Flush();
   CompleteFront();
@@ -404,7 +408,7 @@ absl::Status TcpClient::Wait(TimePoint deadline) {
   pollfd fd = {socket_.get(), events, 0};
   REMORA_ASSIGN_OR_RETURN(const bool in_time, SleepUntilReady(std::span(&fd, 1), clock_, deadline));
   return in_time ? absl::OkStatus()
-                 : absl::DeadlineExceededError(absl::StrCat("nothing came from ", peer_, " in time"));
+                 : absl::DeadlineExceededError(absl::StrCat("wait: nothing came from ", peer_, " in time"));
 }
 
 void TcpClient::Arm() {

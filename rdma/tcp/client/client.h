@@ -105,7 +105,7 @@ class TcpClient final : public ClientConnection {
   bool BeginFindAnswer(const FrameHeader& header);
   /// Returns the READ or FIND that the server must answer next. Null: it has answered all that have left.
   Posted* NextAsked();
-  bool RefuseAnswer(const FrameHeader& header);
+  bool RejectAnswer(const FrameHeader& header);
   bool BeginWrite(const FrameHeader& header);
   void FinishAnswer();
   std::size_t TakeDone(std::span<Completion> out);
@@ -140,7 +140,7 @@ class TcpClient final : public ClientConnection {
   bool is_usable_ = false;
   bool is_stuck_ = false;  // the next frame is a message without a receive
   bool armed_ = false;
-  bool disconnect_told_ = false;
+  bool disconnect_reported_ = false;
   int send_error_ = 0;  // an errno; the bytes still to be received may state a better reason
 
   std::vector<std::byte> buffer_ = std::vector<std::byte>(TcpInbox::kBufferSize);

@@ -19,7 +19,7 @@ namespace remora::rdma {
 absl::StatusOr<std::unique_ptr<ClientConnection>> DialTcp(const Address& address, const QueueLimits& limits,
                                                           const Clock& clock, const ClientTls& tls) {
   if (limits.sends == 0 || limits.receives == 0) {
-    return absl::InvalidArgumentError("QueueLimits: sends and receives must be at least 1");
+    return absl::InvalidArgumentError("limits: sends and receives must be at least 1");
   }
   std::shared_ptr<const TlsContext> context;
   if (address.tls) {
@@ -31,10 +31,10 @@ absl::StatusOr<std::unique_ptr<ClientConnection>> DialTcp(const Address& address
 
 absl::Status TcpClient::Connect(std::span<const std::byte> request_data, TimePoint deadline) {
   if (request_data.size() > kMaxConnectData) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(request_data.size(), " bytes of request data; the most are ", kMaxConnectData));
+    return absl::InvalidArgumentError(absl::StrCat("connect: ", request_data.size(),
+                                                   " bytes of request data; the most are ", kMaxConnectData));
   }
-  if (asked_) return absl::FailedPreconditionError("Connect was called before: dial again");
+  if (asked_) return absl::FailedPreconditionError("connect: Connect was called before; dial again");
   asked_ = true;
   absl::Status status = Shake(request_data, deadline);
   if (status.ok()) status = MakeWaitable();
@@ -91,7 +91,7 @@ absl::Status TcpClient::ShakeTls(TimePoint deadline) {
     absl::Status status = AwaitSocket(tls_->has_output() ? POLLOUT : POLLIN, deadline);
     if (absl::IsDeadlineExceeded(status)) {
       return absl::DeadlineExceededError(absl::StrCat(
-          "the server at ", peer_,
+          "connect: the server at ", peer_,
           " took the connection and does not answer the TLS handshake: it is busy, stopped, or no "
           "Remora server with TLS"));
     }
@@ -130,7 +130,7 @@ absl::Status TcpClient::AwaitSocket(short events, TimePoint deadline) const {
     REMORA_ASSIGN_OR_RETURN(const bool in_time, SleepUntilReady(std::span(&fd, 1), clock_, deadline));
     if (fd.revents != 0) return absl::OkStatus();
     if (!in_time) {
-      return absl::DeadlineExceededError(absl::StrCat("the server at ", peer_, " does not answer"));
+      return absl::DeadlineExceededError(absl::StrCat("connect: the server at ", peer_, " does not answer"));
     }
   }
 }
@@ -161,7 +161,8 @@ absl::Status TcpClient::TakeReply(TimePoint deadline) {
     }
     // Every version begins with magic and version.
     if (heard >= sizeof(reply.magic) && reply.magic != kTcpMagic) {
-      return absl::UnavailableError(absl::StrCat(server, " is no Remora server"));
+      return absl::UnavailableError(
+          absl::StrCat("connect: ", server, " is no Remora server; check the address"));
     }
     if (heard >= offsetof(TcpReply, answer) && reply.version != kTcpVersion) break;
   }
@@ -171,15 +172,16 @@ absl::Status TcpClient::TakeReply(TimePoint deadline) {
                                                ": use one release on both sides"));
   }
   if (reply.data_size > kMaxAcceptData) {
-    return absl::InternalError(absl::StrCat(server, " said more than there may be"));
+    return absl::InternalError(absl::StrCat("connect: the answer of ", server, " has ", reply.data_size,
+                                            " bytes of data; the most are ", kMaxAcceptData));
   }
   peer_data_.assign(reply.data, reply.data + reply.data_size);
   switch (reply.answer) {
     case TcpAnswer::kAccepted:
       return absl::OkStatus();
     case TcpAnswer::kRejected:
-      return absl::FailedPreconditionError("the server rejected the connection");
-    case TcpAnswer::kNoRoom:
+      return absl::FailedPreconditionError("connect: the server rejected the connection");
+    case TcpAnswer::kNoSpace:
       return absl::UnavailableError(absl::StrCat(
           server, " has no descriptor left for another client: try again, or raise its limit (ulimit -n)"));
     case TcpAnswer::kNeedsTls:
@@ -189,7 +191,8 @@ absl::Status TcpClient::TakeReply(TimePoint deadline) {
     case TcpAnswer::kWrongVersion:
       break;
   }
-  return absl::InternalError(absl::StrCat(server, " gave an answer of an unknown kind"));
+  return absl::InternalError(absl::StrCat("connect: the answer of ", server,
+                                          " has an unknown kind; use a client of the server's release"));
 }
 
 absl::Status TcpClient::MakeWaitable() {

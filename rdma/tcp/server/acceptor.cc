@@ -22,11 +22,11 @@ namespace {
 // A client has so long to send its hello; then the acceptor drops it.
 constexpr std::chrono::seconds kHalfOpenPatience(5);
 // Most clients that one call of HandleEvents accepts. Connected clients wait for no more than these.
-constexpr int kMostAccepted = 8;
+constexpr int kMaxAccepted = 8;
 // Most steps of TLS handshakes in one call of HandleEvents. Each may take a millisecond.
-constexpr int kMostShakes = 4;
+constexpr int kMaxHandshakes = 4;
 // Most recvs of bytes that nobody reads any more.
-constexpr int kMostDrained = 16;
+constexpr int kMaxDrains = 16;
 
 UniqueFd SpareDescriptor() { return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
@@ -58,13 +58,13 @@ absl::StatusOr<std::unique_ptr<TcpAcceptor>> TcpAcceptor::Create(UniqueFd listen
 
 void TcpAcceptor::HandleEvents() {
   std::array<epoll_event, 32> events;
-  const int most = tls_ == nullptr ? static_cast<int>(events.size()) : kMostShakes;
+  const int most = tls_ == nullptr ? static_cast<int>(events.size()) : kMaxHandshakes;
   const int count = epoll_wait(epoll_.get(), events.data(), most, 0);
-  bool is_somebody_new = false;
+  bool has_new_client = false;
   for (int i = 0; i < count; ++i) {
     const void* const whose = events[static_cast<std::size_t>(i)].data.ptr;
     if (whose == nullptr) {
-      is_somebody_new = true;
+      has_new_client = true;
       continue;
     }
     const auto client =
@@ -73,12 +73,12 @@ void TcpAcceptor::HandleEvents() {
     const HelloState heard = ReceiveHello(*client);
     if (heard == HelloState::kDropped) {
       Drop(client);
-    } else if (heard == HelloState::kSpoke) {
+    } else if (heard == HelloState::kComplete) {
       half_open_.erase(client);
     }
   }
   // Last, because AcceptOne may drop a half-open client: no event that names it is left to handle.
-  for (int i = 0; is_somebody_new && i < kMostAccepted; ++i) is_somebody_new = AcceptOne();
+  for (int i = 0; has_new_client && i < kMaxAccepted; ++i) has_new_client = AcceptOne();
   while (!half_open_.empty() && half_open_.front().since + kHalfOpenPatience <= clock_.Now()) {
     HalfOpen& late = half_open_.front();
     if (late.tls != nullptr && !late.tls->is_established()) {
@@ -127,7 +127,7 @@ void TcpAcceptor::RejectOne() {
   {
     const UniqueFd socket(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket) {
-      SendReplyTo(socket.get(), nullptr, TcpAnswer::kNoRoom);
+      SendReplyTo(socket.get(), nullptr, TcpAnswer::kNoSpace);
       dropped_.fetch_add(1, std::memory_order_relaxed);
       without_descriptor_.fetch_add(1, std::memory_order_relaxed);
     }
@@ -137,7 +137,7 @@ void TcpAcceptor::RejectOne() {
 
 TcpAcceptor::HelloState TcpAcceptor::ReceiveHello(HalfOpen& client) {
   if (tls_ != nullptr) {
-    if (const HelloState state = ShakeTls(client); state != HelloState::kSpoke) return state;
+    if (const HelloState state = ShakeTls(client); state != HelloState::kComplete) return state;
   }
   TlsStream* const tls = client.tls.get();
   const std::span<std::byte> hello = std::as_writable_bytes(std::span(&client.hello, 1));
@@ -171,7 +171,7 @@ TcpAcceptor::HelloState TcpAcceptor::ReceiveHello(HalfOpen& client) {
                              .peer = client.peer,
                              .hello = client.hello,
                              .tls = std::move(client.tls)});
-  return HelloState::kSpoke;
+  return HelloState::kComplete;
 }
 
 TcpAcceptor::HelloState TcpAcceptor::ShakeTls(HalfOpen& client) {
@@ -190,7 +190,7 @@ TcpAcceptor::HelloState TcpAcceptor::ShakeTls(HalfOpen& client) {
     if (!made.ok()) return Refuse(client, made.status().message());
     client.tls = *std::move(made);
   }
-  if (client.tls->is_established()) return HelloState::kSpoke;
+  if (client.tls->is_established()) return HelloState::kComplete;
   const TlsStream::Step step = client.tls->Handshake(socket);
   if (step == TlsStream::Step::kFailed) return Refuse(client, client.tls->error().message());
   if (client.tls->has_output() != client.wants_to_send) {
@@ -198,14 +198,14 @@ TcpAcceptor::HelloState TcpAcceptor::ShakeTls(HalfOpen& client) {
     epoll_event event = {.events = client.wants_to_send ? EPOLLOUT : EPOLLIN, .data = {.ptr = &client}};
     if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, socket, &event) != 0) return HelloState::kDropped;
   }
-  return step == TlsStream::Step::kDone ? HelloState::kSpoke : HelloState::kWaits;
+  return step == TlsStream::Step::kDone ? HelloState::kComplete : HelloState::kWaits;
 }
 
 TcpAcceptor::HelloState TcpAcceptor::Refuse(HalfOpen& client, absl::string_view why) {
   tcp_events_.ReportRefusal(absl::StrCat("client ", client.peer.ToString(), ": refused: ", why));
   // If the socket were closed with bytes unread, the client could lose the reason.
   std::array<std::byte, 4096> ignored;
-  for (int i = 0; i < kMostDrained; ++i) {
+  for (int i = 0; i < kMaxDrains; ++i) {
     if (recv(client.socket.get(), ignored.data(), ignored.size(), MSG_DONTWAIT) <= 0) break;
   }
   return HelloState::kDropped;

@@ -60,7 +60,7 @@ class TcpAcceptor {
     std::unique_ptr<TlsStream> tls = nullptr;  // null without TLS
     bool wants_to_send = false;                // the socket has not taken all of the handshake
   };
-  enum class HelloState { kWaits, kSpoke, kDropped };
+  enum class HelloState { kWaits, kComplete, kDropped };
 
   TcpAcceptor(UniqueFd listening, TcpEvents& events, const Clock& clock, std::shared_ptr<ServerTls> tls)
       : listening_(std::move(listening)), tcp_events_(events), clock_(clock), tls_(std::move(tls)) {}
@@ -69,7 +69,7 @@ class TcpAcceptor {
   bool AcceptOne();
   void RejectOne();
   HelloState ReceiveHello(HalfOpen& client);
-  /// Goes on with the TLS handshake. kSpoke: it is done.
+  /// Goes on with the TLS handshake. kComplete: it is done.
   HelloState ShakeTls(HalfOpen& client);
   /// Reports the reason to the server thread, and makes sure that the client can receive what was sent to it.
   /// Returns kDropped.

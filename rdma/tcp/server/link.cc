@@ -29,7 +29,7 @@ int ErrorOf(int socket) {
 }
 
 absl::Status PeerIsGone(int error) {
-  if (error == 0) return absl::UnavailableError("the peer closed the connection or died");
+  if (error == 0) return absl::UnavailableError("connection lost: the peer closed the connection or died");
   return TcpStatus(error, "the connection was lost");
 }
 
@@ -65,7 +65,7 @@ void TcpLink::Deregister(std::uint32_t key) {
   regions_.erase(struck);
   // An answer that still waits would be sent from memory that may have another use by then.
   if (failure_.ok() && outbox_.RefersTo(bytes)) {
-    Break(absl::UnavailableError("memory that the peer was reading was taken back"));
+    Break(absl::UnavailableError("READ: the memory that the peer was reading was taken back"));
   }
 }
 
@@ -96,7 +96,8 @@ absl::Status TcpLink::PostRecv(std::uint64_t context, const Sge& into) {
   const MutexLock lock(mutex_);
   if (!failure_.ok()) return failure_;
   if (posted_receives_ == limits_.receives) {
-    return absl::ResourceExhaustedError("QueueLimits::receives are posted already");
+    return absl::ResourceExhaustedError(
+        "receive: as many buffers as QueueLimits::receives are posted already; poll first");
   }
   ++posted_receives_;
   reader_.PostReceive(context, into);
@@ -110,10 +111,12 @@ absl::Status TcpLink::PostRecv(std::uint64_t context, const Sge& into) {
 
 absl::Status TcpLink::CheckPost(std::span<const Sge> from) const {
   if (!failure_.ok()) return failure_;
-  if (connection_ == nullptr) return absl::FailedPreconditionError("the connection is not accepted yet");
-  if (in_flight_ == limits_.sends) return NoRoom();
+  if (connection_ == nullptr)
+    return absl::FailedPreconditionError("post: the connection is not accepted yet; accept it first");
+  if (in_flight_ == limits_.sends) return QueueIsFull();
   if (TotalSize(from) > kTcpMaxTransfer) {
-    return absl::InvalidArgumentError(absl::StrCat("more than ", kTcpMaxTransfer, " bytes in one request"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("post: more than ", kTcpMaxTransfer, " bytes in one request"));
   }
   return absl::OkStatus();
 }
@@ -121,7 +124,7 @@ absl::Status TcpLink::CheckPost(std::span<const Sge> from) const {
 absl::Status TcpLink::PostSend(std::uint64_t context, const Sge& from) {
   if (from.size > kMaxMessageSize) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a message of ", from.size, " bytes; the longest is ", kMaxMessageSize));
+        absl::StrCat("send: a message of ", from.size, " bytes; the longest is ", kMaxMessageSize));
   }
   bool is_done = false;
   {
@@ -176,12 +179,12 @@ std::size_t TcpLink::Take(std::span<Completion> out) {
       for (std::uint64_t context = 0; count < out.size() && reader_.DropReceive(&context);) {
         out[count++] = {.connection = connection_, .context = context, .kind = CompletionKind::kReceive};
       }
-      if (count < out.size() && !disconnect_told_) {
+      if (count < out.size() && !disconnect_reported_) {
         out[count++] = {.connection = connection_, .kind = CompletionKind::kDisconnected};
-        disconnect_told_ = true;
+        disconnect_reported_ = true;
       }
     }
-    is_more = has_news();
+    is_more = has_completions();
   }
   if (is_more) tcp_events_.Report(shared_from_this());
   return count;
@@ -195,7 +198,7 @@ absl::Status TcpLink::failure() {
 void TcpLink::End() {
   const MutexLock lock(mutex_);
   connection_ = nullptr;
-  if (failure_.ok()) failure_ = absl::UnavailableError("the connection was ended");
+  if (failure_.ok()) failure_ = absl::UnavailableError("disconnect: the connection was ended");
   regions_.clear();
   outbox_.Clear();
   // If the peer is still to receive the reason for the end, the NIC thread closes the socket later.
@@ -223,7 +226,7 @@ bool TcpLink::Handle(std::uint32_t events, std::span<std::byte> buffer) {
     // its end, or the next one is a message without a receive.
     if (is_gone && failure_.ok() && !wants_turn_) Break(PeerIsGone(ErrorOf(socket_.get())));
     UpdateInterest();
-    tells = has_news();
+    tells = has_completions();
     is_new_end = is_ending_;
   }
   if (tells) {
@@ -264,7 +267,7 @@ bool TcpLink::TakeFrames() {
   for (bool goes_on = true; goes_on && failure_.ok();) {
     // The server thread has taken back the memory since the WRITE began.
     if (reader_.is_within_write() && Find(reader_.header().key) == nullptr) {
-      Refuse(absl::PermissionDeniedError("a WRITE to memory that was taken back"));
+      Refuse(absl::PermissionDeniedError("WRITE: the memory was taken back"));
       return false;
     }
     if (outbox_.size() >= kMaxAnswers) {
@@ -314,7 +317,7 @@ bool TcpLink::Begin(const FrameHeader& header) {
 bool TcpLink::BeginRead(const FrameHeader& header) {
   std::byte* const from = Access(header, false);
   if (from == nullptr) {
-    Refuse(absl::PermissionDeniedError("a READ outside the regions that this connection was given"));
+    Refuse(absl::PermissionDeniedError("READ: outside the regions that this connection was given"));
     return false;
   }
   const Sge bytes = {from, header.size, 0};
@@ -330,13 +333,13 @@ bool TcpLink::BeginFind(const FrameHeader& header) {
   of_bucket.size = sizeof(Bucket);
   std::byte* const bucket = Access(of_bucket, false);
   if (bucket == nullptr || header.size > kTcpMaxFound || header.match == 0) {
-    Refuse(absl::PermissionDeniedError("a FIND outside the regions that this connection was given"));
+    Refuse(absl::PermissionDeniedError("FIND: outside the regions that this connection was given"));
     return false;
   }
   const Region& region = *Find(header.key);
   const std::uint64_t offset = header.offset - region.address;
   if (offset % sizeof(Bucket) != 0) {
-    Refuse(absl::InternalError("a FIND of what is no bucket"));
+    Refuse(absl::InternalError("FIND: no bucket begins at this offset"));
     return false;
   }
   const std::span<std::byte> record = FindRecord(region.bytes, offset, header.match, header.size);
@@ -356,7 +359,7 @@ bool TcpLink::BeginFind(const FrameHeader& header) {
 bool TcpLink::BeginWrite(const FrameHeader& header) {
   std::byte* const into = Access(header, true);
   if (into == nullptr) {
-    Refuse(absl::PermissionDeniedError("a WRITE outside the regions that this connection may write"));
+    Refuse(absl::PermissionDeniedError("WRITE: outside the regions that this connection may write"));
     return false;
   }
   const Sge to = {into, header.size, 0};

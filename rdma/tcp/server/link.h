@@ -124,8 +124,8 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
   }
   /// Returns why receiving failed with this errno.
   absl::Status ReceiveError(int error) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool has_news() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !done_.empty() || (!failure_.ok() && !disconnect_told_);
+  bool has_completions() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !done_.empty() || (!failure_.ok() && !disconnect_reported_);
   }
 
   const QueueLimits limits_;
@@ -138,7 +138,7 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
   ServedReads* served_ ABSL_GUARDED_BY(mutex_) = nullptr;     // the NIC thread alone changes them
   Connection* connection_ ABSL_GUARDED_BY(mutex_) = nullptr;  // null before Start and after End
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
-  bool disconnect_told_ ABSL_GUARDED_BY(mutex_) = false;
+  bool disconnect_reported_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_ending_ ABSL_GUARDED_BY(mutex_) =
       false;  // failed; the socket stays open until the peer has received the reason
   bool is_parked_ ABSL_GUARDED_BY(mutex_) = false;     // the next frame is a message without a receive

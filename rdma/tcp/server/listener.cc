@@ -17,7 +17,7 @@ absl::StatusOr<std::unique_ptr<Listener>> ListenTcp(const Address& address, cons
                                                     const Clock& clock, std::uint32_t threads,
                                                     std::shared_ptr<ServerTls> tls) {
   if (limits.sends == 0 || limits.receives == 0) {
-    return absl::InvalidArgumentError("QueueLimits: sends and receives must be at least 1");
+    return absl::InvalidArgumentError("limits: sends and receives must be at least 1");
   }
   if (address.tls && tls == nullptr) {
     return absl::InvalidArgumentError(
@@ -32,8 +32,8 @@ Descriptors DescriptorsOfTcp() {
   // NIC thread. The others are clients in their handshake, and rejected clients that still receive the
   // reason.
   constexpr std::size_t kOwn = 6;
-  constexpr std::size_t kHearing = 64;
-  return {.listener = kOwn + TcpAcceptor::kMaxHalfOpen + TcpAcceptor::kMaxWaiting + kHearing,
+  constexpr std::size_t kRejected = 64;
+  return {.listener = kOwn + TcpAcceptor::kMaxHalfOpen + TcpAcceptor::kMaxWaiting + kRejected,
           .connection = 1};
 }
 
@@ -61,11 +61,12 @@ TcpListener::~TcpListener() {
 
 absl::StatusOr<RemoteRegion> TcpListener::RegisterRead(SharedMemory& memory) {
   if (memory.writers() != SharedMemory::Writers::kOwnerOnly) {
-    return absl::InvalidArgumentError("memory for clients to READ must be made with Writers::kOwnerOnly");
+    return absl::InvalidArgumentError(
+        "register: memory for clients to READ must be made with Writers::kOwnerOnly");
   }
   if (reads_.size() == kTcpMaxReads) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("a listener has at most ", kTcpMaxReads, " regions to READ"));
+        absl::StrCat("register: a listener has at most ", kTcpMaxReads, " regions to READ"));
   }
   reads_.push_back(memory.bytes());
   return RemoteRegion{.size = memory.bytes().size(), .key = static_cast<std::uint32_t>(reads_.size())};

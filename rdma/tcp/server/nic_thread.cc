@@ -16,9 +16,9 @@
 namespace remora::rdma {
 namespace {
 
-// A peer that was given up has so long to receive the reason.
+// Time for a rejected peer to receive the reason. Then the link is closed.
 constexpr std::chrono::seconds kEndingPatience(1);
-// Most links that stay open for that at a time.
+// Maximum of links that stay open for that.
 constexpr std::size_t kMaxEndings = 64;
 // The time between two looks at the thread's CPU time. A look is a system call.
 constexpr std::chrono::milliseconds kCpuTimePause(100);
@@ -76,7 +76,7 @@ void NicThread::Run() {
   while (ForgetLinks()) {
     HandleEvents(TimeoutMs());
     CloseEndings();
-    if (served_.reads > 0) TellReads();
+    if (served_.reads > 0) ReportReads();
   }
 }
 
@@ -98,7 +98,7 @@ int NicThread::TimeoutMs() const {
 void NicThread::HandleEvents(int timeout_ms) {
   std::array<epoll_event, 64> events;
   const int count = epoll_wait(epoll_.get(), events.data(), events.size(), timeout_ms);
-  bool is_somebody_at_the_door = false;
+  bool has_pending_client = false;
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
     if (event.data.ptr == nullptr) {
@@ -107,7 +107,7 @@ void NicThread::HandleEvents(int timeout_ms) {
       continue;
     }
     if (event.data.ptr == acceptor_.get()) {
-      is_somebody_at_the_door = true;
+      has_pending_client = true;
       continue;
     }
     auto* const link = static_cast<TcpLink*>(event.data.ptr);
@@ -118,7 +118,7 @@ void NicThread::HandleEvents(int timeout_ms) {
   // New clients come after the connected ones.
   if (acceptor_ == nullptr) return;
   const std::optional<TimePoint> next = acceptor_->NextDeadline();
-  if (is_somebody_at_the_door || (next && *next <= clock_.Now())) acceptor_->HandleEvents();
+  if (has_pending_client || (next && *next <= clock_.Now())) acceptor_->HandleEvents();
 }
 
 void NicThread::CloseEndings() {
@@ -128,7 +128,7 @@ void NicThread::CloseEndings() {
   }
 }
 
-void NicThread::TellReads() {
+void NicThread::ReportReads() {
   ServedReads told = std::exchange(served_, {});
   if (!count_reads_) return;
   const TimePoint now = clock_.Coarse();

@@ -54,7 +54,7 @@ class NicThread {
   void HandleEvents(int timeout_ms);
   int TimeoutMs() const;
   void CloseEndings();
-  void TellReads();
+  void ReportReads();
   /// Drops the links in forgotten_. False: the thread must stop.
   bool ForgetLinks();
 

@@ -72,10 +72,11 @@ absl::StatusOr<std::unique_ptr<Registration>> TcpServer::RegisterMessages(std::s
 }
 
 absl::StatusOr<std::unique_ptr<Registration>> TcpServer::ProvideWrite(std::string_view, std::size_t size) {
-  if (answered_) return absl::FailedPreconditionError("ProvideWrite comes before Accept");
+  if (answered_) return absl::FailedPreconditionError("provide memory: ProvideWrite comes before Accept");
   ZeroedBytes bytes(static_cast<std::byte*>(std::calloc(size, 1)));
   if (bytes == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat("no memory of ", size, " bytes for a connection"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("provide memory: no memory of ", size, " bytes for a connection"));
   }
   const std::span<std::byte> all(bytes.get(), size);
   return std::make_unique<TcpGrant>(link_, listener_.NextKey(), all, std::move(bytes));
@@ -83,10 +84,10 @@ absl::StatusOr<std::unique_ptr<Registration>> TcpServer::ProvideWrite(std::strin
 
 absl::StatusOr<std::unique_ptr<Registration>> TcpServer::GrantWrite(SharedMemory& memory, std::size_t offset,
                                                                     std::size_t size) {
-  if (nic_ == nullptr) return absl::FailedPreconditionError("GrantWrite comes after Accept");
+  if (nic_ == nullptr) return absl::FailedPreconditionError("grant: GrantWrite comes after Accept");
   if (offset > memory.bytes().size() || size > memory.bytes().size() - offset) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(size, " bytes at ", offset, " are not inside the memory of ", memory.bytes().size()));
+    return absl::InvalidArgumentError(absl::StrCat("grant: ", size, " bytes at ", offset,
+                                                   " are not inside the memory of ", memory.bytes().size()));
   }
   if (status_.ok()) status_ = link_->failure();
   if (!status_.ok()) return status_;
@@ -97,10 +98,10 @@ absl::StatusOr<std::unique_ptr<Registration>> TcpServer::GrantWrite(SharedMemory
 // --- The handshake ----------------------------------------------------------------------------------
 
 absl::Status TcpServer::Accept(std::span<const std::byte> data) {
-  if (answered_) return absl::FailedPreconditionError("the request was answered before");
+  if (answered_) return absl::FailedPreconditionError("accept: the request was answered before");
   if (data.size() > kMaxAcceptData) {
     return absl::InvalidArgumentError(
-        absl::StrCat(data.size(), " bytes of accept data; the most are ", kMaxAcceptData));
+        absl::StrCat("accept: ", data.size(), " bytes of accept data; the most are ", kMaxAcceptData));
   }
   answered_ = true;
   std::uint32_t key = 1;
@@ -109,7 +110,7 @@ absl::Status TcpServer::Accept(std::span<const std::byte> data) {
   link_->Answer(TcpAnswer::kAccepted, data);
   NicThread& nic = listener_.NextThread();
   if (!nic.Serve(link_, this)) {
-    status_ = absl::ResourceExhaustedError("the system has no memory to watch another socket");
+    status_ = absl::ResourceExhaustedError("accept: the system has no memory to watch another socket");
     link_->End();
     return status_;
   }
@@ -122,7 +123,7 @@ void TcpServer::Reject(std::span<const std::byte> data) {
   if (std::exchange(answered_, true)) return;
   link_->Answer(TcpAnswer::kRejected, data);
   link_->End();
-  status_ = absl::FailedPreconditionError("the connection was rejected");
+  status_ = absl::FailedPreconditionError("accept: the connection was rejected");
 }
 
 void TcpServer::Disconnect() { link_->End(); }

@@ -28,7 +28,7 @@ TcpFrameReader::Step TcpFrameReader::Advance() {
 
 TcpFrameReader::Step TcpFrameReader::Begin() {
   if (!header_.reserved_are_zero()) {
-    return Refuse(absl::InternalError("a frame with bytes that must be zero and are not"));
+    return Refuse(absl::InternalError("frame: bytes that must be zero are not"));
   }
   if (header_.kind == FrameKind::kEnd) {
     if (header_.size > kTcpMaxReason) return Refuse(UnknownFrame());
@@ -39,13 +39,13 @@ TcpFrameReader::Step TcpFrameReader::Begin() {
   if (header_.kind != FrameKind::kMessage) return Step::kFrame;
   if (header_.size > kMaxMessageSize) {
     return Refuse(absl::InternalError(
-        absl::StrCat("a message of ", header_.size, " bytes; the longest is ", kMaxMessageSize)));
+        absl::StrCat("frame: a message of ", header_.size, " bytes; the longest is ", kMaxMessageSize)));
   }
   if (receives_.empty()) return Step::kParked;
   const Sge& into = receives_.front().into;
   if (header_.size > into.size) {
     return Refuse(absl::InternalError(
-        absl::StrCat("a message of ", header_.size, " bytes came for a receive of ", into.size)));
+        absl::StrCat("frame: a message of ", header_.size, " bytes came for a receive of ", into.size)));
   }
   const Sge to = {into.data, header_.size, 0};
   Expect({&to, 1});
@@ -64,9 +64,8 @@ TcpFrameReader::Step TcpFrameReader::Refuse(absl::Status why) {
 
 absl::Status TcpFrameReader::UnknownFrame() const {
   const std::string_view sender = peer_ == "the server" ? "server" : "client";
-  return absl::InternalError(absl::StrCat("a frame of kind ", static_cast<unsigned>(header_.kind),
-                                          " and size ", header_.size, ", which no ", AbslView(sender),
-                                          " sends"));
+  return absl::InternalError(absl::StrCat("frame: kind ", static_cast<unsigned>(header_.kind), " and size ",
+                                          header_.size, ", which no ", AbslView(sender), " sends"));
 }
 
 Completion TcpFrameReader::TakeMessage(Connection* connection) {

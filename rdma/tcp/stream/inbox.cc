@@ -35,17 +35,17 @@ TcpInbox::Filled TcpInbox::Fill(int socket, TlsStream* tls, Waits waits) {
   }
   std::array<iovec, kMaxSges + 1> entries;
   std::size_t count = 0;
-  std::size_t room = 0;
+  std::size_t space = 0;
   if (end_ == 0) {
     for (std::size_t i = place_; expected_ > 0 && i < place_count_; ++i) {
       entries[count++] = {places_[i].data, places_[i].size};
-      room += places_[i].size;
+      space += places_[i].size;
     }
   }
-  const std::size_t payload = room;
+  const std::size_t payload = space;
   if (end_ == buffer_.size()) return Filled::kSome;  // the user does not take the bytes in the buffer
   entries[count++] = {buffer_.data() + end_, buffer_.size() - end_};
-  room += buffer_.size() - end_;
+  space += buffer_.size() - end_;
   msghdr message{};
   message.msg_iov = entries.data();
   message.msg_iovlen = count;
@@ -69,7 +69,7 @@ TcpInbox::Filled TcpInbox::Fill(int socket, TlsStream* tls, Waits waits) {
     direct -= size;
     if (place.size == 0) ++place_;
   }
-  const bool is_all = static_cast<std::size_t>(got) < room && (tls == nullptr || !tls->has_input());
+  const bool is_all = static_cast<std::size_t>(got) < space && (tls == nullptr || !tls->has_input());
   return is_all ? Filled::kAll : Filled::kSome;
 }
 

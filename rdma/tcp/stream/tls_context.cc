@@ -43,7 +43,7 @@ using TlsCertificate = std::unique_ptr<X509, TlsFree<X509_free>>;
 using TlsKey = std::unique_ptr<EVP_PKEY, TlsFree<EVP_PKEY_free>>;
 using TlsSession = std::unique_ptr<SSL_SESSION, TlsFree<SSL_SESSION_free>>;
 
-absl::Status NoTlsMemory() { return absl::ResourceExhaustedError("there is no memory for TLS"); }
+absl::Status NoTlsMemory() { return absl::ResourceExhaustedError("TLS: there is no memory for it"); }
 
 absl::Status Named(const absl::Status& status, absl::string_view what, const std::string& path) {
   return absl::Status(status.code(), absl::StrCat(what, " in ", path, ": ", status.message()));
@@ -120,8 +120,9 @@ absl::Status UseCertificate(SSL_CTX* context, const TlsFiles& files) {
   if (!key.ok()) return Named(key.status(), "TLS key", files.key);
   if (SSL_CTX_use_certificate(context, certificates->front().get()) != 1) {
     ERR_clear_error();
-    return Named(absl::InvalidArgumentError("OpenSSL cannot use this certificate: its key is too weak"),
-                 "TLS certificate", files.cert);
+    return Named(
+        absl::InvalidArgumentError("its key is too weak for OpenSSL; use a certificate with a larger key"),
+        "TLS certificate", files.cert);
   }
   for (std::size_t i = 1; i < certificates->size(); ++i) {
     if (SSL_CTX_add1_chain_cert(context, (*certificates)[i].get()) != 1) return NoTlsMemory();
@@ -228,7 +229,8 @@ absl::StatusOr<std::shared_ptr<TlsContext>> TlsContext::Make(bool is_server) {
       SSL_CTX_set_max_proto_version(context, TLS1_3_VERSION) != 1 ||
       SSL_CTX_set_ciphersuites(context, kTlsSuites) != 1 || SSL_CTX_set_num_tickets(context, 0) != 1) {
     ERR_clear_error();
-    return absl::InternalError("this OpenSSL has no TLS 1.3, or not its cipher suites");
+    return absl::InternalError(
+        "TLS: this OpenSSL has no TLS 1.3, or not its cipher suites; install another version");
   }
   return made;
 }
@@ -271,7 +273,8 @@ absl::StatusOr<std::shared_ptr<const TlsContext>> TlsContext::OfClient(const Cli
   }
   if (tls.files.ca.empty() && tls.secret.empty()) {
     return absl::InvalidArgumentError(
-        "a tls:// address needs an auth token (token, --token_file), or the authorities that have signed the "
+        "connect: a tls:// address needs an auth token (token, --token_file), or the authorities that have "
+        "signed the "
         "server's certificate (tls_ca, --tls_ca)");
   }
   REMORA_ASSIGN_OR_RETURN(std::shared_ptr<TlsContext> made, Make(false));

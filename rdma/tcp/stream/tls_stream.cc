@@ -90,7 +90,7 @@ bool IsIpAddress(const std::string& host) {
   return inet_pton(AF_INET, host.c_str(), &any) == 1 || inet_pton(AF_INET6, host.c_str(), &any) == 1;
 }
 
-absl::Status NoMemoryForTls() { return absl::ResourceExhaustedError("there is no memory for TLS"); }
+absl::Status NoMemoryForTls() { return absl::ResourceExhaustedError("TLS: there is no memory for it"); }
 
 /// Returns OpenSSL's words for the last error of this thread.
 absl::string_view ReasonOf(unsigned long error) {

@@ -32,7 +32,7 @@ class TlsStream {
   enum class Step : std::uint8_t {
     kDone = 1,
     kWaits,   // for bytes of the peer; or, with has_output, for the socket to take bytes
-    kFailed,  // see error(); the peer was told by an alert, as far as the socket takes it
+    kFailed,  // see error(); the peer gets an alert if the socket takes it
   };
 
   /// Makes the server's end of a connection.

@@ -76,7 +76,7 @@ enum class TcpAnswer : std::uint32_t {
   kAccepted = 1,
   kRejected = 2,
   kWrongVersion = 3,  // TcpHello has another version than the server
-  kNoRoom = 4,        // the server has no descriptor for another client
+  kNoSpace = 4,       // the server has no descriptor for another client
   kNeedsTls = 5,      // without TLS: this address serves with TLS alone
   kHasNoTls = 6,      // without TLS, to a TLS handshake: this address serves without TLS alone
 };

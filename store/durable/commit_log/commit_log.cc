@@ -20,7 +20,7 @@ namespace {
 /// value would make a sync write more pages than the groups fill.
 constexpr std::uint64_t kReadyAhead = std::uint64_t{512} << 10;
 
-constexpr std::uint64_t kLeastFiles = 3;  // one being written, one being applied, one being made
+constexpr std::uint64_t kMinFiles = 3;  // one being written, one being applied, one being made
 
 absl::Status CheckOptions(const CommitLogOptions& options) {
   if (options.file_size < kMinLogFileSize || options.file_size > kMaxLogFileSize ||
@@ -29,10 +29,10 @@ absl::Status CheckOptions(const CommitLogOptions& options) {
         "commit log: a file size of ", options.file_size, " bytes is out of bounds; give a multiple of ",
         kLogFileUnit, " from ", kMinLogFileSize, " to ", kMaxLogFileSize));
   }
-  if (options.max_bytes / kLeastFiles < options.file_size) {
+  if (options.max_bytes / kMinFiles < options.file_size) {
     return absl::InvalidArgumentError(absl::StrCat("commit log: a bound of ", options.max_bytes,
                                                    " bytes is too small; give at least that of three files, ",
-                                                   kLeastFiles * options.file_size));
+                                                   kMinFiles * options.file_size));
   }
   if (options.incarnation == 0) {
     return absl::InvalidArgumentError("commit log: incarnation 0 is reserved; give each opening a new one");

@@ -18,7 +18,7 @@ namespace remora {
 namespace {
 
 /// Bound on spares from released files. The thread makes a new file only if there is no spare at all.
-constexpr std::size_t kMostSpares = 2;
+constexpr std::size_t kMaxSpares = 2;
 
 }  // namespace
 
@@ -101,7 +101,7 @@ void CommitLogFiles::MakeSpares() {
     if (!released_.empty()) {
       recycled = released_.front();
       released_.pop_front();
-      if (spares_.size() >= kMostSpares || recycled->size != options_.file_size) {
+      if (spares_.size() >= kMaxSpares || recycled->size != options_.file_size) {
         lock.Unlock();
         unlink(PathOf(recycled->first).c_str());  // if it fails, the next opening may release it again
         lock.Lock();

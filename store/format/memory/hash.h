@@ -68,8 +68,8 @@ namespace remora {
 /// Returns the hash of any size, by the widest instructions that the CPU has for it.
 [[gnu::noinline]] inline std::uint64_t HashUnusual(const void* data, std::size_t size) {
 #ifdef __x86_64__
-  constexpr std::size_t kMostWithoutVectors = 240;
-  if (size <= kMostWithoutVectors) return XXH3_64bits(data, size);
+  constexpr std::size_t kMaxWithoutVectors = 240;
+  if (size <= kMaxWithoutVectors) return XXH3_64bits(data, size);
   const std::uint64_t hash = XXH3_64bits_dispatch(data, size);
   // It leaves the vectors' upper halves in use; our own instructions on vectors then take ten times as long
   // (seen on Zen 5).
@@ -83,9 +83,9 @@ namespace remora {
 /// Sizes that most keys and many values have without a call; all others apart, as what stands around a hash
 /// (client/get/fast_get.h) is shorter for it.
 [[gnu::always_inline]] inline std::uint64_t HashBytes(const void* data, std::size_t size) {
-  constexpr std::size_t kLeastUsual = 17;
-  constexpr std::size_t kMostUsual = 128;
-  const bool is_usual = size - kLeastUsual <= kMostUsual - kLeastUsual;
+  constexpr std::size_t kMinUsual = 17;
+  constexpr std::size_t kMaxUsual = 128;
+  const bool is_usual = size - kMinUsual <= kMaxUsual - kMinUsual;
   return is_usual ? HashUsual(static_cast<const char*>(data), size) : HashUnusual(data, size);
 }
 

@@ -22,7 +22,7 @@ inline constexpr std::size_t kHistogramSum = kHistogramBuckets;      // place of
 inline constexpr std::size_t kHistogramMax = kHistogramBuckets + 1;  // place of max_ns
 inline constexpr std::size_t kHistogramPlaces = kHistogramBuckets + 2;
 
-/// The last bound that is twice the one before; the next ones are four times the one before.
+/// Up to this bucket, each bound is twice the one before; from there on, four times.
 inline constexpr std::size_t kHistogramDoublings = 12;
 
 /// Returns the upper bound of a bucket, in nanoseconds; it belongs to the bucket. REQUIRES: `bucket` is not

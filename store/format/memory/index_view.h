@@ -63,8 +63,8 @@ struct IndexView {
   }
 };
 
-/// Returns where to continue from a main bucket that is deeper (`depth`) than the home that was
-/// looked for: the next home on the key's way, which is there. It is the same bucket, deeper, when
+/// Returns the home with which a search continues when the main bucket of `home` is deeper (`depth`) than
+/// `home`, because it was split meanwhile. That bucket exists. It is the same bucket, with a larger depth, if
 /// the key belongs to it. REQUIRES: depth > home.depth.
 constexpr Home NextHome(std::uint64_t key_hash, const Home& home, std::uint32_t depth) {
   // Its other half of a later split may itself not be there yet, but that of the first that parts us is.
@@ -144,8 +144,8 @@ inline SlotSet SlotsWith(const Bucket& bucket, std::uint32_t fingerprint) {
 /// the bucket nor the fingerprint's.
 constexpr std::size_t PreferredLine(std::uint64_t key_hash) { return (key_hash >> 50) % kLinesPerBucket; }
 
-/// The slots of a (private copy of a) bucket whose fingerprint is that of `key_hash`. No empty slot is among
-/// them. A torn one may be, and may name no place at all: see SlotNamesPlace.
+/// Returns the slots of a bucket, or of a private copy of it, that have the fingerprint of `key_hash`. None
+/// of them is empty. One may be torn, and name no valid place: see SlotNamesPlace.
 inline SlotSet FindSlots(const Bucket& bucket, std::uint64_t key_hash) {
   return SlotsWith(bucket, Fingerprint(key_hash));
 }

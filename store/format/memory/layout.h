@@ -205,7 +205,7 @@ constexpr bool SlotIsCold(std::uint64_t word) { return (word >> kOffsetBits & 0x
 inline constexpr int kSlotsPerBucket = 31;
 
 /// Zero-filled is an empty bucket; a main one then has the depth that all had at the start (Superblock's
-/// base_depth). So an index of any size is there at once, in memory that nobody touched yet.
+/// base_depth). So an index of any size exists at once, in memory that was never written.
 struct alignas(64) Bucket {
   std::uint64_t control;
   std::array<std::uint64_t, kSlotsPerBucket> slots;
@@ -282,7 +282,7 @@ struct Superblock {
   std::uint64_t layout_signature;
   std::uint64_t incarnation;   // random at each start of a store, never 0; part of every record's checksum
   std::uint64_t memory_size;   // bytes of the region, whole segments
-  std::uint64_t level;         // at least 2^level main buckets are there; below 64, so one byte tells
+  std::uint64_t level;         // at least 2^level main buckets exist; below 64, so one byte of it suffices
   std::uint64_t base_depth;    // of a main bucket that says 0, as it was never written; at most 255
   std::uint64_t metric_count;  // places of `counters` that this server has (metric_registry.h)
   /// Grows before memory of records that readers may have been led to is used for something else (I6). A

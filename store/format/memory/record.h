@@ -102,7 +102,7 @@ struct LiveRecord {
                                               std::uint64_t key_hash, const RecordPlace& place,
                                               LiveRecord* record) {
   const std::uint64_t value_size = static_cast<std::uint32_t>(sizes);
-  // An exact extent has fewer bytes to spare than a unit. Others are looked at as a whole.
+  // An exact extent has less than one unit of unused bytes. A larger one is rounded, so IsExtentOf checks it.
   const bool fits = place.extent_bytes <= kMaxExactExtent
                         ? place.extent_bytes - (sizeof(header) + key.size() + value_size) < kUnitSize
                         : IsExtentOf(key.size(), value_size, place.extent_bytes);
@@ -113,7 +113,7 @@ struct LiveRecord {
   // Key size and flags.
   std::uint64_t wrong = (sizes >> 32) ^ key.size();
   wrong |= ~version_live & kLiveBit;
-  // The value comes last: until then, little is to be kept.
+  // Hashes the value last, so that few variables are live during the long computation.
   const std::uint64_t key_factor = KeyFactor(record->expiry_ms, key_hash, place.incarnation);
   const std::uint64_t value_factor = ValueFactor(record->version, place.offset_units);
   const std::uint64_t value_hash = HashBytes(record->value.data(), value_size);

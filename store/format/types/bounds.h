@@ -12,23 +12,26 @@
 
 namespace remora {
 
-inline constexpr std::string_view kNoSuchDurability = "no such durability";
-inline constexpr std::string_view kNoSuchVersion = "a condition that names a version which no write ever has";
+inline constexpr std::string_view kNoSuchDurability =
+    "durability: it is unknown; pass memory, logged or synced";
+inline constexpr std::string_view kNoSuchVersion =
+    "condition: no write ever has this version; pass one that a call returned";
 
 inline bool IsKey(std::string_view key) { return key.size() >= kMinKeySize && key.size() <= kMaxKeySize; }
 
 inline std::string NoKey(std::size_t size) {
-  return "a key of " + std::to_string(size) + " bytes; allowed are " + std::to_string(kMinKeySize) + " to " +
-         std::to_string(kMaxKeySize);
+  return "key: it has " + std::to_string(size) + " bytes; allowed are " + std::to_string(kMinKeySize) +
+         " to " + std::to_string(kMaxKeySize);
 }
 
 inline std::string NoValue(std::size_t size) {
-  return "a value of " + std::to_string(size) + " bytes; allowed are up to " + std::to_string(kMaxValueSize);
+  return "value: it has " + std::to_string(size) + " bytes; allowed are up to " +
+         std::to_string(kMaxValueSize);
 }
 
 inline std::string NoTtl(std::chrono::milliseconds ttl) {
-  return "a ttl of " + std::to_string(ttl.count()) + " ms; allowed are 1 to " +
-         std::to_string(kMaxTtl.count()) + ", and for ever";
+  return "ttl: " + std::to_string(ttl.count()) + " ms; allowed are 1 to " + std::to_string(kMaxTtl.count()) +
+         ", and for ever";
 }
 
 }  // namespace remora

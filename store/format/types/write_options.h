@@ -57,10 +57,10 @@ class Condition {
   constexpr Condition() = default;
   /// The key is not there. If it is: AlreadyExists.
   static constexpr Condition Absent() { return Condition(kAbsent); }
-  /// The key is there. If not: NotFound.
+  /// The key exists. If not: NotFound.
   static constexpr Condition Present() { return Condition(kPresent); }
-  /// The key is there and its last write was that of `version`, as a Get or that write said. If it is not
-  /// there: NotFound; if it has another version: FailedPrecondition, and the message says which.
+  /// The key exists, and its version is `version`, which a Get or a write returned. Outcomes: NotFound if the
+  /// key does not exist; FailedPrecondition if it has another version, which the message names.
   static constexpr Condition Version(std::uint64_t version) {
     return Condition(version > 0 && version < kMaxVersion ? version : kMaxVersion);
   }
@@ -89,9 +89,9 @@ class Condition {
 
 /// Options of a write that stores a value.
 struct PutOptions {
-  /// Time for which the record is there, or Until (store/format/types/expiry.h) for its end:
-  /// OutOfRange, if that is over. None: the store's default; a value that an increment or an append
-  /// finds keeps its own.
+  /// Time until the record expires, or Until (store/format/types/expiry.h) for the moment: OutOfRange if that
+  /// is in the past. None: the store's default; an increment or an append of an existing value keeps its
+  /// expiry.
   std::optional<std::chrono::milliseconds> ttl{};
   Condition condition{};
   /// Durability level. None: the store's (StoreOptions, kvserver --durability). A store of kMemory

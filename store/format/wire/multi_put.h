@@ -49,8 +49,8 @@ class MultiPutOutcomes {
  public:
   struct Outcome {
     ReplyStatus status = ReplyStatus::kOk;
-    std::uint32_t later = 0;  // kOk: its version is this much more than that of the first that was done
-    std::uint64_t slot = 0;   // kOk: as of a reply to a put
+    std::uint32_t later = 0;  // kOk: its version, minus that of the first put that succeeded
+    std::uint64_t slot = 0;   // kOk: where the record is, as in the reply to a single put
   };
 
   std::size_t size() const { return size_; }

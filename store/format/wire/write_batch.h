@@ -90,14 +90,13 @@ class WriteBatch {
   static std::string FaultOf(std::string_view key, std::string_view value, const PutOptions& options) {
     if (!IsKey(key)) return NoKey(key.size());
     if (value.size() > kMaxBatchBytes) {
-      return "a value of " + std::to_string(value.size()) + " bytes; put it by itself, a batch has up to " +
-             std::to_string(kMaxBatchBytes);
+      return "value: it has " + std::to_string(value.size()) + " bytes, and a batch up to " +
+             std::to_string(kMaxBatchBytes) + "; put it by itself";
     }
     if (options.ttl && !IsTtl(*options.ttl)) return NoTtl(*options.ttl);
     if (!options.condition.IsValid()) return std::string(kNoSuchVersion);
-    if (options.durability) return "a durability of its own; a batch has one, which Apply takes";
-    if (options.version != nullptr)
-      return "a pointer for its version; Apply returns the version of the first write";
+    if (options.durability) return "durability: a batch has one for all writes; pass it to Apply";
+    if (options.version != nullptr) return "version: a batch has one; pass the pointer to Apply";
     return {};
   }
 

@@ -60,7 +60,7 @@ TEST_F(DepthTest, WithARateOperationsAreDueAtTheirMoments) {
   EXPECT_GE(Report().phases.at(1).seconds, 0.049);
 }
 
-TEST_F(DepthTest, WhatIsMissingIsAnErrorOfEach) {
+TEST_F(DepthTest, EachMissingKeyIsAnError) {
   const std::string data_dir = "--data_dir=" + directory_ + "/data";
   ASSERT_EQ(Kvbench({"load", "--target=embedded", "--durability=logged", data_dir.c_str(), "--records=1"}),
             0);

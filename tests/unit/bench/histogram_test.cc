@@ -131,7 +131,7 @@ TEST(Histogram, ASparseOneIsTheSame) {
     EXPECT_EQ(sum.Quantile(fraction), all.Quantile(fraction));
 }
 
-TEST(Histogram, WhatIsNoSparseHistogramIsRefused) {
+TEST(Histogram, MalformedSparseHistogramsAreRejected) {
   Histogram histogram;
   histogram.Add(300);
   histogram.Add(70'000);

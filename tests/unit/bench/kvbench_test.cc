@@ -180,7 +180,7 @@ TEST_F(KvbenchTest, ASeriesAddsUpToTheRun) {
                          HasSubstr("run,all,0.020000,0.040000,")));
 }
 
-TEST_F(KvbenchTest, WhatIsNotTimedCountsAllTheSame) {
+TEST_F(KvbenchTest, UntimedOperationsCount) {
   const std::string json_flag = JsonFlag();
   for (const char* every : {"--time_every=16", "--time_every=17", "--time_every=1000"}) {
     for (const char* workload : {"--workload=a", "--workload=d"}) {

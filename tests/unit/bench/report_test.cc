@@ -81,7 +81,7 @@ std::string Replaced(std::string text, const std::string& from, const std::strin
   return text.replace(at, from.size(), to);
 }
 
-TEST(Json, WhatIsNoReportIsRefused) {
+TEST(Json, MalformedReportsAreRejected) {
   const std::string json = ToJson(Known());
   for (const std::string& wrong : std::vector<std::string>{
            "",
@@ -282,7 +282,7 @@ TEST(Html, CurvesGoThroughTheMedianOfEachPoint) {
   EXPECT_NE(*all, *Curves({reports[0]}, "points"));
 }
 
-TEST(Html, WhatWasNotMeasuredIsLeftOut) {
+TEST(Html, ThePageOmitsMissingFigures) {
   RunReport empty = Known();
   empty.phases[0] = PhaseResult();
   empty.phases[0].name = "run";

@@ -18,7 +18,7 @@ KnownLocation At(std::uint64_t key_hash, std::uint64_t place, SegmentGenerations
   return {EncodeSlot({Fingerprint(key_hash), /*extent_code=*/5, place}), number};
 }
 
-TEST(LocationCacheTest, WhatWasRememberedIsFound) {
+TEST(LocationCacheTest, ACachedLocationIsFound) {
   LocationCache cache(kOneSet);
   EXPECT_EQ(cache.Find(HashOf(1)).slot, 0u);
   cache.Remember(HashOf(1), At(HashOf(1), 1000, 17));
@@ -54,7 +54,7 @@ TEST(LocationCacheTest, KeysWithEqualTagsAreToldApartByTheFingerprint) {
   EXPECT_NE(cache.Find(one).slot, 0u);
 }
 
-TEST(LocationCacheTest, WhatIsFoundOftenStaysWhileOthersCome) {
+TEST(LocationCacheTest, AFrequentLocationIsNotReplaced) {
   LocationCache cache(kOneSet);
   ASSERT_EQ(cache.capacity(), 4u);
   for (int i = 0; i < 4; ++i) cache.Remember(HashOf(i), At(HashOf(i), 1000));
@@ -66,7 +66,7 @@ TEST(LocationCacheTest, WhatIsFoundOftenStaysWhileOthersCome) {
 }
 
 // A key that was popular once does not hold its way for ever.
-TEST(LocationCacheTest, WhatIsFoundNoMoreGivesWayToWhatIs) {
+TEST(LocationCacheTest, ALocationThatIsNoLongerUsedIsReplaced) {
   LocationCache cache(kOneSet);
   for (int i = 0; i < 4; ++i) {
     cache.Remember(HashOf(i), At(HashOf(i), 1000));

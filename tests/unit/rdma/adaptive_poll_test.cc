@@ -33,7 +33,7 @@ TEST(AdaptivePollerTest, LooksLongerLessAndLessOftenWhereThatIsInVain) {
   }
 }
 
-TEST(AdaptivePollerTest, WhatIsThereSoonSaysNothingOfALongerLook) {
+TEST(AdaptivePollerTest, ShortWaitsDoNotEnableTheLongPhase) {
   AdaptivePoller spinner;
   EXPECT_EQ(LooksOf(spinner, kNever), kLong);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(LooksOf(spinner, kShort), kShort);

@@ -55,7 +55,7 @@ TEST(Address, SocketPathOfAllLengths) {
   EXPECT_FALSE(ParseAddress("local:///" + std::string(107, 'p')).ok());
 }
 
-TEST(Address, WhatIsWrongIsSaid) {
+TEST(Address, ErrorsNameTheFault) {
   const std::pair<std::string, std::string> kFaults[] = {
       {"", "there is no scheme"},
       {"kv1:7470", "there is no scheme"},

@@ -151,7 +151,7 @@ TEST_F(LocalHostileTest, NonsenseIsHungUpOn) {
 
 // A server maps what a client offers, and writes to it: nothing may come along that lets it fault, or map
 // without end.
-TEST_F(LocalHostileTest, WhatIsOfferedAmissIsHungUpOn) {
+TEST_F(LocalHostileTest, AnInvalidOfferEndsTheConnection) {
   StartService();
   const auto memfd = [](unsigned flags, off_t size, int seals) {
     UniqueFd fd(memfd_create("remora-test-offer", MFD_CLOEXEC | flags));

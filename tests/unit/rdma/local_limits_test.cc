@@ -102,7 +102,7 @@ TEST_F(LocalLimitsTest, AServerWithoutDescriptorsSaysSoToWhoComes) {
     for (const UniqueFd& socket : refused) {
       const auto reply = ReceiveReply(socket.get());
       ASSERT_THAT(reply, IsOk());
-      EXPECT_EQ(reply->reply.answer, LocalAnswer::kNoRoom);
+      EXPECT_EQ(reply->reply.answer, LocalAnswer::kNoSpace);
       EXPECT_THAT(ReceiveReply(socket.get()).status(), HasCode(absl::StatusCode::kUnavailable));
     }
     listener_->Arm();
@@ -189,7 +189,7 @@ TEST_F(LocalLimitsTest, ACrowdAtTheDoorIsLookedAtByAndBy) {
   listener_->Disarm();
 }
 
-TEST_F(LocalLimitsTest, WhoHasSpokenIsHeardWhenACrowdThatSaysNothingComesBehindHim) {
+TEST_F(LocalLimitsTest, AHelloIsReadThoughManySilentClientsFollow) {
   ASSERT_NO_FATAL_FAILURE(Listen());
   auto early = ConnectTo(where_.path, kPatience);
   ASSERT_THAT(early, IsOk());

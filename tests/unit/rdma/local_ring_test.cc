@@ -102,7 +102,7 @@ TEST(LocalRing, AWriterThatLiesIsFoundOut) {
   }
 }
 
-TEST(LocalRing, WhatIsNotTheNextMessageIsNone) {
+TEST(LocalRing, OnlyTheNextMessageIsTaken) {
   Sides sides;
   RingWriter writer = sides.Writer();
   RingReader reader = sides.Reader();

@@ -101,7 +101,7 @@ TEST_F(LocalTest, TheSocketOfAKilledServerIsReplaced) {
   EXPECT_THAT(Open()->Read(0, {8}), IsOk());
 }
 
-TEST_F(LocalTest, WhatIsNotOursIsLeftAlone) {
+TEST_F(LocalTest, ForeignFilesAndSocketsAreNotReplaced) {
   std::ofstream(where_.path) << "precious";
   EXPECT_THAT(TryListen(), HasCode(absl::StatusCode::kAlreadyExists));
   EXPECT_EQ(std::filesystem::file_size(where_.path), 8u);
@@ -410,7 +410,7 @@ TEST_F(LocalTest, AMappedRegionIsReadAtOnce) {
   EXPECT_THAT(client->connection().status(), IsOk());
 }
 
-TEST_F(LocalTest, WhatIsNoRegionIsNotMapped) {
+TEST_F(LocalTest, AnUnknownRegionIsNotMapped) {
   StartService();
   const auto client = Open();
   RemoteRegion region = client->welcome().region;

@@ -65,7 +65,7 @@ TEST_P(OfferTest, MemoryMayBeRegisteredMoreThanOnceAndNotAtAll) {
   }
 }
 
-TEST_P(OfferTest, WhatCannotBeOfferedIsRefused) {
+TEST_P(OfferTest, UnsuitableMemoryCannotBeOffered) {
   StartService();
   const auto memory = Memory();
   const auto large = Memory(2 * kMaxOfferedSize);

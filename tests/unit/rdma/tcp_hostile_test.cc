@@ -187,13 +187,13 @@ TEST_F(TcpHostileTest, EveryFieldOfAHeaderIsChecked) {
         read(region, ~std::uint64_t{0}, 1), read(region, ~std::uint64_t{0} - 7, 16),
         read(region, 0, ~std::uint32_t{0}), read(region, 0, (1 << 30) + 1), read(0, 0, 1),
         read(region + 1, 0, 1), read(~std::uint32_t{0}, 0, 1)}) {
-    frames.emplace_back(header, "a READ outside");
+    frames.emplace_back(header, "READ: outside");
   }
   for (const FrameHeader& header :
        {write(region, 0, 1), write(staging, staging_end, 1), write(staging, staging_end - 3, 4),
         write(staging, ~std::uint64_t{0}, 8), write(staging, staging_begin, ~std::uint32_t{0}),
         write(staging, staging_begin - 1, 1), write(staging + 1, staging_begin, 1), write(0, 0, 1)}) {
-    frames.emplace_back(header, "a WRITE outside");
+    frames.emplace_back(header, "WRITE: outside");
   }
   frames.emplace_back(FrameHeader{.kind = FrameKind::kMessage, .size = kMaxMessageSize + 1},
                       "the longest is");

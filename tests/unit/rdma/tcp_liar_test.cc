@@ -90,7 +90,7 @@ class TcpLiarTest : public ::testing::Test {
   Address where_;
 };
 
-TEST_F(TcpLiarTest, WhatIsNoRemoraServerIsSaidToBeNone) {
+TEST_F(TcpLiarTest, TheErrorTellsAForeignServer) {
   TcpReply stranger, newer, older, large, odd;
   stranger.magic = 1;
   newer.version = 9;
@@ -98,14 +98,15 @@ TEST_F(TcpLiarTest, WhatIsNoRemoraServerIsSaidToBeNone) {
   older.answer = TcpAnswer::kWrongVersion;
   large.data_size = kMaxAcceptData + 1;
   odd.answer = static_cast<TcpAnswer>(77);
-  for (const auto& [answer, why] : {std::pair<std::string, const char*>("", "hung up"),
-                                    {"SSH-2.0-OpenSSH_9.2p1\r\n", "is no Remora server"},
-                                    {TextOf(stranger), "is no Remora server"},
-                                    {TextOf(newer), "speaks version 9"},
-                                    {TextOf(older), "speaks version 1"},
-                                    {TextOf(newer).substr(0, 12), "speaks version 9"},
-                                    {TextOf(TcpReply{}).substr(0, 100), "hung up"},
-                                    {TextOf(TcpReply{.answer = TcpAnswer::kNoRoom}), "no descriptor left"}}) {
+  for (const auto& [answer, why] :
+       {std::pair<std::string, const char*>("", "hung up"),
+        {"SSH-2.0-OpenSSH_9.2p1\r\n", "is no Remora server"},
+        {TextOf(stranger), "is no Remora server"},
+        {TextOf(newer), "speaks version 9"},
+        {TextOf(older), "speaks version 1"},
+        {TextOf(newer).substr(0, 12), "speaks version 9"},
+        {TextOf(TcpReply{}).substr(0, 100), "hung up"},
+        {TextOf(TcpReply{.answer = TcpAnswer::kNoSpace}), "no descriptor left"}}) {
     const absl::Status status = ConnectTo(answer);
     EXPECT_THAT(status, HasCode(absl::StatusCode::kUnavailable));
     EXPECT_THAT(std::string(status.message()), HasSubstr(why));

@@ -289,12 +289,12 @@ TEST_F(TcpFindTest, BrokenOnesEndTheConnection) {
   };
   const std::uint64_t end = region_.size();
   const std::vector<std::pair<FrameHeader, const char*>> broken = {
-      {with(&FrameHeader::key, kLinkRegionKey + 1), "a FIND outside"},
-      {with(&FrameHeader::offset, end), "a FIND outside"},
-      {with(&FrameHeader::offset, end - sizeof(Bucket) + 1), "a FIND outside"},
-      {with(&FrameHeader::offset, ~std::uint64_t{0} - 255), "a FIND outside"},
-      {with(&FrameHeader::size, kTcpMaxFound + 1), "a FIND outside"},
-      {with(&FrameHeader::match, 0u), "a FIND outside"},
+      {with(&FrameHeader::key, kLinkRegionKey + 1), "FIND: outside"},
+      {with(&FrameHeader::offset, end), "FIND: outside"},
+      {with(&FrameHeader::offset, end - sizeof(Bucket) + 1), "FIND: outside"},
+      {with(&FrameHeader::offset, ~std::uint64_t{0} - 255), "FIND: outside"},
+      {with(&FrameHeader::size, kTcpMaxFound + 1), "FIND: outside"},
+      {with(&FrameHeader::match, 0u), "FIND: outside"},
       {with(&FrameHeader::offset, kBucketOffset + 8), "no bucket"},
       {with(&FrameHeader::kind, FrameKind::kFindAnswer), "must be zero"},
       {with(&FrameHeader::kind, FrameKind::kRead), "must be zero"}};

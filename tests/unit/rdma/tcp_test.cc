@@ -111,7 +111,7 @@ TEST_F(TcpTest, NothingBesideAGrantCanBeWritten) {
   }
 }
 
-TEST_F(TcpTest, WhatWasTakenBackIsNobodysAnyMore) {
+TEST_F(TcpTest, ARevokedGrantIsNotWritable) {
   StartService();
   const auto owner = Open();
   const RemoteRegion first = Grant(*owner, 0, 4096);
@@ -168,7 +168,7 @@ TEST_F(TcpTest, BothSidesKnowWhyAConnectionWasEnded) {
   forged.key += 77;
   EXPECT_THAT(client->ReadFrom(forged, 0, {8}), HasCode(absl::StatusCode::kPermissionDenied));
   EXPECT_THAT(std::string(client->connection().status().message()),
-              HasSubstr("the server ended the connection: a READ outside the regions"));
+              HasSubstr("the server ended the connection: READ: outside the regions"));
 }
 
 // --- Who is slow -----------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ TEST_P(WindowsTest, NothingBesideAGrantCanBeWritten) {
   }
 }
 
-TEST_P(WindowsTest, WhatWasTakenBackIsNobodysAnyMore) {
+TEST_P(WindowsTest, ARevokedGrantIsNotWritable) {
   StartService();
   const auto owner = Open();
   const RemoteRegion first = Grant(*owner, 0, 4096);
@@ -123,7 +123,7 @@ TEST_P(WindowsTest, WhatWasTakenBackIsNobodysAnyMore) {
 }
 
 // A client that leaves, with all that it had registered, fails as unavailable, and not as rejected.
-TEST_P(WindowsTest, WhoDisconnectsIsNotThere) {
+TEST_P(WindowsTest, ADisconnectedClientIsUnavailable) {
   StartService();
   const auto writer = Open(), large_writer = Open(), asker = Open(), idle = Open();
   const RemoteRegion grant = Grant(*large_writer, 0, 4096);

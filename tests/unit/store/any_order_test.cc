@@ -242,7 +242,7 @@ TEST_F(AnyOrderTest, EachKeyIsShownOnceWhileItsRecordIsMoved) {
   for (const auto& [key, shown_value] : shown) ASSERT_TRUE(shown_value == value);
 }
 
-TEST_F(AnyOrderTest, WhatIsNotEvictedIsShown) {
+TEST_F(AnyOrderTest, KeysThatStayInMemoryAreShown) {
   Open(kMinMemorySize, Eviction::kLeastUsed);
   const std::string value(2000, 'v');
   int next = 0;
@@ -317,7 +317,7 @@ TEST_F(AnyOrderTest, ATokenGoesOnInAStoreOfAnySize) {
 
 // Each call of Advance does a bounded amount of work. A scan
 // of many keys takes many calls, even if it shows none.
-TEST_F(AnyOrderTest, WhatIsLookedAtIsAStepEach) {
+TEST_F(AnyOrderTest, AdvanceDoesABoundedAmountOfWork) {
   Open();
   for (int i = 0; i < 5000; ++i) ASSERT_NO_FATAL_FAILURE(Put(KeyOf(i), "value"));
   const auto scan = Begin({.prefix = "none of these"});
@@ -327,7 +327,7 @@ TEST_F(AnyOrderTest, WhatIsLookedAtIsAStepEach) {
   EXPECT_LT(steps, 11'000);
 }
 
-TEST_F(AnyOrderTest, WhatMakesNoSenseIsRefused) {
+TEST_F(AnyOrderTest, ContradictoryOptionsAreRejected) {
   Open();
   ASSERT_NO_FATAL_FAILURE(Put("key", "value"));
   EXPECT_TRUE(absl::IsInvalidArgument(store_->Scan({.reverse = true, .any_order = true}).status()));

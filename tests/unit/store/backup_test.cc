@@ -291,7 +291,7 @@ TEST_P(BackupTest, ADamagedNewestOneIsNotPassedOver) {
 }
 
 // The note of a backup describes the store that made it, which may be of a newer release.
-TEST_P(BackupTest, WhatIsNotedOfItIsRead) {
+TEST_P(BackupTest, TheNoteOfABackupIsRead) {
   Put(0, 10);
   BackUp();
   const std::string file = backups_ + "/meta/1", text = ReadFile(file);

@@ -90,7 +90,7 @@ TEST_P(BatchTest, IsDoneInOrderWithVersionsInARow) {
   EXPECT_EQ(store_->Read(Counter::kCommitGroups), GetParam() == Durability::kLogged ? 1u : 2u);
 }
 
-TEST_P(BatchTest, WhatFailsLeavesNothingAndHindersNobody) {
+TEST_P(BatchTest, AFailedBatchLeavesNothing) {
   ASSERT_THAT(Commit({{Put("a", "old")}, {Put("b", "old")}}), ElementsAre(kOk, kOk));
   const std::uint64_t used = store_->Read(Counter::kLogBytesUsed);
   const std::string large(50'000, 'v');
@@ -142,7 +142,7 @@ TEST_P(BatchTest, MayConsistOfChecks) {
   EXPECT_EQ(writes_[0].version, version + 1);
 }
 
-TEST_P(BatchTest, WhatFailsHasANumberEvenIfItIsAlone) {
+TEST_P(BatchTest, TheErrorNamesTheWriteOfTheBatch) {
   WriteBatch batch;
   batch.Delete("missing");
   const absl::Status status = store_->Apply(batch);
@@ -151,7 +151,7 @@ TEST_P(BatchTest, WhatFailsHasANumberEvenIfItIsAlone) {
 }
 
 // Later writes of the group are decided as if the failed batch had not been there.
-TEST_P(BatchTest, WhatFailsIsForgottenInsideItsGroup) {
+TEST_P(BatchTest, AFailedBatchDoesNotAffectItsGroup) {
   ASSERT_THAT(Commit({{Put("gone", "old")}}), ElementsAre(kOk));
   EXPECT_THAT(Commit({{Put("a", "1")},
                       Batch({Put("a", "2"), Put("a", "3"), Put("b", "4"), Delete("gone"), Delete("missing")}),
@@ -199,7 +199,7 @@ TEST_P(BatchTest, NoGroupSplitsOne) {
   for (std::size_t i = 1000; i < 1100; ++i) ASSERT_EQ(Get(keys[i]), "batch");
 }
 
-TEST_P(BatchTest, WhatCanNeverFitIsRefused) {
+TEST_P(BatchTest, ABatchOutOfBoundsIsRejected) {
   std::vector<Write> many(kMaxBatchWrites + 1, Put("key", "value"));
   Commit({Batch(many)});
   for (const Write& write : writes_) ASSERT_EQ(write.status.code(), kInvalidArgument);

@@ -88,7 +88,7 @@ TEST_F(ColdTest, AKeyEntersColdWhileThereIsRoom) {
   for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
     ASSERT_EQ(parts_.index.InsertCold(HashKey(keys[i])), Index::Entered::kDone);
   }
-  EXPECT_EQ(parts_.index.InsertCold(HashKey(keys.back())), Index::Entered::kNoRoom);
+  EXPECT_EQ(parts_.index.InsertCold(HashKey(keys.back())), Index::Entered::kNoSpace);
   EXPECT_EQ(parts_.index.entry_count(), std::uint64_t{kSlotsPerBucket});
   EXPECT_EQ(Search(parts_, keys.back(), kFirstView), Step::kMissing);
 }

@@ -176,7 +176,7 @@ class CommitLogCrashTest : public CommitLogFixture {
 };
 REMORA_WITH_BOTH_LOG_WRITERS(CommitLogCrashTest);
 
-TEST_P(CommitLogCrashTest, WhatWasAppendedSurvivesAKill) {
+TEST_P(CommitLogCrashTest, AppendedGroupsSurviveAKill) {
   std::uint64_t known = 0;
   for (int round = 0; round < 8; ++round) {
     int ends[2];

@@ -262,7 +262,7 @@ TEST_P(CommitLogTest, IsBoundedAndGoesOnWhenThereIsRoom) {
 }
 
 // C2: an fsync covers only groups that were appended before it began.
-TEST_P(CommitLogTest, WhatComesDuringASyncIsNotDurable) {
+TEST_P(CommitLogTest, GroupsAppendedDuringASyncAreNotDurable) {
   CommitLogOptions options = Options();
   CommitLog* appending = nullptr;
   options.sync = [&](int fd) {

@@ -114,7 +114,7 @@ TEST_P(CommitLogTornTest, ALostEndOfAFileEndsTheLog) {
 }
 
 // L2: a disk shows old data again that an earlier writer left behind the end of the log.
-TEST_P(CommitLogTornTest, WhatAnEarlierWriterLeftNeverFollows) {
+TEST_P(CommitLogTornTest, GroupsOfAnEarlierWriterNeverFollow) {
   Write(3);
   const std::string old = ReadFile(PathOf(0));
   Damage(0, ends_[1].value - 20);
@@ -173,7 +173,7 @@ TEST_P(CommitLogTornTest, ATornEndWithoutAPowerCutIsNone) {
 }
 
 // C5d: recovery removes the groups behind the end of the log.
-TEST_P(CommitLogTornTest, WhatStoodBehindAHoleIsGoneForGood) {
+TEST_P(CommitLogTornTest, RecoveryRemovesGroupsBehindAHole) {
   Write(3);
   Damage(0, ends_[0].value + 70);
   version_ = 0;

@@ -153,7 +153,7 @@ TEST_P(CommitTest, VerifySeesTheHashesOfKeyAndValue) {
   EXPECT_EQ(remove.calls, 1);
 }
 
-TEST_P(CommitTest, WhatDoesNotVerifyLeavesNothing) {
+TEST_P(CommitTest, AWriteThatFailsVerificationLeavesNothing) {
   ASSERT_THAT(Commit({PutOf("key", "old")}), ElementsAre(kOk));
   const std::uint64_t used = store_->Read(Counter::kLogBytesUsed);
   const std::uint64_t version = store_->Read(Counter::kLastVersion);
@@ -178,7 +178,7 @@ TEST_P(CommitTest, WhatDoesNotVerifyLeavesNothing) {
 
 // A client changes its bytes in shared memory right after
 // they are verified. The store keeps the verified bytes.
-TEST_P(CommitTest, WhatIsVerifiedIsWhatIsStored) {
+TEST_P(CommitTest, TheVerifiedBytesAreStored) {
   std::string shared = "honest value";
   Write write = PutOf("key", shared);
   write.verify = [](const void* context, std::uint64_t, std::uint64_t value_hash) {
@@ -216,7 +216,7 @@ TEST_P(CommitTest, TheKeyThatWasVerifiedIsTheOneDeleted) {
 
 // One write of a group fails verification. The writes around it succeed, with consecutive versions and
 // adjacent places, as if it had not been there.
-TEST_P(CommitTest, WhatDoesNotVerifyDoesNotHinderTheOthers) {
+TEST_P(CommitTest, OtherWritesOfAGroupIgnoreAFailedVerification) {
   ASSERT_THAT(Commit({PutOf("b", "old")}), ElementsAre(kOk));
   Expected wrong{HashKey("b"), 1};
   std::vector<Write> writes = {PutOf("a", "1"), PutOf("b", "2"), PutOf("c", "3")};
@@ -303,7 +303,7 @@ TEST_P(CommitTest, AWriteThatDoesNotFitDoesNotHinderTheOthers) {
 
 // If memory waits for its grace period, all remaining writes
 // of a group are Aborted, and succeed when it is free.
-TEST_P(CommitTest, WhatWaitsForMemoryIsAbortedInOrderAndDoneLater) {
+TEST_P(CommitTest, WritesThatWaitForMemoryAreAbortedInOrder) {
   const std::string large(kMaxSmallValueSize, 'v');
   const std::vector<Write> group(30, PutOf("key", large));
   std::vector<Write> writes = group;
@@ -385,7 +385,7 @@ TEST_P(CommitToTierTest, AGroupWithoutRoomInTheLogIsRefusedAlone) {
   EXPECT_EQ(Get("c"), std::string(100'000, 'v'));
 }
 
-TEST_P(CommitToTierTest, WhatTheTierSaidIsSaidOn) {
+TEST_P(CommitToTierTest, TheErrorOfTheTierIsReturned) {
   FileSizeLimit limit(4096);
   const absl::Status status = store_->Put("a", std::string(100'000, 'v'));
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);

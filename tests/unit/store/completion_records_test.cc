@@ -93,7 +93,7 @@ TEST_F(CompletionRecordsTest, TheResultIsRemembered) {
   EXPECT_GT(clients[0].since_ms, 0);
 }
 
-TEST_F(CompletionRecordsTest, WhatWasNotDoneIsNot) {
+TEST_F(CompletionRecordsTest, AFailedWriteHasNoCompletionRecord) {
   Register(kAnna);
   Write write = WriteOf(kAnna, 1, "a", "1");
   write.condition = Condition::Present();
@@ -131,7 +131,7 @@ TEST_F(CompletionRecordsTest, ALaterWriteTakesThePlaceOfOneThatIsFarBack) {
   EXPECT_EQ(all[kBert].size(), 1u);
 }
 
-TEST_F(CompletionRecordsTest, WhoIsForgottenIsForgottenWithAllWrites) {
+TEST_F(CompletionRecordsTest, AForgottenClientLosesAllCompletionRecords) {
   Register(kAnna);
   for (std::uint64_t number = 1; number <= kCompletionsPerClient; ++number) {
     Commit(WriteOf(kAnna, number, "a", "1"));

@@ -95,7 +95,7 @@ TEST_P(ConditionsTest, AVersionIsThatOfTheWriteBeforeInTheGroup) {
   EXPECT_EQ(Get("a"), "4");
 }
 
-TEST_P(ConditionsTest, WhatHasExpiredIsAbsent) {
+TEST_P(ConditionsTest, AnExpiredKeyIsAbsent) {
   ASSERT_TRUE(store_->Put("a", "1", {.ttl = std::chrono::seconds(1)}).ok());
   ASSERT_TRUE(store_->Put("b", "5", {.ttl = std::chrono::seconds(1)}).ok());
   std::uint64_t version = 0;
@@ -122,7 +122,7 @@ TEST_P(ConditionsTest, ValuesGrowInsideAGroup) {
   EXPECT_EQ(Get("n"), "77x");
 }
 
-TEST_P(ConditionsTest, WhatIsRefusedLeavesNothing) {
+TEST_P(ConditionsTest, ARejectedWriteLeavesNothing) {
   ASSERT_THAT(Commit({PutIf("a", "text", {})}), ElementsAre(kOk));
   const std::uint64_t used = store_->Read(Counter::kLogBytesUsed);
   const std::uint64_t version = store_->Read(Counter::kLastVersion);

@@ -81,7 +81,7 @@ TEST(DataDirTest, AMarkerThatIsNotOursIsRefused) {
   }
 }
 
-TEST(DataDirTest, WhoOnlyReadsMakesNothing) {
+TEST(DataDirTest, OpeningToReadCreatesNothing) {
   TempDir temp;
   const auto why_not = [&](const std::string& path, absl::StatusCode code) {
     const auto dir = DataDir::OpenToRead(path);

@@ -57,7 +57,7 @@ TEST_P(DropTest, ARangeIsGoneAndNothingElse) {
   EXPECT_EQ(store_->Count().value(), 24u * 50);
 }
 
-TEST_P(DropTest, WhatIsWrittenMeanwhileStays) {
+TEST_P(DropTest, KeysWrittenDuringADeletionStay) {
   Open(Options());
   for (int i = 0; i < 3000; ++i) ASSERT_NO_FATAL_FAILURE(Put("key " + std::to_string(i), "old"));
   const std::unique_ptr<RangeDeletion> deletion = *store_->BeginDeleteRange({});

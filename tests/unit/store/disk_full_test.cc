@@ -103,7 +103,7 @@ TEST_F(DiskFullTest, AFullDiskIsSaidAndReadsGoOn) {
 }
 
 // RocksDB must not be asked to sync a log that has failed a write (F4 of store/durable/files.h).
-TEST_F(DiskFullTest, WhatWasWrittenBeforeItWasFullIsSyncedAllTheSame) {
+TEST_F(DiskFullTest, WritesBeforeTheDiskWasFullAreSynced) {
   Fill(std::size_t{1} << 20);
   StoreOptions options = LoggedIn(temp_ / "store");
   options.durability = Durability::kSynced;

@@ -462,7 +462,7 @@ TEST_F(DurableTierTest, DamageIsDataLossFromItsRangeAlone) {
   EXPECT_TRUE(shown.contains(TableKey(119)) && !shown.contains(TableKey(120))) << "up to the damage";
 }
 
-TEST_F(DurableTierTest, WhatTheCallerReturnsEndsIt) {
+TEST_F(DurableTierTest, AnErrorOfTheCallerEndsTheIteration) {
   FillTable(100, 8000);
   const auto tier = Open();
   int shown = 0;

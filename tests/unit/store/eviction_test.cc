@@ -83,7 +83,7 @@ class EvictionTest : public testing::Test {
 
 // --- With a durable tier --------------------------------------------------------------------------------
 
-TEST_F(EvictionTest, WhatDoesNotFitIsFetchedWhenItIsAskedFor) {
+TEST_F(EvictionTest, AColdKeyIsPromotedByAGet) {
   ASSERT_NO_FATAL_FAILURE(Open(Durability::kLogged));
   ASSERT_NO_FATAL_FAILURE(Fill());
   EXPECT_EQ(store_->Read(Counter::kKeys), kMuch + 0u);
@@ -267,7 +267,7 @@ TEST_F(EvictionTest, ACacheDropsWhatItHasNoRoomFor) {
 
 // --- Which ----------------------------------------------------------------------------------------------
 
-TEST_F(EvictionTest, WhatIsUsedStaysAndAScanTakesNothingAlong) {
+TEST_F(EvictionTest, UsedKeysSurviveAScan) {
   for (const Durability durability : {Durability::kMemory, Durability::kLogged}) {
     ASSERT_NO_FATAL_FAILURE(Open(durability));
     constexpr int kUsed = 1000;  // a third of what the memory holds

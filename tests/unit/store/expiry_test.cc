@@ -287,7 +287,7 @@ TEST_P(ExpiryOnDiskTest, ARestartSkipsAndRemovesWhatHasExpired) {
   EXPECT_EQ(expired(), 0u);
 }
 
-TEST_P(ExpiryOnDiskTest, WhatIsSweptIsGoneFromTheDisk) {
+TEST_P(ExpiryOnDiskTest, ASweptKeyIsDeletedFromTheDisk) {
   for (int i = 0; i < 3000; ++i) ASSERT_TRUE(Put("key" + std::to_string(i), "value", hours(1)).ok());
   ASSERT_TRUE(Put("stays", "value", hours(5)).ok());
   clock_.Advance(hours(1));

@@ -351,7 +351,7 @@ TEST(CheckRecordTest, SizesBeyondTheirBoundsReadNothing) {
 
 // ReadLiveRecord agrees with CheckRecord about whole records,
 // records in other places, and records with any bit flipped.
-TEST(CheckRecordTest, WhoAsksOnlyWhetherItIsTheKeysIsToldTheSame) {
+TEST(CheckRecordTest, ReadLiveRecordAgreesWithCheckRecord) {
   int live = 0;
   const auto compare = [&](const RecordImage& record, std::string_view key, const RecordPlace& place) {
     LiveRecord found;

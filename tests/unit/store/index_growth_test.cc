@@ -112,7 +112,7 @@ TEST_F(IndexGrowthTest, AKeyThatIsNotThereIsMissingAfterEverythingRested) {
 
 // Some entries are outside of their preferred line, because it
 // was full. Splits make space, and the entries move to that line.
-TEST_F(IndexGrowthTest, WhatStaysBehindComesToItsLine) {
+TEST_F(IndexGrowthTest, AnEntryLeftBehindMovesToItsLine) {
   // Counts keys whose slot is outside of their preferred line, where readers look first in vain.
   const auto away = [&] {
     std::uint64_t count = 0;
@@ -139,7 +139,7 @@ TEST_F(IndexGrowthTest, WhatStaysBehindComesToItsLine) {
 }
 
 // A key changes while it is in two slots, because its entry moves to the preferred line.
-TEST_F(IndexGrowthTest, WhatComesHomeMayChangeMeanwhile) {
+TEST_F(IndexGrowthTest, AnEntryMayChangeWhileItMoves) {
   ASSERT_NO_FATAL_FAILURE(FillTo(4 * kFirstPeak));
   std::mt19937_64 random(1);
   for (int round = 0; round < Rounds(60); ++round) {
@@ -163,7 +163,7 @@ TEST_F(IndexGrowthTest, WhatComesHomeMayChangeMeanwhile) {
 
 // An entry has moved, and its bucket splits before the grace period of the old slot is over. The slot is
 // cleared once, so a key that takes it afterwards stays.
-TEST_F(IndexGrowthTest, WhatComesToASlotThatWasLeftStays) {
+TEST_F(IndexGrowthTest, AnEntryInAReusedSlotStays) {
   // Keys of bucket 0 in its line 3 that a split moves; one
   // that stays until the next split; and one of line 0.
   constexpr std::uint32_t kLevel = Index::kFirstLevel;

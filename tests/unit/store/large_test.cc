@@ -175,7 +175,7 @@ TEST_P(LargeTest, RoomIsReservedForLargeValuesThatFit) {
   EXPECT_TRUE(absl::IsResourceExhausted(store_->Reserve(3, 32 * kMiB).status()));
 }
 
-TEST_P(LargeTest, WhatHasExpiredIsSwept) {
+TEST_P(LargeTest, AnExpiredLargeValueIsSwept) {
   ASSERT_NO_FATAL_FAILURE(Open(32 * kMiB, Eviction::kNone));
   const std::uint64_t free = store_->Read(Counter::kMemoryBytesFree);
   const std::string value = ValueOf(3 * kMiB, 1);

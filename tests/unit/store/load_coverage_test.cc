@@ -21,7 +21,7 @@ TEST(LoadCoverageTest, AllAreKnownUntilSomebodyLoads) {
   EXPECT_TRUE(known.Covers("b"));
 }
 
-TEST(LoadCoverageTest, WhatIsNotedIsKnownUntilItIsPassedAndAfter) {
+TEST(LoadCoverageTest, AnAddedKeyIsCoveredBeforeAndAfterTheLoadPassesIt) {
   LoadCoverage known;
   known.Begin({"", "m"});
   known.AddKey("b");

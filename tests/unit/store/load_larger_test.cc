@@ -111,7 +111,7 @@ class LoadLargerTest : public testing::Test {
   std::unique_ptr<ServerStore> store_;
 };
 
-TEST_F(LoadLargerTest, WhatDoesNotFitIsColdFromTheStart) {
+TEST_F(LoadLargerTest, KeysThatDoNotFitAreLoadedCold) {
   ASSERT_NO_FATAL_FAILURE(Fill());
   for (const Loading loading : {Loading::kInOpen, Loading::kInSteps}) {
     ASSERT_NO_FATAL_FAILURE(Open(loading));
@@ -142,7 +142,7 @@ TEST_F(LoadLargerTest, LargeOnesAreColdWhereThereIsNoRunForThem) {
   }
 }
 
-TEST_F(LoadLargerTest, WhatIsLoadedColdExpires) {
+TEST_F(LoadLargerTest, AKeyThatWasLoadedColdExpires) {
   ASSERT_NO_FATAL_FAILURE(Fill());
   for (int i = 0; i < kKeys; i += 2) {
     ASSERT_TRUE(Touch(Key(i), i % 4 == 0 ? hours(1) : hours(1000)).ok());

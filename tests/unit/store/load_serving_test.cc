@@ -81,7 +81,7 @@ class LoadServingTest : public testing::Test {
   }
 };
 
-TEST_F(LoadServingTest, WhatIsNotLoadedYetIsThere) {
+TEST_F(LoadServingTest, AKeyThatIsNotLoadedIsFound) {
   ASSERT_NO_FATAL_FAILURE(FillAndReopen());
   ASSERT_TRUE(store_->loading());
   EXPECT_EQ(store_->Read(Counter::kLoading), 1u);
@@ -114,7 +114,7 @@ TEST_F(LoadServingTest, StepsLoadAllOfIt) {
   EXPECT_EQ(store_->Read(Counter::kLogBytesDead), 0u);
 }
 
-TEST_F(LoadServingTest, WhatIsWrittenMeanwhileStays) {
+TEST_F(LoadServingTest, KeysWrittenDuringTheLoadStay) {
   ASSERT_NO_FATAL_FAILURE(FillAndReopen());
   for (int i = 0; i < kKeys; i += 3) {
     stored_[Key(i)] = "new" + std::to_string(i);
@@ -127,7 +127,7 @@ TEST_F(LoadServingTest, WhatIsWrittenMeanwhileStays) {
   ASSERT_NO_FATAL_FAILURE(ExpectStored());
 }
 
-TEST_F(LoadServingTest, WhatIsDeletedMeanwhileStaysDeleted) {
+TEST_F(LoadServingTest, KeysDeletedDuringTheLoadStayDeleted) {
   ASSERT_NO_FATAL_FAILURE(FillAndReopen());
   for (int i = 0; i < kKeys; i += 3) {
     ASSERT_TRUE(store_->Delete(Key(i)).ok());
@@ -178,7 +178,7 @@ TEST_F(LoadServingTest, TouchFindsTheValueAndItsExpiryHolds) {
   ASSERT_NO_FATAL_FAILURE(ExpectStored());
 }
 
-TEST_F(LoadServingTest, WhatHasExpiredIsNotBroughtBack) {
+TEST_F(LoadServingTest, ExpiredKeysAreNotLoaded) {
   store_ = OpenOrDie(options_);
   for (int i = 0; i < kKeys; ++i) {
     PutOptions ttl;
@@ -361,7 +361,7 @@ TEST_F(LoadThreadsTest, ThreadsBeforeOpenReturnsLoadTheSame) {
 }
 
 // A store whose index may not fit serves only after the load, so that Open can return the error.
-TEST_F(LoadThreadsTest, WhatDoesNotFitIsKnownWhenOpenReturns) {
+TEST_F(LoadThreadsTest, OpenFailsIfTheIndexDoesNotFit) {
   store_.reset();
   options_.memory_size = kMinMemorySize;
   options_.eviction = Eviction::kNone;
@@ -370,7 +370,7 @@ TEST_F(LoadThreadsTest, WhatDoesNotFitIsKnownWhenOpenReturns) {
 
 // --- When it cannot be done -------------------------------------------------------------------------------
 
-TEST_F(LoadServingTest, WhatDoesNotFitIsNeverMissing) {
+TEST_F(LoadServingTest, AKeyThatDoesNotFitIsNeverMissing) {
   ASSERT_NO_FATAL_FAILURE(FillAndReopen(30'000));
   store_.reset();
   options_.memory_size = kMinMemorySize;
@@ -391,7 +391,7 @@ TEST_F(LoadServingTest, WhatDoesNotFitIsNeverMissing) {
   EXPECT_EQ(Get(*store_, "none"), "NOT_FOUND") << "the disk was asked";
 }
 
-TEST_F(LoadServingTest, WhatIsDamagedIsNeverMissing) {
+TEST_F(LoadServingTest, ADamagedKeyIsNeverMissing) {
   ASSERT_NO_FATAL_FAILURE(FillAndReopen(2000));
   store_.reset();
   const std::vector<std::string> tables = FilesIn(options_.data_dir, ".sst");

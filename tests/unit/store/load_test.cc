@@ -90,7 +90,7 @@ TEST(LoadTest, ARestartCompacts) {
   EXPECT_LT(OpenOrDie(options)->Read(Counter::kLogBytesUsed), 100'000u);
 }
 
-TEST(LoadTest, WhatDoesNotFitSaysWhatWould) {
+TEST(LoadTest, TheErrorNamesASufficientMemory) {
   TempDir temp;
   {
     const auto store = OpenOrDie(LoggedIn(temp / "store", std::size_t{64} << 20));

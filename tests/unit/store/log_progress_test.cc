@@ -58,7 +58,7 @@ TEST_F(LogProgressTest, TellsWhatRocksDBDoesNotHave) {
 }
 
 // Groups of 64 KiB, of which four are persisted: a quarter of the log.
-TEST_F(LogProgressTest, WhatTablesHaveIsNoBacklog) {
+TEST_F(LogProgressTest, PersistedGroupsAreNoBacklog) {
   tier_->SetVersionLimit(1000);
   Watch();
   std::uint64_t most = 0;

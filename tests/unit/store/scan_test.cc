@@ -135,7 +135,7 @@ TEST_P(ScanTest, EmptyRangesShowNothing) {
   }
 }
 
-TEST_P(ScanTest, WhatCannotBeIsRefused) {
+TEST_P(ScanTest, OptionsOutOfBoundsAreRejected) {
   Open(Logged());
   const std::string long_bound(kMaxKeySize + 2, 'k');
   EXPECT_TRUE(absl::IsInvalidArgument(store_->Scan({.prefix = long_bound}).status()));
@@ -185,7 +185,7 @@ TEST_P(ScanTest, ShowsTheMomentWhenItBegan) {
   EXPECT_EQ(AllShown(*store_), (ScanPairs{{"a", "old"}, {"b", "new"}, {"bb", "new"}}));
 }
 
-TEST_P(ScanTest, WhatHasExpiredIsNotShownFromThatMomentOn) {
+TEST_P(ScanTest, ExpiredKeysAreNotShown) {
   Open(Logged());
   for (const char* key : {"a", "b", "c", "d"}) {
     ASSERT_NO_FATAL_FAILURE(Put(key, "v", {.ttl = *key == 'd' ? kNeverExpires : std::chrono::minutes(1)}));
@@ -199,7 +199,7 @@ TEST_P(ScanTest, WhatHasExpiredIsNotShownFromThatMomentOn) {
   EXPECT_EQ(store_->Count({.begin = "a"}).value(), 1u);
 }
 
-TEST_P(ScanTest, WhatIsNotInMemoryIsShownToo) {
+TEST_P(ScanTest, ColdKeysAreShown) {
   StoreOptions options = Logged();
   options.memory_size = kMinMemorySize;
   Open(options);
@@ -217,7 +217,7 @@ TEST_P(ScanTest, WhatIsNotInMemoryIsShownToo) {
   EXPECT_EQ(store_->Count().value(), 1500u);
 }
 
-TEST_P(ScanTest, WhatIsNotLoadedYetIsShownAndDeletedToo) {
+TEST_P(ScanTest, KeysThatAreNotLoadedAreShownAndDeleted) {
   Open(Logged());
   for (int i = 0; i < 3000; ++i) ASSERT_NO_FATAL_FAILURE(Put(std::to_string(i), "value"));
   StoreOptions options = Logged();
@@ -281,7 +281,7 @@ TEST_P(ScanWhileWritingTest, BatchesAreWholeInEveryScan) {
 
 // The last write of a large group is in the durable tier some
 // time before it is published. No reader sees it before that.
-TEST_P(ScanWhileWritingTest, WhatAScanShowsEveryGetSees) {
+TEST_P(ScanWhileWritingTest, AGetSeesAllThatAScanShowed) {
   Open(Logged());
   std::vector<std::string> keys;
   for (int i = 0; i < 1000; ++i) keys.push_back("key " + std::to_string(10'000 + i));

@@ -75,7 +75,7 @@ TEST(SegmentsOfALargeRegionTest, ADirectoryOfSeveralSegmentsIsNotHandedOut) {
   EXPECT_EQ(segments.Take(Use::kIndex, 0), SegmentNumber{3});
 }
 
-TEST_F(SegmentsTest, WhatIsKeptIsNotTaken) {
+TEST_F(SegmentsTest, TheReservedSegmentIsNotTaken) {
   const std::size_t free = segments_.free_count();
   EXPECT_FALSE(segments_.Take(Use::kIndex, free).has_value());
   EXPECT_TRUE(segments_.Take(Use::kIndex, free - 1).has_value());
@@ -240,7 +240,7 @@ TEST_F(SegmentsTest, AnOldSegmentIsWorthItBeforeAYoungOneThatIsEmptier) {
   EXPECT_EQ(segments_.Best(now_ + seconds(10'000), kWorthIt), young);
 }
 
-TEST_F(SegmentsTest, WhatDiesLaterCountsToo) {
+TEST_F(SegmentsTest, LaterDeadBytesCount) {
   const SegmentNumber number = Log(kSegmentSize);
   Log(kSegmentSize / 2);
   segments_.Drop(segments_[number].begin, kSegmentSize * 3 / 4);

@@ -318,7 +318,7 @@ TEST_F(CallersMemoryTest, HoldsWhatReadersNeed) {
   EXPECT_EQ(superblock().counters[static_cast<std::size_t>(Counter::kPuts)], 1u);
 }
 
-TEST_F(CallersMemoryTest, WhatWasOverwrittenOrDeletedIsDeadWhereItWas) {
+TEST_F(CallersMemoryTest, OverwrittenAndDeletedRecordsAreDead) {
   ASSERT_TRUE(store_->Put("key", "value").ok());
   const Slot first = SlotOf("key");
   ASSERT_TRUE(store_->Put("key", "other").ok());
@@ -416,7 +416,7 @@ TEST_F(CallersMemoryTest, TheOldRecordIsDeadBeforeTheSlotChanges) {
 }
 
 // A remote reader that follows a torn slot may see a record that failed verification. It must not be live.
-TEST_F(CallersMemoryTest, WhatWasGivenBackIsNotLive) {
+TEST_F(CallersMemoryTest, ARecordThatFailedVerificationIsNotLive) {
   ASSERT_TRUE(store_->Put("key", "value").ok());
   const Slot slot = SlotOf("key");
   const Slot next{slot.fingerprint, slot.extent_code, slot.offset_units + ExtentUnits(slot.extent_code)};

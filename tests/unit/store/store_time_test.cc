@@ -65,7 +65,7 @@ TEST_F(StoreTimeTest, MemoryIsNotUsedAgainBeforeItHasRested) {
 }
 
 // A record that a reader was led to stays unchanged for twice the grace period.
-TEST_F(StoreTimeTest, WhatWasOverwrittenStaysReadable) {
+TEST_F(StoreTimeTest, AnOverwrittenRecordStaysReadable) {
   ASSERT_TRUE(TryPut("old", value_).ok());
   const Slot slot = DecodeSlot(store_->Locate("old")->slot);
   const auto* header = reinterpret_cast<const RecordHeader*>(
@@ -126,7 +126,7 @@ TEST(SlowReaderTest, IsNotGivenWhatCameThereMeanwhile) {
 
 // The small records stay while large ones among them are
 // overwritten, so the cleaner must move the small ones.
-TEST_F(StoreTimeTest, WhatStaysIsMovedAndStays) {
+TEST_F(StoreTimeTest, TheCleanerMovesLiveRecords) {
   for (int i = 0; i < 2000; ++i) {
     ASSERT_TRUE(TryPut("stays" + std::to_string(i), "value" + std::to_string(i)).ok());
     if (i % 50 == 0) {

@@ -154,7 +154,7 @@ TEST_F(SyncedTest, OtherWritesDoNotWaitForTheDisk) {
   EXPECT_EQ(Get("synced"), "1");
 }
 
-TEST_F(SyncedTest, WhatFollowsAPendingWriteOfTheKeyIsPendingToo) {
+TEST_F(SyncedTest, LaterWritesOfAPendingKeyArePending) {
   Submit({PutOf("key", "1")});
   Write append = PutOf("key", "2", Durability::kLogged);
   append.kind = Write::Kind::kAppend;
@@ -229,7 +229,7 @@ TEST_F(SyncedTest, ABatchIsSyncedAsAWhole) {
   EXPECT_EQ(Get("gone"), "NOT_FOUND");
 }
 
-TEST_F(SyncedTest, WhatIsNotSyncedIsThereAfterTheProcessDied) {
+TEST_F(SyncedTest, AnUnsyncedWriteSurvivesTheProcess) {
   Submit({PutOf("key", "one")});
   Open();  // the end of the store syncs the pending write or drops it; RocksDB has it
   EXPECT_EQ(Get("key"), "one");
@@ -341,7 +341,7 @@ TEST_F(SyncedTest, LargeValues) {
 
 // When a group raises the version limit, the store calls
 // fsync at once. That covers all earlier pending writes.
-TEST_F(SyncedTest, WhatIsPendingIsPublishedBeforeTheGroupThatRaisesTheLimitOfVersions) {
+TEST_F(SyncedTest, ARaiseOfTheVersionLimitPublishesPendingWritesFirst) {
   Open(std::size_t{256} << 20);
   const std::uint64_t syncs = store_->Read(Counter::kSyncs);
   const std::vector<Write> filling(1000, PutOf("other", "", Durability::kMemory));

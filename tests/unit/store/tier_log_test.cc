@@ -101,7 +101,7 @@ class TierLogTest : public testing::Test {
   std::uint64_t version_ = 0;
 };
 
-TEST_F(TierLogTest, WhatWasWrittenIsThereAfterAKill) {  // C1, C5
+TEST_F(TierLogTest, WritesSurviveAKill) {  // C1, C5
   Put("a", "1");
   Put("b", "2");
   Delete("a");
@@ -153,7 +153,7 @@ TEST_F(TierLogTest, DamageBeforeTheEndIsNotTakenForTheEnd) {  // C5, W4
   EXPECT_EQ(TryOpen().code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(TierLogTest, WhatIsOnlyAppliedStaysInTheLog) {  // C4
+TEST_F(TierLogTest, GroupsThatAreOnlyAppliedStayInTheLog) {  // C4
   const std::string value(1000, 'v');
   TierModel model;
   for (int i = 0; i < 300; ++i) {
@@ -402,7 +402,7 @@ TEST_F(LoggedTierTest, ScansShowAllThatWasWritten) {  // C7
   EXPECT_EQ(*store->Count(RangeOptions{}), 0u);
 }
 
-TEST_F(LoggedTierTest, WhatIsEvictedComesBack) {  // C6
+TEST_F(LoggedTierTest, EvictedKeysAreFound) {  // C6
   const auto store = OpenStore();
   const std::string value(4000, 'v');
   constexpr int kKeys = 16'000;  // four times the memory
@@ -472,7 +472,7 @@ TEST_F(LoggedTierTest, APutAloneMeetsAllThatThereMayBe) {
   EXPECT_GT(store->Read(Counter::kLastVersion), version);
 }
 
-TEST_F(LoggedTierTest, WhatIsNotAppliedIsAppliedBeforeItIsEvicted) {  // C6
+TEST_F(LoggedTierTest, AWriteIsAppliedBeforeItsEviction) {  // C6
   const auto tier = *OpenTier(kLogBytes);
   StoreParts parts(16, Evictor::Mode::kMarkCold);
   Evictor evictor(Evictor::Mode::kMarkCold, parts.segments, parts.log, parts.index, parts.cold_expirer,

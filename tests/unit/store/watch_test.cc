@@ -89,7 +89,7 @@ TEST_P(WatchTest, ShowsWhatAServerHasRemovedWithoutAnotherWrite) {
   EXPECT_EQ(store_->Read(Counter::kChangesEnd), end) << "clients that wait look at this";
 }
 
-TEST_P(WatchTest, WhatExpiresBehindAWriteThatWaitsForTheDiskWaitsToo) {
+TEST_P(WatchTest, AnExpiryBehindAPendingWriteWaits) {
   ASSERT_TRUE(Begin().ok());
   Put("short", "1", {.ttl = milliseconds(10)});
   Write write;

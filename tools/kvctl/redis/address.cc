@@ -19,7 +19,7 @@ constexpr std::size_t kLongestPath = 107;
 
 absl::Status Bad(std::string_view why) {
   return absl::InvalidArgumentError(
-      absl::StrCat("the address of a Redis is redis://[[NAME]:PASSWORD@]HOST[:PORT][/DATABASE] or "
+      absl::StrCat("address: that of a Redis is redis://[[NAME]:PASSWORD@]HOST[:PORT][/DATABASE] or "
                    "redis:///PATH[?db=DATABASE]; ",
                    AbslView(why)));
 }
@@ -62,8 +62,8 @@ absl::Status TakeUser(std::string_view text, RedisAddress* address) {
 }
 
 absl::Status TakeDatabase(std::string_view text, RedisAddress* address) {
-  constexpr int kMost = 1'000'000;
-  const std::optional<int> database = NumberOf(text, kMost);
+  constexpr int kMax = 1'000'000;
+  const std::optional<int> database = NumberOf(text, kMax);
   // Not quoted: behind a / that is not escaped, it may be the end of a password.
   if (!database) {
     return Bad(

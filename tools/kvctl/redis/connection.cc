@@ -79,7 +79,7 @@ std::string RunIn(const redisReply& info) {
 
 absl::Status StrangeReply(std::string_view command) {
   return absl::FailedPreconditionError(
-      absl::StrCat("the reply to ", AbslView(command), " has another form than that of a Redis"));
+      absl::StrCat("redis: the reply to ", AbslView(command), " has another form than that of a Redis"));
 }
 
 absl::StatusOr<std::unique_ptr<RedisConnection>> RedisConnection::Connect(const RedisAddress& address,
@@ -88,7 +88,7 @@ absl::StatusOr<std::unique_ptr<RedisConnection>> RedisConnection::Connect(const 
   redisContext* const context = address.host.empty()
                                     ? redisConnectUnixWithTimeout(address.path.c_str(), time)
                                     : redisConnectWithTimeout(address.host.c_str(), address.port, time);
-  if (context == nullptr) return absl::ResourceExhaustedError("no memory for a connection to the Redis");
+  if (context == nullptr) return absl::ResourceExhaustedError("redis: no memory for a connection");
   std::unique_ptr<RedisConnection> connection(new RedisConnection(address, context));
   if (context->err != 0) return connection->Broken();
   redisSetTimeout(context, time);

@@ -18,7 +18,7 @@
 namespace remora::kvctl {
 
 /// Bytes of the keys of commands that are sent before a reply is read. They fit into the buffers of a socket:
-/// a server whose replies wait in vain for a reader takes no more commands.
+/// a server whose replies are not read stops to read commands.
 inline constexpr std::size_t kKeyBytesAtOnce = std::size_t{64} << 10;
 
 struct FreeRedisReply {

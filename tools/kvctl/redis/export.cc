@@ -104,7 +104,7 @@ class RedisExporter {
   absl::Status Lost(std::string_view why) {
     has_lost_ = true;
     return absl::FailedPreconditionError(
-        absl::StrCat("the Redis ", AbslView(why), ", and may have lost records of this copy"));
+        absl::StrCat("redis: the Redis ", AbslView(why), ", and may have lost records of this copy"));
   }
   bool is_lost() const { return has_lost_ || history_.is_lost(); }
 
@@ -137,7 +137,7 @@ class RedisExporter {
     }
     if (!(*scan)->status().ok()) return FromStatus((*scan)->status());
     if (Outcome outcome = TakeReplies(); Failed(outcome)) return outcome;
-    // A server that lost its records meanwhile has shown none of those that were to come.
+    // If the server lost its records during the scan, the scan ended early without an error.
     return FromStatus(history_.CompareNow().status());
   }
 
@@ -160,7 +160,8 @@ class RedisExporter {
     const std::string run = RunIn(**info);
     if (run == run_) return outcome;
     if (run.empty())
-      return FromStatus(absl::UnavailableError("the Redis does not tell its run (INFO server) any more"));
+      return FromStatus(
+          absl::UnavailableError("redis: the Redis does not tell its run (INFO server) any more"));
     return FromStatus(Lost("was started anew meanwhile"));
   }
 

@@ -25,8 +25,8 @@ struct Token {
 };
 
 bool IsNumber(std::string_view text) {
-  constexpr std::size_t kMostDigits = 20;
-  return !text.empty() && text.size() <= kMostDigits &&
+  constexpr std::size_t kMaxDigits = 20;
+  return !text.empty() && text.size() <= kMaxDigits &&
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
@@ -78,7 +78,7 @@ absl::Status RedisReader::Next(std::vector<RedisRecord>* records, std::vector<Re
 
 absl::Status RedisReader::ReadPage(std::vector<RedisSkipped>* skipped) {
   const absl::StatusOr<RedisReply> answer = connection_.Call({"SCAN", cursor_, "COUNT", kKeysOfPage});
-  // The words of Redis. Other errors may pass, such as that of a gate whose server is away.
+  // The text of Redis for a cursor that it does not know. Other errors may be temporary.
   is_refused_ = absl::StrContains(answer.status().message(), "invalid cursor");
   if (!answer.ok()) return answer.status();
   const RedisReply& page = *answer;

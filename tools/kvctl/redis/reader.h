@@ -33,9 +33,9 @@ struct RedisSkipped {
   std::string why;
 };
 
-/// A resume token is CURSOR.DATABASE.RUN: where SCAN goes on, and the Redis that knows this cursor. Redis
-/// guarantees that a SCAN which goes on so shows each key that is there all the while. That holds as long as
-/// the process lives: another run orders its keys anew.
+/// A resume token is CURSOR.DATABASE.RUN: the cursor with which SCAN continues, and the process that knows
+/// it. Redis guarantees that such a SCAN shows each key that exists from its begin to its end. A restarted
+/// Redis has another order of keys, so the token is not valid for it.
 ///
 /// Thread safety: none.
 class RedisReader {

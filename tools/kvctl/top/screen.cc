@@ -69,7 +69,7 @@ std::string MemoryBar(const Interval& interval, std::size_t width) {
   return "[" + bar + "]";
 }
 
-/// The transports that have clients, and the READs of those whose READs the server answers itself.
+/// Returns the transports that have clients, and the rate of the READs that the server itself answers (TCP).
 std::string Transports(const Interval& last) {
   std::string text;
   for (const std::string_view name : {"local", "verbs", "tcp", "tls"}) {
