@@ -15,7 +15,7 @@ list() { (cd "$scratch/$1" && find . ! -type d | sort); }
 declare -A least=(
   [server]="usr/bin/kvserver usr/bin/kvgate usr/share/man/man1/kvgate.1 etc/remora/kvserver.conf usr/lib/systemd/system/kvserver.service usr/share/man/man8/kvserver.8"
   [tools]="usr/bin/kvctl usr/bin/kvbench usr/share/man/man1/kvctl.1"
-  [libraries]="usr/lib*/libremora.so.0 usr/lib*/libremora_client.so.0.1 usr/lib*/libremora_store.so.0.1"
+  [libraries]="usr/lib*/libremora.so.0.1 usr/lib*/libremora_client.so.0.1 usr/lib*/libremora_store.so.0.1"
   [dev]="usr/include/remora.h usr/include/remora/client.h usr/include/remora/client/client.h usr/lib*/libremora.so usr/lib*/libremora_client.a"
   [python]=""
   [doc]="usr/share/doc/remora/README.md usr/share/doc/remora/docs/operating/running.md usr/share/man/man7/remora.7"
