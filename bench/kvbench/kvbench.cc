@@ -187,7 +187,7 @@ class Bench {
   std::ostream& out_;
   std::ostream& err_;
   ProgressSink progress_;
-  Texts environment_ = ReadEnvironment();
+  Texts environment_ = ReadEnvironment(options_.server_pid);
   std::vector<PhaseResult> results_;
   std::map<const std::string*, std::unique_ptr<OutputFile>> files_;  // by the option that names it
 };

@@ -43,7 +43,7 @@ std::string ReadValue(const char* path, absl::string_view name, char separator) 
 
 }  // namespace
 
-Texts ReadEnvironment() {
+Texts ReadEnvironment(pid_t server_pid) {
   Texts environment;
   const auto add = [&environment](const char* name, std::string value) {
     if (!value.empty()) environment.emplace_back(name, std::move(value));
@@ -56,6 +56,11 @@ Texts ReadEnvironment() {
   add("cpu", model.empty() && is_known ? system.machine : model);
   cpu_set_t usable;
   if (sched_getaffinity(0, sizeof(usable), &usable) == 0) add("cpus", absl::StrCat(CPU_COUNT(&usable)));
+  const auto cpus_of = [](const std::string& process) {
+    return ReadValue(absl::StrCat("/proc/", process, "/status").c_str(), "Cpus_allowed_list", ':');
+  };
+  add("client_cpus", cpus_of("self"));
+  if (server_pid != 0) add("server_cpus", cpus_of(absl::StrCat(server_pid)));
   const std::uint64_t memory = ReadSystemMemory().most;
   if (memory != UINT64_MAX) {
     add("memory", absl::StrFormat("%.1f GiB", static_cast<double>(memory) / (1 << 30)));

@@ -285,6 +285,11 @@ std::vector<std::string> Warnings(const std::vector<NamedReport>& reports) {
       absl::StrAppend(&settings, settings.empty() ? "" : ", ", name);
     }
   }
+  for (const char* name : {"client_cpus", "server_cpus"}) {
+    if (Differs(reports, name, &RunReport::environment)) {
+      absl::StrAppend(&settings, settings.empty() ? "" : ", ", name);
+    }
+  }
   std::string machines;
   for (const char* name : {"host", "cpu", "cpus", "memory", "kernel"}) {
     if (Differs(reports, name, &RunReport::environment)) {
@@ -293,8 +298,9 @@ std::vector<std::string> Warnings(const std::vector<NamedReport>& reports) {
   }
   std::vector<std::string> warnings;
   if (!settings.empty()) {
-    warnings.push_back("The runs differ in records, value size or placement: " + settings +
-                       ". Compare their numbers with care; the table of settings has the values.");
+    warnings.push_back(
+        "The runs differ in records, value size or placement: " + settings +
+        ". Compare their numbers with care; the tables of settings and machines have the values.");
   }
   if (!machines.empty()) {
     warnings.push_back("The runs were made on different machines: " + machines +

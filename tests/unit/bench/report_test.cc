@@ -214,6 +214,12 @@ TEST(Text, ComparesAndWarns) {
                           ::testing::ContainsRegex("slow +run +read +1,000 +250 +0\\.50 "),
                           ::testing::ContainsRegex("\nrecordcount +1000 +2000\n"),
                           ::testing::ContainsRegex("\nhost +one +two\n")));
+  RunReport pinned = Known();
+  pinned.environment.emplace_back("client_cpus", "0");
+  RunReport elsewhere = Known();
+  elsewhere.environment.emplace_back("client_cpus", "1");
+  EXPECT_THAT(ToText({{"pinned", pinned}, {"elsewhere", elsewhere}}),
+              StartsWith("The runs differ in records, value size or placement: client_cpus. "));
   EXPECT_THAT(ToText({{"a", Known()}, {"b", Known()}}),
               StartsWith("Medians of runs with the same settings\n"));
   EXPECT_EQ(ToText({{"none", RunReport()}}), ToText({{"other", RunReport()}}));
