@@ -87,8 +87,8 @@ TEST_P(ClusterIdentity, AServerThatSaysNoShardIsRefused) {
   ASSERT_NO_FATAL_FAILURE(StartServers(2));
   Replace(1, {});
   const std::string fault = FaultOf(TopologyOfServers());
-  EXPECT_THAT(fault,
-              HasSubstr("shard 1 (" + TextOfAddress(1) + "): the server there does not say which shard"));
+  EXPECT_THAT(fault, HasSubstr("shard 1 (" + TextOfAddress(1) +
+                               "): connect: the server there does not say which shard"));
   EXPECT_THAT(fault, HasSubstr("--shard=9f86d081884c7d65/1"));
 }
 
@@ -112,7 +112,7 @@ TEST_P(ClusterIdentity, AClientOfOneServerTakesAShard) {
   const auto client = Client::Connect(TextOfAddress(1) + "," + TextOfAddress(0), first, clock_);
   ASSERT_TRUE(client.ok()) << client.status();
   EXPECT_THAT((*client)->description(),
-              HasSubstr("not " + TextOfAddress(1) + ": the server there is shard 1"));
+              HasSubstr("not " + TextOfAddress(1) + ": connect: the server there is shard 1"));
 }
 
 TEST_P(ClusterIdentity, AnotherServerAtTheAddressIsRefusedAfterAReconnection) {
@@ -131,7 +131,7 @@ TEST_P(ClusterIdentity, AnotherServerAtTheAddressIsRefusedAfterAReconnection) {
       const absl::Status got = kv_->Get(there).status();
       EXPECT_CODE(kFailedPrecondition, got);
       EXPECT_THAT(std::string(got.message()),
-                  HasSubstr("shard 1 (" + TextOfAddress(1) + "): the server there"));
+                  HasSubstr("shard 1 (" + TextOfAddress(1) + "): connect: the server there"));
       EXPECT_CODE(kFailedPrecondition, kv_->Put(there, "lost"));
       EXPECT_CODE(kFailedPrecondition, kv_->DropAll().status());
       EXPECT_CODE(kOk, kv_->Put(here, "value"));

@@ -132,10 +132,10 @@ class ClusterTest(harness.TestCase):
             self.write_topology([*head, *self.lines_of(exchanged)])
             run = self.example("ada", "Ada")
             self.assertNotEqual(run.returncode, 0)
-            self.assertIn(f"shard 0 ({self.addresses[1]}): the server there is shard 1", run.stderr)
+            self.assertIn(f"shard 0 ({self.addresses[1]}): connect: the server there is shard 1", run.stderr)
             exit_status, shards, errors = self.status()
             self.assertEqual(exit_status, 69)
-            self.assertIn(f"shard 0 ({self.addresses[1]}): the server there is shard 1", errors)
+            self.assertIn(f"shard 0 ({self.addresses[1]}): connect: the server there is shard 1", errors)
             self.assertEqual([words[2] == "-" for words in shards], [True, True, False])
         self.init(self.addresses)  # another cluster
         self.assertIn(f"and shard 0 of cluster {self.cluster_id} is expected", self.example("ada", "Ada").stderr)
