@@ -67,7 +67,7 @@ class TcpTest(harness.TestCase):
             self.assertEqual(run.stderr.count(b"\n"), 1)
         run = harness.kvctl(f"{nobody},local://{self.folder}/none", "get", "key")
         self.assertEqual(run.returncode, 69)
-        self.assertIn(f"{self.folder}/none: no server listens".encode(), run.stderr.replace(b"at ", b""))
+        self.assertIn(f"{self.folder}/none: connect: no server listens".encode(), run.stderr.replace(b"at ", b""))
         self.assertIn(f"; not {nobody}: ".encode(), run.stderr)
         self.assertEqual(harness.kvctl(f"{self.address},tcp://nobody", "get", "key").returncode, 64)
         # One address is taken without a word.
