@@ -4,17 +4,24 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "replicated_fixture.h"
+#include "store/base/mutex.h"
 #include "store/durable/commit_log/group_codec.h"
 #include "store/durable/tier_log/group_numbers.h"
+#include "store/watch.h"
 
 namespace remora {
 namespace {
@@ -201,6 +208,17 @@ TEST_F(GroupFollowerTest, KeepsExpiredKeysUntilThePrimaryDeletesThem) {
   EXPECT_EQ(Contents(*follower_), Contents(*primary_));
 }
 
+TEST_F(GroupFollowerTest, AWatchShowsTheGroups) {
+  Write1(PutOf("a", "1"));
+  const auto watch = follower_->Watch(WatchOptions{});
+  ASSERT_TRUE(watch.ok()) << watch.status();
+  Write1(PutOf("b", "2"));
+  Write1(DeleteOf("a"));
+  std::vector<std::string> keys;
+  while ((*watch)->Next(milliseconds(0)).value()) keys.emplace_back((*watch)->key());
+  EXPECT_THAT(keys, testing::ElementsAre("b", "a"));
+}
+
 TEST_F(GroupFollowerTest, GoesOnWhereItWasAfterARestart) {
   for (int i = 0; i < 20; ++i) {
     Write1(PutOf("key " + std::to_string(i % 7), std::to_string(i)));
@@ -302,6 +320,65 @@ TEST_F(GroupFollowerTest, APromotedStoreUsesNoVersionOfAWriteThatItsPrimaryDidNo
   std::uint64_t next = 0;
   ASSERT_TRUE(follower_->Put("a", "3", {.version = &next}).ok());
   EXPECT_GT(next, version);
+}
+
+/// Hands the groups to another thread.
+class QueuedGroups final : public GroupSink {
+ public:
+  void Take(std::uint64_t number, std::string_view bytes) override {
+    const MutexLock lock(mutex_);
+    last_ = number;
+    groups_.emplace_back(bytes);
+  }
+  /// Returns the groups since the last call, and the number of the last one.
+  std::pair<std::vector<std::string>, std::uint64_t> TakeAll() {
+    const MutexLock lock(mutex_);
+    return {std::exchange(groups_, {}), last_};
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<std::string> groups_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+TEST_F(ReplicatedTest, ManyThreadsWriteWhileAnotherDelivers) {
+  StoreOptions options = Options("threads");
+  options.syncing = Syncing::kInThread;
+  options.clock = nullptr;
+  QueuedGroups groups;
+  const auto primary = Open(options);
+  ASSERT_TRUE(primary->SetGroupSink(&groups).ok());
+  const auto follower = Open(FollowerOptions("follower"));
+  std::atomic<bool> stop = false;
+  std::thread delivers([&] {
+    while (!stop.load()) {
+      const auto [some, last] = groups.TakeAll();
+      for (const std::string& group : some) {
+        ASSERT_TRUE(follower->ApplyGroup(follower->last_group() + 1, group).ok());
+      }
+      if (!some.empty()) {
+        ASSERT_TRUE(primary->Acknowledge(last).ok());
+      }
+      std::this_thread::yield();
+    }
+  });
+  std::vector<std::thread> writers;
+  for (int number = 0; number < 4; ++number) {
+    writers.emplace_back([&, key = "key " + std::to_string(number)] {
+      for (int i = 0; i < 100; ++i) {
+        const Durability level = i % 10 == 0 ? Durability::kSynced : Durability::kLogged;
+        ASSERT_TRUE(primary->Put(key, std::to_string(i), {.durability = level}).ok());
+        ASSERT_EQ(primary->Get(key).value(), std::to_string(i));
+        ASSERT_EQ(follower->Get(key).value(), std::to_string(i)) << "acknowledged, so the follower has it";
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  stop.store(true);
+  delivers.join();
+  primary->DropGroupSink();
+  EXPECT_EQ(Contents(*follower), Contents(*primary));
 }
 
 }  // namespace
