@@ -63,6 +63,9 @@ struct StoreOptions {
   /// another one (FailedPrecondition), and has it keep this one if it has none. All zeros: Open does not
   /// compare it.
   ShardIdentity shard{};
+  /// The store follows a primary: it applies the groups that ServerStore::ApplyGroup brings, and rejects all
+  /// other writes until ServerStore::Promote. Needs commit_log_bytes.
+  bool follows = false;
   Loading loading = Loading::kInOpen;
   /// Largest number of threads that load. 0: one for each CPU. Without meaning for kInSteps.
   std::size_t load_threads = 0;

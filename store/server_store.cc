@@ -51,6 +51,18 @@ absl::StatusOr<std::optional<Location>> ServerStore::FinishLocate(ColdRead* read
 bool ServerStore::wants_reads() const { return engine_->core().wants_reads(); }
 void ServerStore::NoteRead(std::uint64_t key_hash) { engine_->core().NoteRead(key_hash); }
 
+absl::Status ServerStore::SetGroupSink(GroupSink* sink) { return engine_->replication().SetSink(sink); }
+void ServerStore::DropGroupSink() { engine_->replication().DropSink(); }
+absl::Status ServerStore::Acknowledge(std::uint64_t number) {
+  return engine_->replication().Acknowledge(number);
+}
+std::uint64_t ServerStore::last_group() const { return engine_->replication().last_group(); }
+absl::Status ServerStore::ApplyGroup(std::uint64_t number, std::string_view bytes) {
+  return engine_->replication().Apply(number, bytes);
+}
+absl::StatusOr<std::uint64_t> ServerStore::SyncGroups() { return engine_->replication().SyncGroups(); }
+absl::Status ServerStore::Promote(GroupSink* sink) { return engine_->Promote(sink); }
+
 absl::Status ServerStore::RegisterClient(std::uint64_t client, std::span<const std::uint64_t> forgotten) {
   return engine_->RegisterClient(client, forgotten);
 }

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "store/base/clock.h"
 #include "store/durable/completion_records.h"
+#include "store/durable/group_sink.h"
 #include "store/format/memory/layout.h"
 #include "store/format/types/change.h"
 #include "store/format/types/scan_range.h"
@@ -93,12 +94,58 @@ class ServerStore : public Store {
   /// Counts a read by another process of the record whose key has this hash. Get counts its own reads.
   void NoteRead(std::uint64_t key_hash);
 
+  // --- Replication: groups of writes for followers, and from a primary (store/durable/group_sink.h)
+
+  /// Ships all groups of writes to `sink` from now on, with numbers from last_group() + 1 on. The first comes
+  /// in this call. From then on, a write of any level is pending (Write::ticket) until Acknowledge. Commit
+  /// returns after that, so another thread has to acknowledge. Scans, and reads of a key whose record is only
+  /// in the durable tier, are Aborted while they depend on pending writes. The followers begin with the same
+  /// content. `sink` outlives the store, or the call of DropGroupSink.
+  ///   FailedPrecondition: the store has no commit log; it loads, follows, or has a sink.
+  ///   Aborted: a backup is being made. Unavailable: the disk fails. The store goes on without a sink.
+  absl::Status SetGroupSink(GroupSink* sink);
+  /// Ships no more groups: the sink gets no call after this one. Pending writes become visible as soon as
+  /// their own level of durability holds. With the next write, the store leaves the history of its groups:
+  /// last_group() is 0.
+  void DropGroupSink();
+  /// Says that the followers have all groups up to this number. Their writes become visible, and end.
+  ///   InvalidArgument: there was no such group yet. FailedPrecondition: the store has no sink.
+  absl::Status Acknowledge(std::uint64_t number);
+  /// Returns the number of the last group that the store has shipped or applied, also before a restart. 0:
+  /// none, or it has written outside of the history of these groups.
+  std::uint64_t last_group() const;
+
+  /// Applies the group that a sink got with this number. REQUIRES: the store was opened with
+  /// StoreOptions::follows. The bytes are not needed after this returns. Unless it is OK, no reader sees
+  /// anything of the group:
+  ///   FailedPrecondition: the number is not last_group() + 1; or the store follows no primary.
+  ///   DataLoss: the bytes are damaged.
+  ///   Aborted: memory is to become free first; call it with the same group again (Store::next_work).
+  ///   ResourceExhausted: the memory is too small.
+  ///   Unavailable: the disk fails.
+  absl::Status ApplyGroup(std::uint64_t number, std::string_view bytes);
+  /// Waits until the disk has all groups that were applied before the call, and returns the number of the
+  /// last one. Unavailable: the disk failed, and the store applies no more.
+  absl::StatusOr<std::uint64_t> SyncGroups();
+  /// Makes a store that follows an ordinary one: it takes writes, whose versions exceed all that it has
+  /// applied, and removes expired keys. TakeCompletions then returns the records as of now. With a sink, the
+  /// numbers of its groups continue those of the primary, as after SetGroupSink; without one, it leaves their
+  /// history.
+  ///   FailedPrecondition: the store does not follow; or as for SetGroupSink. DataLoss, Unavailable: the disk
+  ///   fails.
+  /// Unless it is OK, the store follows as before.
+  absl::Status Promote(GroupSink* sink = nullptr);
+
+  // --- Clients
+
   /// Begins to keep the completion records of this client's writes across restarts, and deletes those of
   /// the clients `forgotten` (store/durable/completion_records.h, R1 and R3). Does nothing without a durable
-  /// tier. Unavailable: the tier failed; whether it has the client is unknown.
+  /// tier. With a group sink, it does not wait for the followers: they have the client before its first write
+  /// ends. Unavailable: the tier failed; whether it has the client is unknown. FailedPrecondition: the store
+  /// follows a primary.
   absl::Status RegisterClient(std::uint64_t client, std::span<const std::uint64_t> forgotten);
-  /// Returns the completion records that the store had when it was opened, by clients. Call it once: it moves
-  /// them out.
+  /// Returns the completion records that the store had when it was opened, or promoted, by clients. Call it
+  /// once: it moves them out.
   std::vector<ClientCompletions> TakeCompletions();
 
   /// Begin a scan of a range, a deletion, and a watch of a range from a position on. Outcomes as for

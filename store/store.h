@@ -168,7 +168,8 @@ class Store {
   ///   InvalidArgument: a bound is longer than a key, or the resume token is malformed.
   ///   FailedPrecondition: the store is only in memory and keeps no order (use ScanOptions::any_order); or it
   ///     has a durable tier, and the resume token is from a scan without order.
-  ///   Aborted: there is no space now to make waiting writes visible; try again later.
+  ///   Aborted: there is no space now to make waiting writes visible; or followers have yet to acknowledge
+  ///     writes (ServerStore::SetGroupSink); try again later.
   ///   Unavailable: the disk failed.
   absl::StatusOr<std::unique_ptr<StoreScan>> Scan(const ScanOptions& options = {});
 
@@ -182,7 +183,7 @@ class Store {
   /// Makes a backup of the whole store (store/backup.h) in a directory of backups, and makes that directory
   /// if it is missing. Reads and writes go on, but share the disk with it. Unless `keep` is 0, the call then
   /// deletes all but the `keep` newest backups. A request to `stop` ends it with Cancelled. Outcomes:
-  ///   FailedPrecondition: the store is only in memory.
+  ///   FailedPrecondition: the store is only in memory, or ships its groups to followers.
   ///   AlreadyExists: another backup is being made there, or one is being read.
   ///   NotFound, FailedPrecondition, PermissionDenied: as for PrepareBackupDir.
   ///   DataLoss, Unavailable: a disk failed, or is full; earlier backups are unchanged.

@@ -49,6 +49,9 @@ inline bool ReadEntry(std::string_view key, std::string_view stored, std::uint64
   return entry->header.version != 0 && entry->header.version < version_limit;
 }
 
+/// Key of the version limit in the meta family.
+inline constexpr char kVersionLimitKey[] = "version_limit";
+
 /// Decodes the version limit. Returns nullopt if no store wrote these bytes.
 inline std::optional<std::uint64_t> ReadVersionLimit(std::string_view stored) {
   std::uint64_t limit = 0;

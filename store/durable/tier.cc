@@ -21,6 +21,7 @@
 #include "store/durable/rocksdb_options.h"
 #include "store/durable/status.h"
 #include "store/durable/tier_impl.h"
+#include "store/durable/tier_log/shipped_group.h"
 #include "store/durable/tier_log/tier_log.h"
 #include "store/durable/wal/wal_archive.h"
 #include "store/durable/wal/wal_change_feed.h"
@@ -108,6 +109,7 @@ absl::Status DurableTier::Impl::Open(const DurableTierOptions& options) {
     REMORA_RETURN_IF_ERROR(dir_->NoteBoot());
   }
   REMORA_RETURN_IF_ERROR(ReadVersionLimit());
+  REMORA_RETURN_IF_ERROR(ReadStoredGroupNumber());
   if (log_ != nullptr) log_->Begin(version_limit_);
   return absl::OkStatus();
 }
@@ -220,6 +222,7 @@ absl::Status DurableTier::Begin(std::uint64_t incarnation) {
                                                              : AddOpening(*impl_->db_, *impl_->meta(),
                                                                           impl_->place(), incarnation));
   if (!has_commit_log()) impl_->files_.NoteWritten();
+  if (has_commit_log()) impl_->log_->numbers().Restore(impl_->group_number_);  // the opening is in no history
   impl_->logged_.store(impl_->db_->GetLatestSequenceNumber(), std::memory_order_relaxed);
   return absl::OkStatus();
 }
@@ -228,6 +231,41 @@ std::uint64_t DurableTier::logged_to() const {
   if (impl_->log_ != nullptr) return impl_->log_->appended().value;
   return impl_->logged_.load(std::memory_order_relaxed);
 }
+
+// --- Groups of a replicated store -----------------------------------------------------------------------
+
+std::uint64_t DurableTier::group_number() const { return impl_->log_->numbers().last(); }
+
+absl::Status DurableTier::BeginShipping(GroupSink* sink) {
+  impl_->log_->numbers().Begin(sink);
+  SetVersionLimit(impl_->version_limit_);
+  const absl::Status written = Write();
+  if (!written.ok()) EndShipping();
+  return written;
+}
+
+void DurableTier::EndShipping() { impl_->log_->numbers().End(); }
+
+void DurableTier::AcknowledgeGroups(std::uint64_t number) { impl_->log_->numbers().Acknowledge(number); }
+
+std::uint64_t DurableTier::acknowledged_to() const {
+  if (impl_->log_ == nullptr) return logged_to();
+  return impl_->log_->numbers().AcknowledgedTo(impl_->log_->appended()).value;
+}
+
+absl::Status DurableTier::WriteFollowed(const ShippedGroup& group) {
+  TierLog& log = *impl_->log_;
+  for (const LogEntry& entry : group.entries) log.group().Add(entry);
+  impl_->next_limit_ = std::max(group.version_limit, impl_->version_limit_);
+  log.numbers().Follow(group.number);
+  const absl::Status written = Write();
+  if (!written.ok()) log.numbers().Follow(0);
+  return written;
+}
+
+void DurableTier::ExpectVersionsFrom(std::uint64_t version) { impl_->log_->Begin(version); }
+
+absl::Status DurableTier::ApplyLog() const { return impl_->log_->ApplyAll(); }
 
 absl::StatusOr<std::uint64_t> DurableTier::Continue(const ChangePlace& place, std::uint64_t end) const {
   return remora::Continue(impl_->openings_, place, end);

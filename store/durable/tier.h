@@ -8,6 +8,7 @@
 //                             "client" CLIENT NUMBER -> CompletionRecord (store/durable/completion_records.h)
 //                               CLIENT: its 8 bytes; NUMBER: 1 byte, modulo kCompletionsPerClient
 //                             "openings" -> a list of Opening (store/durable/format.h)
+//                             "group_number" -> 8 bytes: number of the last group of a replicated store
 #pragma once
 
 #include <chrono>
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,12 +28,15 @@
 #include "store/durable/change_log.h"
 #include "store/durable/completion_records.h"
 #include "store/durable/format.h"
+#include "store/durable/group_sink.h"
 #include "store/durable/tier_log/log_progress.h"
 #include "store/durable/tier_log/log_retention.h"
 #include "store/format/cluster/shard_identity.h"
 #include "store/format/types/scan_range.h"
 
 namespace remora {
+
+struct ShippedGroup;
 
 struct DurableTierOptions {
   /// Size of the cache of table blocks that Get has read, uncompressed. 0: no cache. In addition, the
@@ -106,6 +111,29 @@ class DurableTier {
   ///   disk, or a shortage of descriptors or memory, writes succeed again some seconds after there is
   ///   space. After other errors they succeed only after a restart.
   absl::Status Write(Log log = Log::kWritten);
+
+  // The groups of a replicated store (store/durable/group_sink.h). REQUIRES: has_commit_log(), Begin was OK.
+
+  /// Returns the number of the last group. 0: the store is in no history of groups.
+  std::uint64_t group_number() const;
+  /// Hands all groups to `sink` from now on. The first has the version limit, which earlier groups may have
+  /// raised. `sink` outlives the tier, or the call of EndShipping. Errors are those of Write; then the sink
+  /// gets nothing.
+  absl::Status BeginShipping(GroupSink* sink);
+  void EndShipping();
+  /// Says that the followers have all groups up to this number.
+  void AcknowledgeGroups(std::uint64_t number);
+  /// Returns the sequence up to which all groups are acknowledged; logged_to() if nothing is shipped.
+  std::uint64_t acknowledged_to() const;
+  /// Writes a group of a primary as it is. Errors are those of Write. REQUIRES: the bytes of the group are
+  /// unchanged until this returns. Its number is group_number() + 1, and no addition precedes it here.
+  absl::Status WriteFollowed(const ShippedGroup& group);
+  /// Says that all versions from now on are at least this one, and all that were logged before are lower.
+  /// REQUIRES: no version was logged since Open.
+  void ExpectVersionsFrom(std::uint64_t version);
+  /// Has RocksDB show all that is logged, so that Clients does. Errors are those of TierLog::ApplyAll. Any
+  /// thread.
+  absl::Status ApplyLog() const;
 
   /// Makes all logged writes that were done before the call survive a failure of the machine. Any
   /// thread.
@@ -212,11 +240,14 @@ class DurableTier {
     absl::Status status_;
   };
   /// Returns a cursor. To know which groups the cursor shows, do not call it during a Write. Any
-  /// thread.
+  /// thread. `end`: a sequence that ends a group; the cursor shows the groups up to there. If its status is
+  /// Aborted, RocksDB has later groups, and the caller asks again with a later `end`. REQUIRES: without a
+  /// commit log, there is no `end`.
   ///
   /// Cost: some microseconds, and no read from the disk. With a commit log, it also reads the groups that
   /// are not applied (TierLog::OpenView).
-  std::unique_ptr<Cursor> NewCursor(const ScanRange& range) const;
+  std::unique_ptr<Cursor> NewCursor(const ScanRange& range,
+                                    std::optional<std::uint64_t> end = std::nullopt) const;
   /// Returns whether NewCursor would read little of the commit log (TierLog::IsReadyForView). If `may_wait`,
   /// it first waits until that is so, and returns true. Any thread; call it without the store's lock.
   bool PrepareCursor(bool may_wait) const;

@@ -29,6 +29,7 @@
 #include "store/durable/format.h"
 #include "store/durable/status.h"
 #include "store/durable/tier.h"
+#include "store/durable/tier_log/group_numbers.h"
 #include "store/durable/tier_log/log_overlay.h"
 #include "store/durable/tier_log/tier_log.h"
 
@@ -37,7 +38,6 @@ namespace remora {
 // Indices of the column families, in the order in which Open lists them.
 inline constexpr std::size_t kDataFamilyIndex = 0;
 inline constexpr std::size_t kMetaFamilyIndex = 1;
-inline constexpr char kVersionLimitKey[] = "version_limit";
 
 inline std::string_view ViewOf(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
 inline rocksdb::Slice ToSlice(std::string_view view) { return {view.data(), view.size()}; }
@@ -81,6 +81,17 @@ class DurableTier::Impl {
     if (!limit) return Damaged("its version limit is out of bounds");
     version_limit_ = next_limit_ = *limit;
     readable_limit_.store(version_limit_, std::memory_order_relaxed);  // no other thread uses the tier yet
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadStoredGroupNumber() {
+    rocksdb::PinnableSlice bytes;
+    const rocksdb::Status status = Get({}, meta(), ToSlice(kGroupNumberKey), &bytes);
+    if (status.IsNotFound()) return absl::OkStatus();
+    REMORA_RETURN_IF_ERROR(Translate(status));
+    const std::optional<std::uint64_t> number = ReadGroupNumber(ViewOf(bytes));
+    if (!number) return Damaged("its number of the last group has the wrong size, or is 0");
+    group_number_ = *number;
     return absl::OkStatus();
   }
 
@@ -160,7 +171,8 @@ class DurableTier::Impl {
   LogOverlay overlay_;                                  // only used if read_only
   rocksdb::WriteBatch batch_;
   std::uint64_t version_limit_ = 1;
-  std::uint64_t next_limit_ = 1;  // value of version_limit_ after the batch is written
+  std::uint64_t next_limit_ = 1;    // value of version_limit_ after the batch is written
+  std::uint64_t group_number_ = 0;  // as Open found it; 0: none
   bool log_was_torn_ = false;
   absl::Status log_failed_;  // not OK: all later writes fail, too
   // Sequence numbers of RocksDB: of the last logged write, of the last synced write, and the value of the

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +21,13 @@
 #include "store/durable/tier_log/tier_log.h"
 
 namespace remora {
+namespace {
+
+std::optional<Lsn> AsLsn(std::optional<std::uint64_t> sequence) {
+  return sequence ? std::optional(Lsn{*sequence}) : std::nullopt;
+}
+
+}  // namespace
 
 absl::StatusOr<std::vector<ClientCompletions>> DurableTier::Clients() const {
   std::vector<ClientCompletions> clients;
@@ -106,9 +114,10 @@ struct DurableTier::Cursor::Rep {
 DurableTier::Cursor::Cursor(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
 DurableTier::Cursor::~Cursor() = default;
 
-std::unique_ptr<DurableTier::Cursor> DurableTier::NewCursor(const ScanRange& range) const {
+std::unique_ptr<DurableTier::Cursor> DurableTier::NewCursor(const ScanRange& range,
+                                                            std::optional<std::uint64_t> end) const {
   absl::StatusOr<TierLog::View> view = TierLog::View{};
-  if (impl_->log_ != nullptr && !range.is_empty()) view = impl_->log_->OpenView(range);  // C7
+  if (impl_->log_ != nullptr && !range.is_empty()) view = impl_->log_->OpenView(range, AsLsn(end));  // C7
   const bool is_over = range.is_empty() || !view.ok();
   std::unique_ptr<Cursor> cursor(
       new Cursor(is_over ? nullptr : std::make_unique<Cursor::Rep>(*impl_, range, *std::move(view))));

@@ -37,6 +37,7 @@ StoreCore::StoreCore(const StoreOptions& options, const Clock& store_clock,
       log(region, segments, shape.incarnation),
       index(region, segments, log, Duration::zero()),
       frequency(options.eviction == Eviction::kNone ? 0 : region.size()),
+      follows(options.follows),
       tier(std::move(durable_tier)) {}
 
 void StoreCore::BeginToServe() {
@@ -53,14 +54,15 @@ void StoreCore::BeginColdRead(ColdRead* read, bool is_loaded) const {
 }
 
 bool StoreCore::IsCurrent(const ColdRead& read, bool is_loaded) const {
-  if (is_loaded != read.was_loaded) return false;                       // D4
+  if (read.versions_end > next_version) return false;  // a store that follows did not know its versions yet
+  if (is_loaded != read.was_loaded) return false;      // D4
   if (index.ColdMarks(read.key_hash) != read.marks) return false;       // D3
   return !read.status.ok() || read.header.version < read.versions_end;  // D5
 }
 
 void StoreCore::AdvanceChangesEnd() {
   if (!disk.sync_failure().ok()) return;
-  const std::uint64_t end = std::min(changes_held_at, tier->logged_to());
+  const std::uint64_t end = std::min(changes_held_at, tier->acknowledged_to());
   changes_end.store(end, std::memory_order_release);
   metrics.Set(Counter::kChangesEnd, end);
 }

@@ -48,13 +48,14 @@ struct StoreCore {
   void BeginToServe() REMORA_WRITER;
 
   bool has_tier() const { return tier != nullptr; }
+  bool is_following() const { return follows.load(std::memory_order_relaxed); }
   /// Returns whether the load is not over. Acquire: a thread that sees false also sees all loaded keys.
   bool is_loading() const { return loading.load(std::memory_order_acquire); }
   /// Returns whether memory is filling up, so that the store counts which keys are used.
   bool wants_reads() const { return counts_reads.load(std::memory_order_relaxed); }
-  /// Moves changes_end to the last change that a watch may show: it and all before it are visible. After a
-  /// failed sync, changes_end stays where it is: pending writes may never become visible. REQUIRES:
-  /// has_tier().
+  /// Moves changes_end to the last change that a watch may show: it and all before it are visible, and
+  /// acknowledged by the followers. After a failed sync, changes_end stays where it is: pending writes may
+  /// never become visible. REQUIRES: has_tier().
   void AdvanceChangesEnd() REMORA_WRITER;
   /// Notes in `read` the state in which a read of its key begins. `is_loaded`: the index knows the key.
   void BeginColdRead(ColdRead* read, bool is_loaded) const REMORA_WRITER;
@@ -86,14 +87,21 @@ struct StoreCore {
 
   // Any thread.
   AccessFrequency frequency;
-  std::atomic<bool> counts_reads = false;   // see wants_reads
+  std::atomic<bool> counts_reads = false;  // see wants_reads
+  /// The store applies the groups of a primary, and decides nothing (G7 of store/durable/group_sink.h). True
+  /// from the constructor to Promote, or never. Written under `mutex`. Relaxed: once a thread sees false, it
+  /// may do what it may do in any store.
+  std::atomic<bool> follows;
   const std::unique_ptr<DurableTier> tier;  // null: Durability::kMemory. It is written under `mutex`
 
   // Under `mutex`.
   LoadCoverage coverage REMORA_WRITERS;
   UnsyncedKeys unsynced_keys REMORA_WRITERS;
   DiskHealth disk REMORA_WRITERS{metrics};
-  std::uint64_t next_version REMORA_WRITERS = 1;  // greater than the versions of all writes so far
+  /// Greater than the versions of all writes so far. In a store that follows, an upper bound until it has
+  /// applied a version.
+  std::uint64_t next_version REMORA_WRITERS = 1;
+  bool ships REMORA_WRITERS = false;  // a sink gets the groups (store/durable/group_sink.h)
   /// Sequence of the last change before the group of the first pending write: all changes up to here are
   /// visible. kNothingPending: no write is pending.
   static constexpr std::uint64_t kNothingPending = ~std::uint64_t{0};

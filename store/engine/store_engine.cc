@@ -13,6 +13,10 @@ namespace remora {
 namespace {
 
 absl::Status CheckOptions(const StoreOptions& options) {
+  if (options.follows && options.commit_log_bytes == 0) {
+    return absl::InvalidArgumentError(
+        "a store that follows a primary needs a commit log; set commit_log_bytes");
+  }
   if (options.grace < std::chrono::milliseconds(kMinGraceMs) || options.grace > std::chrono::seconds(60)) {
     return absl::InvalidArgumentError(absl::StrCat("a grace period of ", options.grace.count(),
                                                    " ms; allowed are ", kMinGraceMs, " to 60000"));
@@ -90,6 +94,7 @@ StoreEngine::StoreEngine(const StoreOptions& options, const Clock& clock,
       reader_(core_, promoter_),
       queue_(core_, options.on_synced),
       pipeline_(core_, space_, maintenance_, queue_, large_, options),
+      replication_(core_, space_, maintenance_, queue_, pipeline_),
       loader_(core_, space_, maintenance_, large_, promoter_) {}
 
 StoreEngine::~StoreEngine() {
@@ -181,6 +186,7 @@ absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> StoreEngine::NewCursor(cons
   // Without the lock, the cursor could show a write that no reader sees yet. Without the flush, it could show
   // removed records again if the clock went back.
   WriterLock lock(core_.mutex);
+  if (core_.ships) return replication_.NewCursor(range);
   const absl::Status published = pipeline_.PublishAll();
   space_.expirer().Flush();
   std::unique_ptr<DurableTier::Cursor> cursor;
@@ -215,9 +221,17 @@ std::vector<MappedSegment> StoreEngine::SegmentMap() const ABSL_NO_THREAD_SAFETY
   return core_.segments.Map();
 }
 
+absl::Status StoreEngine::Promote(GroupSink* sink) {
+  REMORA_ASSIGN_OR_RETURN(completions_, replication_.Promote(sink));
+  return absl::OkStatus();
+}
+
 absl::Status StoreEngine::RegisterClient(std::uint64_t client, std::span<const std::uint64_t> forgotten) {
   if (core_.tier == nullptr) return absl::OkStatus();
   const WriterLock lock(core_.mutex);
+  if (core_.is_following()) {
+    return absl::FailedPreconditionError("the store follows a primary, at which clients register");
+  }
   for (const std::uint64_t other : forgotten) core_.tier->DeleteClient(other);
   core_.tier->PutClient(client, core_.clock.UnixMillis());
   return core_.tier->Write();

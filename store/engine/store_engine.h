@@ -6,6 +6,7 @@
 //   read/point_read.h               point reads; read/promote.h: records that come back to memory
 //   reclaim/maintenance.h           work between commits; reclaim/space_manager.h: free memory
 //   recovery/index_loader.h         the load at the start
+//   engine/replication.h            groups for followers, or of a primary
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "store/durable/group_sink.h"
 #include "store/engine/core.h"
+#include "store/engine/replication.h"
 #include "store/options.h"
 #include "store/read/point_read.h"
 #include "store/read/promote.h"
@@ -49,6 +52,7 @@ class StoreEngine {
   WritePipeline& pipeline() { return pipeline_; }
   LargeRecords& large() { return large_; }
   IndexLoader& loader() { return loader_; }
+  Replication& replication() { return replication_; }
 
   /// Implement Store::Work, RunMaintenance and next_work.
   bool Work();
@@ -62,7 +66,7 @@ class StoreEngine {
 
   /// Returns a cursor that shows the writes which are published at this moment. Outcomes as for
   /// WritePipeline::PublishAll. Aborted: `may_wait` is false, and much of the commit log is to be applied
-  /// first; ask again. REQUIRES: has_tier().
+  /// first; or RocksDB has groups that the followers lack; ask again. REQUIRES: has_tier().
   absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> NewCursor(const ScanRange& range, bool may_wait);
   /// Returns a number greater than the versions of all writes so far.
   std::uint64_t VersionsEnd() const;
@@ -76,6 +80,9 @@ class StoreEngine {
   /// Returns whether the store has no thread that syncs (Syncing::kInSteps). Then a watch starts no thread
   /// either.
   bool syncs_in_steps() const { return syncs_in_steps_; }
+
+  /// Implements ServerStore::Promote.
+  absl::Status Promote(GroupSink* sink);
 
   /// Implement ServerStore::RegisterClient and TakeCompletions.
   absl::Status RegisterClient(std::uint64_t client, std::span<const std::uint64_t> forgotten);
@@ -94,8 +101,9 @@ class StoreEngine {
   PointReader reader_;
   SyncQueue queue_;
   WritePipeline pipeline_;
+  Replication replication_;
   IndexLoader loader_;
-  std::vector<ClientCompletions> completions_;  // from Start to TakeCompletions
+  std::vector<ClientCompletions> completions_;  // from Start or Promote to TakeCompletions
   bool syncs_in_steps_ = false;                 // from Start on
 };
 

@@ -131,6 +131,9 @@ absl::StatusOr<std::unique_ptr<RangeDeletion>> RangeDeletion::Begin(StoreEngine&
                                                                     bool may_wait) {
   ScanRange range;
   if (const char* why = ResolveRange(options, &range)) return absl::InvalidArgumentError(why);
+  if (engine.core().is_following()) {
+    return absl::FailedPreconditionError("delete: the store follows a primary; delete the keys there");
+  }
   std::unique_ptr<DurableTier::Cursor> cursor;
   if (engine.core().has_tier()) {
     REMORA_ASSIGN_OR_RETURN(cursor, engine.NewCursor(range, may_wait));

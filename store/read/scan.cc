@@ -162,8 +162,7 @@ absl::StatusOr<BackupInfo> Store::Backup(const std::string& dir, std::uint32_t k
         "backup: a store that is only in memory has nothing to back up; open it with Durability::kLogged "
         "(kvserver --durability=logged), or export it");
   }
-  const std::uint64_t version = engine_->VersionsEnd() - 1;
-  return engine_->core().tier->Backup(dir, {version, keep, std::move(stop)});
+  return engine_->replication().Backup(dir, keep, std::move(stop));
 }
 
 absl::StatusOr<std::uint64_t> Store::Count() {

@@ -20,6 +20,7 @@ constexpr std::int64_t kWatchedPausePerPass = 3;
 }  // namespace
 
 bool ColdExpirer::Work(std::size_t entries, TimePoint now, std::int64_t unix_ms) {
+  if (!expirer_.is_on()) return false;
   if (!pass_) {
     const std::optional<std::int64_t> due = next_due_ms();
     if (!due || *due > unix_ms) return false;
@@ -69,6 +70,7 @@ void ColdExpirer::SetWatched() {
 }
 
 std::optional<std::int64_t> ColdExpirer::next_due_ms() const {
+  if (!expirer_.is_on()) return std::nullopt;
   if (pass_) return 0;
   if (tier_ == nullptr || due_ms_ == Segments::kNoExpiry) return std::nullopt;
   return std::max(due_ms_, not_before_ms_);

@@ -23,6 +23,7 @@ constexpr std::size_t kMaxUnflushed = 1024;
 }  // namespace
 
 bool Expirer::Work(std::uint64_t bytes, Pace pace, TimePoint now, std::int64_t unix_ms) {
+  if (!is_on()) return false;
   // If the segment was retired meanwhile, it may now hold other records, or buckets.
   if (sweep_ && segments_[sweep_->segment].retired != sweep_->retired) sweep_.reset();
   if (!lost_.empty() && again_ms_ <= unix_ms) {
@@ -72,6 +73,7 @@ void Expirer::End(TimePoint now) {
 }
 
 std::optional<std::int64_t> Expirer::next_due_ms() const {
+  if (!is_on()) return std::nullopt;
   if (sweep_) return 0;
   if (!lost_.empty()) return again_ms_;
   const auto due = segments_.first_due();
@@ -80,7 +82,7 @@ std::optional<std::int64_t> Expirer::next_due_ms() const {
 }
 
 bool Expirer::RemoveIfExpired(const Place& place, std::int64_t unix_ms) {
-  if (!HasExpired(log_.Header(place).expiry_ms, unix_ms)) return false;
+  if (!HasExpired(log_.Header(place).expiry_ms, unix_ms) || !is_on()) return false;
   const std::string_view key = log_.Key(place);
   if (unsynced_.Has(key)) return false;
   const std::uint64_t key_hash = HashKey(key);

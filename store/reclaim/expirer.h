@@ -7,6 +7,7 @@
 // at once.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -30,9 +31,11 @@ namespace remora {
 class Expirer {
  public:
   /// Makes an expirer. `tier` may be null. All arguments must outlive it. It skips unsynced keys, because its
-  /// deletion would come after their last write.
-  Expirer(Segments& segments, ValueLog& log, Index& index, DurableTier* tier, const UnsyncedKeys& unsynced)
-      : segments_(segments), log_(log), index_(index), tier_(tier), unsynced_(unsynced) {}
+  /// deletion would come after their last write. It removes nothing while `follows` is true: the deletions
+  /// come from the primary (G7 of store/durable/group_sink.h).
+  Expirer(Segments& segments, ValueLog& log, Index& index, DurableTier* tier, const UnsyncedKeys& unsynced,
+          const std::atomic<bool>& follows)
+      : segments_(segments), log_(log), index_(index), tier_(tier), unsynced_(unsynced), follows_(follows) {}
   Expirer(const Expirer&) = delete;
   Expirer& operator=(const Expirer&) = delete;
 
@@ -40,6 +43,9 @@ class Expirer {
     kDue = 1,    // sweeps a segment only after the pause since its last sweep
     kHurry = 2,  // sweeps every segment in which a record has expired
   };
+  /// Returns whether it may remove records.
+  bool is_on() const { return !follows_.load(std::memory_order_relaxed); }  // relaxed: only the writer asks
+
   /// Looks at `bytes` of records or a few more. False: nothing has expired, or it is too soon for the next
   /// sweep.
   bool Work(std::uint64_t bytes, Pace pace, TimePoint now, std::int64_t unix_ms);
@@ -85,6 +91,7 @@ class Expirer {
   Index& index_;
   DurableTier* const tier_;
   const UnsyncedKeys& unsynced_;
+  const std::atomic<bool>& follows_;
   std::optional<Sweep> sweep_;
   bool watched_ = false;
   std::vector<std::string> unflushed_;  // keys removed since the last Flush

@@ -209,7 +209,7 @@ absl::Status IndexLoader::LoadEntry(Worker& worker, const DurableTier::Entry& en
   }
   // Relaxed: a thread that sees the change late loads some entries in vain.
   const auto fits = [this] { return load_.fits.load(std::memory_order_relaxed); };
-  if (HasExpired(entry.header.expiry_ms, worker.unix_ms)) {
+  if (HasExpired(entry.header.expiry_ms, worker.unix_ms) && !core_.is_following()) {
     if (fits()) LoadKey(worker, entry, Worker::Item::Kind::kExpired);
     return absl::OkStatus();
   }

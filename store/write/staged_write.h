@@ -39,7 +39,7 @@ struct KnownRecord {
   bool unloaded = false;         // the record is in the durable tier only; the load has not reached the key
   std::uint64_t expiry_ms = 0;
   std::uint64_t version = 0;
-  bool unsynced = false;           // the last write of the key is synced, and not published yet
+  bool unsynced = false;           // the last write of the key is pending, and not published yet
   const ColdRead* read = nullptr;  // the result that says so of a cold or unloaded record; null: the tier
   // The look-up in the index was conclusive, and `entry` is its result. It holds until a write of this group
   // changes the key.
@@ -61,6 +61,8 @@ struct StagedWrite {
   std::uint64_t value_hash = 0;
   Place place;          // of the new record; none for kDelete
   bool synced = false;  // readers see it only after its fsync
+  bool pending =
+      false;            // readers see it later: after its fsync, or once the followers have it (sync_queue.h)
   bool pinned = false;  // ValueLog::Pin
   KnownRecord old;      // the state before this write
   std::uint64_t version = 0;

@@ -38,6 +38,7 @@ void SyncQueue::Enqueue(StagedWrite& staged, std::uint64_t logged_before) {
   PendingWrite& pending = Add(*staged.write, logged_before);
   pending.staged = std::move(staged);
   pending.staged.write = &pending.write;
+  if (core_.ships) pending.group = core_.tier->group_number();
   pending.staged.old.is_looked_up = false;  // S3
   // The move of the string has invalidated the view of the key.
   pending.staged.key = pending.staged.is_delete() ? std::string_view(pending.staged.own).substr(0, key_size)
@@ -46,6 +47,8 @@ void SyncQueue::Enqueue(StagedWrite& staged, std::uint64_t logged_before) {
   if (!pending.staged.is_delete()) place = pending.staged.place;
   core_.unsynced_keys.Set(pending.staged.key,
                           {pending.ticket, place, pending.staged.expiry_ms, pending.staged.version});
+  if (!pending.staged.synced) return;
+  wanted_to_ = pending.ticket;
   if (pending_.size() >= gather_) sync_wanted_.notify_one();
 }
 
@@ -60,6 +63,7 @@ void SyncQueue::EnqueueRefusal(Write& write, std::uint64_t logged_before) {
 
 void SyncQueue::PopFront(bool tells) {
   const PendingWrite& pending = pending_.front();
+  last_ended_group_ = pending.group;
   if (tells || pending.caller != nullptr) Complete(pending);
   pending_.pop_front();
 }
@@ -70,6 +74,10 @@ void SyncQueue::PopRefusal() {
   synced_to_ = std::max(synced_to_, pending.ticket);  // no write before it is pending
   Complete(pending);
   pending_.pop_front();
+}
+
+void SyncQueue::EndGroups() {
+  for (PendingWrite& pending : pending_) pending.group = 0;
 }
 
 void SyncQueue::UpdateChangesEnd() {
@@ -101,7 +109,8 @@ void SyncQueue::TakeOutcomes(std::vector<SyncedWrite>* outcomes) {
 
 absl::Status SyncQueue::CheckEnded(std::uint64_t ticket) const {
   if (!pending_.empty() && pending_.front().ticket <= ticket) {
-    return absl::AbortedError("the disk does not have yet what was written");
+    return absl::AbortedError(waits_for_followers() ? "the followers do not have yet what was written"
+                                                    : "the disk does not have yet what was written");
   }
   return core_.disk.sync_failure();
 }
@@ -139,13 +148,13 @@ absl::Status SyncQueue::SyncNow() {
 }
 
 void SyncQueue::SyncAll() {
-  if (last_ticket_ <= synced_to_) return;
+  if (wanted_to_ <= synced_to_) return;
   MarkAllSynced();
   SyncNow().IgnoreError();  // the outcome of each write reports the error
 }
 
 bool SyncQueue::SyncUnlocked(WriterLock& lock) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  if (last_ticket_ == synced_to_) return false;
+  if (wanted_to_ <= synced_to_) return false;
   const std::uint64_t to = last_ticket_;
   lock.Unlock();
   const TimePoint begin = core_.clock.Now();
@@ -173,7 +182,7 @@ void SyncQueue::Run() {
   constexpr std::chrono::milliseconds kLongest{1};
   WriterLock lock(core_.mutex);
   for (;;) {
-    while (!stops_ && last_ticket_ <= synced_to_) lock.Wait(sync_wanted_);
+    while (!stops_ && wanted_to_ <= synced_to_) lock.Wait(sync_wanted_);
     const TimePoint start = std::chrono::steady_clock::now();
     if (!sync_(lock)) return;
     const TimePoint now = std::chrono::steady_clock::now();

@@ -1,4 +1,5 @@
-// Synced writes: those that are on disk before any reader sees them (Durability::kSynced).
+// Synced writes: those that are on disk before any reader sees them (Durability::kSynced). And the writes of
+// a store with followers, which have them before any reader sees them.
 //
 // The pipeline stages such a write, and writes it to the durable tier in its group, as any other. Then the
 // write is pending: its record is in the log, sealed and dead, and no slot leads to it. A thread calls fsync
@@ -25,10 +26,15 @@
 //       pending write.
 // All writes of a batch are synced, or none is. They are published in one hold of the lock.
 //
+// While the groups are shipped to followers (store/durable/group_sink.h), every write is pending, of any
+// level. It is published once the followers have its group, and, if it is synced, after its fsync. S1 to S6
+// hold with "pending" in place of "synced"; the order of the queue is that of all writes.
+//
 // If fsync fails, nobody knows which writes the disk has, and another fsync proves nothing. Then no pending
 // write ever becomes visible, their keys stay as S2 says, and the store takes no more writes.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -69,16 +75,20 @@ class SyncWaiter {
 /// Owns the pending writes, in the order of their tickets, which is that of their versions. Also owns the
 /// thread that calls fsync. The pipeline decides when a write becomes visible (write_pipeline.h).
 ///
+/// The class has more than 25 methods and 15 fields, because a pending write may wait for two things: the
+/// disk and the followers. Each has its part here.
+///
 /// Thread safety: the caller holds the store's lock, unless a method says otherwise.
 class SyncQueue {
  public:
-  /// A staged write that is in the durable tier, and waits for the disk.
+  /// A staged write that is in the durable tier, and waits for the disk, or for the followers.
   struct PendingWrite {
     std::uint64_t ticket = 0;
     Write write;                   // a copy; its pointers may be invalid
     Write* caller = nullptr;       // the caller's write, which gets the outcome; null: TakeOutcomes gets it
     SyncWaiter* waiter = nullptr;  // of the caller
     std::uint64_t logged_before = 0;  // the tier's sequence before the group of the write
+    std::uint64_t group = 0;          // the number of its group; 0: the followers need not have it
     bool is_refused = false;          // rejected (S6): nothing is staged, and write.status is the error
     StagedWrite staged;
   };
@@ -94,10 +104,17 @@ class SyncQueue {
   bool empty() const REMORA_WRITER { return pending_.empty(); }
   const std::deque<PendingWrite>& pending() const REMORA_WRITER { return pending_; }
   PendingWrite& front() REMORA_WRITER { return pending_.front(); }
-  /// Returns whether the first write can end: its fsync is over, or has failed; or it is a rejection, which
-  /// by now has no pending write before it.
+  /// Returns whether the first write can end. A rejection can, because it has no pending write before it by
+  /// now. Of another write, the fsync is over, or has failed, and the followers have it.
   bool front_is_due() const REMORA_WRITER {
-    return !pending_.empty() && (pending_.front().ticket <= synced_to_ || pending_.front().is_refused);
+    if (pending_.empty()) return false;
+    const PendingWrite& first = pending_.front();
+    const bool on_disk = first.ticket <= synced_to_ || !first.staged.synced;
+    return (on_disk && !waits_for_followers()) || first.is_refused;
+  }
+  /// Returns whether the first write waits for the followers. After a failed fsync, none does.
+  bool waits_for_followers() const REMORA_WRITER {
+    return !pending_.empty() && pending_.front().group > acknowledged_ && core_.disk.sync_failure().ok();
   }
   /// Returns the number of writes of the batch that the queue begins with; 1 if it begins with a single
   /// write. REQUIRES: the queue is not empty.
@@ -115,6 +132,23 @@ class SyncQueue {
   void PopFront(bool tells) REMORA_WRITER;
   /// Removes the first write, which was rejected, and reports its outcome.
   void PopRefusal() REMORA_WRITER;
+
+  // --- The followers
+
+  /// Says that the groups get numbers from `last` + 1 on, and that the followers have all others.
+  void BeginGroups(std::uint64_t last) REMORA_WRITER { acknowledged_ = last; }
+  /// Says that the followers have the groups up to this number.
+  void Acknowledge(std::uint64_t number) REMORA_WRITER { acknowledged_ = std::max(acknowledged_, number); }
+  /// Has no pending write wait for the followers any more.
+  void EndGroups() REMORA_WRITER;
+  /// Returns whether a group may be visible in part. If not, the visible writes are those of all groups up to
+  /// one. True, too, while a write is pending that precedes BeginGroups.
+  bool is_within_group() const REMORA_WRITER {
+    return !pending_.empty() && (pending_.front().group == 0 || pending_.front().group == last_ended_group_);
+  }
+
+  // --- Watches
+
   /// Updates the counter of pending writes, and the end of the changes that watches may show.
   void UpdateChangesEnd() REMORA_WRITER;
 
@@ -135,10 +169,10 @@ class SyncQueue {
   /// Calls fsync for the writes of all groups so far, while it holds the lock. Returns the disk's failure, of
   /// now or before.
   absl::Status SyncNow() REMORA_WRITER;
-  /// Calls SyncNow if any write waits for the disk. Afterwards all pending writes are due.
+  /// Calls SyncNow if any write waits for the disk. Afterwards the disk has all pending writes.
   void SyncAll() REMORA_WRITER;
-  /// Calls fsync for all pending writes, without the lock meanwhile. Afterwards they are due. Returns false
-  /// if no write waits for the disk.
+  /// Calls fsync for all pending writes, without the lock meanwhile. Afterwards the disk has them. Returns
+  /// false if no write waits for the disk.
   bool SyncUnlocked(WriterLock& lock) REMORA_WRITER;
   /// Notes that the disk has all writes so far.
   void MarkAllSynced() REMORA_WRITER { synced_to_ = last_ticket_; }
@@ -163,7 +197,10 @@ class SyncQueue {
   const std::function<void()> on_synced_;
   std::deque<PendingWrite> pending_ REMORA_WRITERS;
   std::uint64_t last_ticket_ REMORA_WRITERS = 0;
+  std::uint64_t wanted_to_ REMORA_WRITERS = 0;  // ticket of the last write that waits for an fsync
   std::uint64_t synced_to_ REMORA_WRITERS = 0;  // the fsync of tickets up to this one is over, or has failed
+  std::uint64_t acknowledged_ REMORA_WRITERS = 0;      // the followers have the groups up to this number
+  std::uint64_t last_ended_group_ REMORA_WRITERS = 0;  // of the last write that has ended
   std::vector<SyncedWrite> outcomes_ REMORA_WRITERS;
   SyncWaiter* waiter_ REMORA_WRITERS = nullptr;
   std::vector<SyncWaiter*> finished_waiters_ REMORA_WRITERS;  // NotifyWaiters wakes them

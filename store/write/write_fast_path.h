@@ -5,8 +5,8 @@
 //
 // A store with a commit log takes this path for a single put, which it logs before readers see it (C1 of
 // store/durable/tier_log/tier_log.h). The stages do it if its key may be cold or is not loaded, or if a write
-// waits for the disk. Several puts go through the stages, too: in one group, they share a header and a
-// checksum.
+// waits for the disk, or the groups are shipped to followers. Several puts go through the stages, too: in one
+// group, they share a header and a checksum.
 #pragma once
 
 #include <chrono>

@@ -40,6 +40,11 @@ std::size_t GroupSize(std::span<const Write> writes) {
 }
 static_assert(kMaxBatchWrites <= kMaxGroup);
 
+absl::Status FollowsError() {
+  return absl::FailedPreconditionError(
+      "the store follows a primary, which takes all writes: write there, or promote this store");
+}
+
 }  // namespace
 
 WritePipeline::WritePipeline(StoreCore& core, SpaceManager& space, Maintenance& maintenance, SyncQueue& queue,
@@ -97,7 +102,9 @@ void WritePipeline::Commit(std::span<Write> writes) {
     const bool waits = waiter.pending > 0;
     queue_.NotifyWaiters(lock);
     if (!waits) return;
-    while (!queue_.has_thread() && waiter.pending > 0) SyncPending(lock);
+    // Once the disk has the writes, others bring what they still wait for: the acknowledgements of followers.
+    while (!queue_.has_thread() && waiter.pending > 0 && (SyncPending(lock) || !core_.ships)) {
+    }
   }
   waiter.Wait();
 }
@@ -122,10 +129,11 @@ absl::Status WritePipeline::CommitNow(std::span<Write> writes, std::uint64_t* ve
 
 void WritePipeline::SubmitLocked(std::span<Write> writes, std::uint64_t prefetched, TimePoint now,
                                  std::int64_t unix_ms) {
-  if (!core_.disk.sync_failure().ok()) {
+  if (!core_.disk.sync_failure().ok() || core_.is_following()) [[unlikely]] {
     large_.Release(writes);
     maintenance_.SetSizeCounters();
-    for (Write& write : writes) write.status = core_.disk.sync_failure();
+    for (Write& write : writes)
+      write.status = core_.is_following() ? FollowsError() : core_.disk.sync_failure();
     return;
   }
   if (writes.size() == 1) core_.index.PrefetchRecords(prefetched);
@@ -143,7 +151,9 @@ void WritePipeline::SubmitLocked(std::span<Write> writes, std::uint64_t prefetch
     writes = writes.subspan(done);
     if (done == some) continue;
     maintenance_.NoteSizes();
-    const SpaceResult room = MakeSpaceFor(writes.front(), now, unix_ms);
+    SpaceResult room = MakeSpaceFor(writes.front(), now, unix_ms);
+    // The records of pending writes stay where they are. There is space once these are published.
+    if (room == SpaceResult::kFull && core_.ships && !queue_.empty()) room = SpaceResult::kRetryLater;
     if (room == SpaceResult::kAvailable) continue;
     if (room == SpaceResult::kRetryLater) {
       for (Write& write : writes) write.status = absl::AbortedError("no room until dead memory has rested");
@@ -164,7 +174,7 @@ void WritePipeline::SubmitLocked(std::span<Write> writes, std::uint64_t prefetch
 bool WritePipeline::IsForFastPath(std::span<const Write> writes) {
   if (core_.tier == nullptr) return true;
   if (!core_.tier->has_commit_log() || writes.size() != 1 || !queue_.empty() || core_.is_loading() ||
-      !put_off_.empty()) {
+      !put_off_.empty() || core_.ships) {
     return false;
   }
   space_.expirer().Flush();  // as CommitGroup does
@@ -298,7 +308,7 @@ absl::Status WritePipeline::MakeDurable(TimePoint now) {
   // A version that a client has seen never comes again, even if the machine fails and loses the write. So a
   // new block of versions is on disk before readers see one of them. S3 in sync_queue.h explains the other
   // case.
-  group_is_on_disk_ = raises || (stage_.has_synced() && core_.is_loading());
+  group_is_on_disk_ = raises || (stage_.has_pending() && core_.is_loading());
   return group_is_on_disk_ ? queue_.SyncNow() : absl::OkStatus();
 }
 
@@ -360,7 +370,7 @@ void WritePipeline::Publish(const StagedWrite& staged, TimePoint now) {
 
 void WritePipeline::PublishOrEnqueue(TimePoint now) {
   for (StagedWrite& staged : stage_.staged()) {
-    if (staged.synced) {
+    if (staged.pending) {
       queue_.Enqueue(staged, logged_before_);
     } else {
       Publish(staged, now);
@@ -411,7 +421,7 @@ void WritePipeline::PublishSynced(TimePoint now, std::int64_t unix_ms) {
         Publish(pending.staged, now);
         core_.unsynced_keys.Remove(pending.staged.key, pending.ticket);
         if (pending.staged.pinned) core_.log.Unpin(pending.staged.place, now);
-        core_.metrics.Add(Counter::kSyncedWrites, 1);
+        if (pending.staged.synced) core_.metrics.Add(Counter::kSyncedWrites, 1);
       }
       queue_.PopFront(/*tells=*/i == 0);
     }
@@ -426,6 +436,9 @@ absl::Status WritePipeline::PublishAll() {
   queue_.SyncAll();
   PublishSynced(core_.clock.Now(), core_.clock.UnixMillis());
   maintenance_.Finish();
+  if (queue_.waits_for_followers()) {
+    return absl::AbortedError("writes wait for the acknowledgement of followers; try again later");
+  }
   if (!queue_.empty()) {
     return absl::AbortedError(
         "writes that the disk has wait for room in memory; try again later, or give the store more memory");

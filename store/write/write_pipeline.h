@@ -61,16 +61,19 @@ class WritePipeline {
   /// null, stores the version of the first write there.
   absl::Status CommitNow(std::span<Write> writes, std::uint64_t* version);
 
-  /// Ends the pending writes that the disk has, as far as there is space: publishes them, or fails them if
-  /// the disk failed.
+  /// Ends the pending writes that the disk and the followers have, as far as there is space: publishes them,
+  /// or fails them if the disk failed.
   void PublishSynced(TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
   /// Calls fsync for all pending writes while it holds the lock, and publishes them.
-  /// Aborted: there is no space right now.
+  /// Aborted: there is no space right now, or a follower does not have them yet.
   /// Unavailable: the disk failed, now or before.
   absl::Status PublishAll() REMORA_WRITER;
-  /// Calls fsync for all pending writes, without the lock meanwhile, and publishes them. Returns false if no
-  /// write waits for the disk.
+  /// Calls fsync for all pending writes, without the lock meanwhile, and publishes those that the followers
+  /// have. Returns false if no write waits for the disk.
   bool SyncPending(WriterLock& lock) REMORA_WRITER;
+  /// Makes a staged write visible. REQUIRES: it is in the durable tier; its slot in the index is reserved. If
+  /// it deletes a key and the load is over, the index has the key.
+  void Publish(const StagedWrite& staged, TimePoint now) REMORA_WRITER;
 
  private:
   /// Commits writes as of `now`, and leaves the maintenance debt. `prefetched`: the result of PrefetchOne.
@@ -96,7 +99,6 @@ class WritePipeline {
   /// `now`: when the group came.
   absl::Status MakeDurable(TimePoint now) REMORA_WRITER;
   void PublishOrEnqueue(TimePoint now) REMORA_WRITER;
-  void Publish(const StagedWrite& staged, TimePoint now) REMORA_WRITER;
   void Abandon(const absl::Status& why) REMORA_WRITER;
   void EnqueueRefusals() REMORA_WRITER;
   bool MakeSpaceForPending(std::size_t batch, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;

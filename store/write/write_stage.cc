@@ -84,7 +84,7 @@ bool Exists(const KnownRecord& known, std::int64_t unix_ms) {
 // Returns the state of a key's record after a write that was staged before.
 KnownRecord KnownOf(const StagedWrite& earlier) {
   KnownRecord known;
-  known.unsynced = earlier.synced;
+  known.unsynced = earlier.pending;
   if (earlier.is_delete()) return known;
   known.place = earlier.place;
   known.expiry_ms = earlier.expiry_ms;
@@ -111,7 +111,7 @@ void WriteStage::Begin(std::size_t writes) {
   if (!growth_.empty()) growth_.clear();
   is_one_ = writes == 1;
   if (!is_one_) keys_.Begin(writes);
-  has_synced_ = false;
+  has_pending_ = false;
 }
 
 absl::Status WriteStage::Stage(Write& write, TimePoint now, std::int64_t unix_ms) {
@@ -262,13 +262,15 @@ absl::Status WriteStage::Decide(StagedWrite& staged, TimePoint now, std::int64_t
     }
   }
 
-  // A write of a key with a pending write is synced, too, so that both become visible in order (S1).
-  staged.synced = LevelOf(write) == Durability::kSynced || old.unsynced;
+  // A write of a key with a pending write is synced, too, so that both become visible in order (S1). With
+  // followers, each write is pending, so all become visible in order.
+  staged.synced = LevelOf(write) == Durability::kSynced || (old.unsynced && !core_.ships);
+  staged.pending = staged.synced || core_.ships;
 
   // The new record of a cold key takes another slot than the cold entry. A pending delete has not freed its
   // slot yet when other writes of the group become visible.
   const bool takes_slot = !staged.is_delete() && !old.place;
-  const bool frees_slot = staged.is_delete() && (old.place || old.cold) && !staged.synced;
+  const bool frees_slot = staged.is_delete() && (old.place || old.cold) && !staged.pending;
   Change change;
   if (takes_slot || frees_slot) {
     change.bucket = core_.index.MainBucketOf(staged.key_hash);
@@ -332,19 +334,23 @@ absl::Status WriteStage::LookUp(const StagedWrite& staged, KnownRecord* known) c
 }
 
 void WriteStage::Pin(StagedWrite& staged) {
-  has_synced_ |= staged.synced;
+  has_pending_ |= staged.pending;
   // If a later write of the batch follows a pending one, this one waits, too (SyncAllOrNone). By then its
   // segment may be full, and it is too late to pin it.
   const bool may_wait = in_batch_ && !core_.unsynced_keys.empty();
-  if ((!has_synced_ && !may_wait) || staged.place.extent_code == 0) return;
+  if ((!has_pending_ && !may_wait) || staged.place.extent_code == 0) return;
   core_.log.Pin(staged.place);
   staged.pinned = true;
 }
 
 void WriteStage::SyncAllOrNone(std::span<StagedWrite> batch, bool holds_on_pending) {
-  if (batch.empty() || (!holds_on_pending && std::ranges::none_of(batch, &StagedWrite::synced))) return;
-  for (StagedWrite& staged : batch) staged.synced = true;
-  has_synced_ = true;
+  if (batch.empty() || (!holds_on_pending && std::ranges::none_of(batch, &StagedWrite::pending))) return;
+  const bool synced = !core_.ships || std::ranges::any_of(batch, &StagedWrite::synced);
+  for (StagedWrite& staged : batch) {
+    staged.synced = synced;
+    staged.pending = true;
+  }
+  has_pending_ = true;
   for (const Change& change : batch_changes_) {
     // A pending delete frees no slot (Decide).
     if (change.growth < 0) growth_[change.bucket] -= change.growth;

@@ -70,8 +70,8 @@ class WriteStage {
 
   std::vector<StagedWrite>& staged() REMORA_WRITER { return staged_; }
   bool is_one() const REMORA_WRITER { return is_one_; }
-  /// Returns whether a write of the group is synced, or was and has been reverted with its batch.
-  bool has_synced() const REMORA_WRITER { return has_synced_; }
+  /// Returns whether a write of the group is pending, or was and has been reverted with its batch.
+  bool has_pending() const REMORA_WRITER { return has_pending_; }
   /// Returns whether the last decision depended on a pending write (S6).
   bool decided_on_pending() const REMORA_WRITER { return decided_on_pending_; }
   /// Returns the durability that a write asks for.
@@ -103,7 +103,7 @@ class WriteStage {
   absl::Status LookUp(const StagedWrite& staged, KnownRecord* known) const REMORA_WRITER;
   /// Pins the record of a write that may be published later (S4).
   void Pin(StagedWrite& staged) REMORA_WRITER;
-  /// Makes all writes of a batch synced if one of them is, or a check holds by a pending write.
+  /// Makes all writes of a batch pending if one of them is, or a check holds by a pending write.
   void SyncAllOrNone(std::span<StagedWrite> batch, bool holds_on_pending) REMORA_WRITER;
 
   StoreCore& core_;
@@ -119,7 +119,7 @@ class WriteStage {
   bool is_one_ REMORA_WRITERS = false;                                      // the group has a single write
   GroupKeys keys_ REMORA_WRITERS;                                           // numbers in staged_
   absl::flat_hash_map<std::uint64_t, std::int64_t> growth_ REMORA_WRITERS;  // entries added, by main bucket
-  bool has_synced_ REMORA_WRITERS = false;
+  bool has_pending_ REMORA_WRITERS = false;
   bool decided_on_pending_ REMORA_WRITERS = false;
   bool in_batch_ REMORA_WRITERS = false;
   std::vector<Change> batch_changes_ REMORA_WRITERS;

@@ -36,6 +36,11 @@ void GroupBuilder::PutCompletion(const RequestId& request, std::uint64_t version
   entries_.back().result = result;
 }
 
+void GroupBuilder::Add(const LogEntry& entry) {
+  entries_.push_back(entry);
+  if (entry.kind == LogEntryKind::kDelete) has_delete_ = true;
+}
+
 void GroupBuilder::DeleteClient(std::uint64_t client) {
   PutMeta(ClientKey(client), {});
   for (std::uint64_t number = 0; number < kCompletionsPerClient; ++number) {

@@ -16,7 +16,7 @@ namespace remora {
 
 /// Collects the entries of a group.
 ///
-/// Ownership: it has copies of all bytes but those of Put.
+/// Ownership: it has copies of all bytes but those of Put and Add.
 ///
 /// Thread safety: none.
 class GroupBuilder {
@@ -28,6 +28,8 @@ class GroupBuilder {
   void PutMeta(std::string_view key, std::string_view value);
   /// REQUIRES: the last addition was the Put or Delete of this version.
   void PutCompletion(const RequestId& request, std::uint64_t version, std::int64_t result);
+  /// Adds an entry of another log, of any kind. Does not copy its bytes either.
+  void Add(const LogEntry& entry);
   /// Deletes the client with all its completion records.
   void DeleteClient(std::uint64_t client);
 

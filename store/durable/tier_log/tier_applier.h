@@ -51,7 +51,7 @@ class TierApplier {
   /// - ResourceExhausted: the system does not start a thread.
   /// - Others: those of ApplyAll.
   absl::Status Start(CommitLog& log) ABSL_LOCKS_EXCLUDED(apply_mutex_);
-  /// Says that RocksDB has all versions ever written below this one. REQUIRES: it is called before Holds.
+  /// Says that RocksDB has all versions ever written below this one. REQUIRES: as for TierLog::Begin.
   void Begin(std::uint64_t version_limit) { applied_version_.store(version_limit - 1); }
 
   /// Applies all groups that were appended before the call.

@@ -30,13 +30,15 @@ constexpr std::uint64_t kTablesRoom = std::uint64_t{1} << 20;
 // Deleted keys that are not applied take memory beside the log.
 constexpr std::size_t kManyDeletes = 65536;
 
-/// Removes applied_to and the openings, which refer to a log that does not exist here. A restored backup
-/// of a store with a log has them.
+/// Removes applied_to and the openings, which refer to a log that does not exist here. A restored backup of a
+/// store with a log has them. Also removes the number of the last group, because without a log, the store may
+/// have written outside of that history.
 absl::Status ForgetOtherLog(const TierLogOptions& options) {
   constexpr std::string_view kWhat = "forget the commit log of the store that was backed up";
   REMORA_ASSIGN_OR_RETURN(const std::vector<Opening> openings, ReadLogOpenings(options.db, options.meta));
   rocksdb::WriteBatch batch;
   rocksdb::Status status = batch.Delete(options.meta, LogApplier::kAppliedToKey);
+  if (status.ok()) status = batch.Delete(options.meta, {kGroupNumberKey.data(), kGroupNumberKey.size()});
   for (const Opening& opening : openings) {
     if (status.ok()) status = batch.Delete(options.meta, LogOpeningKey(Lsn{opening.found}));
   }
@@ -121,9 +123,12 @@ absl::StatusOr<std::vector<Opening>> TierLog::AddOpening(std::uint64_t incarnati
 // --- The group ------------------------------------------------------------------------------------------
 
 absl::Status TierLog::Write() {
+  if (group_.entries().empty()) return absl::OkStatus();
+  const bool is_numbered = numbers_.is_on();
+  if (is_numbered) numbers_.Add(&group_);
   const std::span<const LogEntry> entries = group_.entries();
-  if (entries.empty()) return absl::OkStatus();
   const std::uint64_t size = LogGroupSize(entries);
+  const Lsn before = appended();
   REMORA_CHECK(size != 0);  // the write pipeline has checked all bounds
   absl::Status status;
   if (may_show_failed()) {
@@ -141,6 +146,7 @@ absl::Status TierLog::Write() {
       }
     }
   }
+  if (is_numbered && status.ok()) numbers_.NoteWritten(entries, before);
   group_.Clear();
   if (status.ok()) SlowDown(size);
   return status.ok() ? status : WithMarksOf(status, absl::UnavailableError(status.message()));

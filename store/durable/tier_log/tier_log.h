@@ -41,6 +41,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -54,6 +55,7 @@
 #include "store/durable/data_dir.h"
 #include "store/durable/format.h"
 #include "store/durable/tier_log/group_builder.h"
+#include "store/durable/tier_log/group_numbers.h"
 #include "store/durable/tier_log/log_change_feed.h"
 #include "store/durable/tier_log/log_progress.h"
 #include "store/durable/tier_log/scan_overlay.h"
@@ -100,14 +102,18 @@ class TierLog {
     return ReadLogChanges(*log_, from);
   }
 
-  /// Tells the log that RocksDB has all versions ever written below this one. REQUIRES: it is called once,
-  /// before Holds.
+  /// Tells the log that RocksDB has all versions ever written below this one. REQUIRES: it is called before
+  /// Holds; or again, with a lower version, before any version is logged.
   void Begin(std::uint64_t version_limit) { applier_.Begin(version_limit); }
 
   /// The group that the next Write appends.
   GroupBuilder& group() { return group_; }
+  /// The numbers of the groups that Write appends (store/durable/group_sink.h). The writer.
+  GroupNumbers& numbers() { return numbers_; }
+  const GroupNumbers& numbers() const { return numbers_; }
 
-  /// Appends the group (C1), and begins a new one.
+  /// Appends the group (C1), and begins a new one. If the groups are numbered, it numbers and ships this one
+  /// (G1).
   ///
   /// - Unavailable: the group is not in the log. If it was larger than a file, RocksDB may have it.
   absl::Status Write();
@@ -133,12 +139,13 @@ class TierLog {
   bool IsReadyForView();
   /// Applies the log, so that IsReadyForView is true. Any thread.
   void MakeReadyForView();
-  /// Returns a view of all groups that were appended before the call. REQUIRES: the log outlives the view.
-  /// Errors are those of ApplyAll.
+  /// Returns a view of all groups that were appended before the call; or of those before `end`, which is the
+  /// end of a group. REQUIRES: the log outlives the view. Errors are those of ApplyAll, and with `end`
+  /// Aborted: RocksDB has later groups.
   ///
   /// Cost: a read of the groups that are not applied. It asks the applier to have fewer of them, and from
   /// 16 MiB on it applies them itself.
-  absl::StatusOr<View> OpenView(const ScanRange& range);
+  absl::StatusOr<View> OpenView(const ScanRange& range, std::optional<Lsn> end = std::nullopt);
   /// Returns whether RocksDB has the write of this version, and all earlier ones (C6). It applies the log if
   /// need be, as far as need be. Returns false if that fails, or if the last attempt has failed and the
   /// thread tries again.
@@ -192,6 +199,7 @@ class TierLog {
 
   // Only the writer changes these.
   GroupBuilder group_;
+  GroupNumbers numbers_;
   UnappliedDeletes deletes_;
   WriterPace pace_;
   Lsn woken_at_;

@@ -37,11 +37,12 @@ bool TierLog::IsViewAwaited() {
   return false;
 }
 
-absl::StatusOr<TierLog::View> TierLog::OpenView(const ScanRange& range) {
-  const Lsn until = appended();
+absl::StatusOr<TierLog::View> TierLog::OpenView(const ScanRange& range, std::optional<Lsn> end) {
+  const Lsn until = end.value_or(appended());
   for (;;) {
     const LogMoment moment = applier_.MakeMoment();
     const Lsn at = moment.position.lsn();
+    if (end && at > until) return absl::AbortedError("RocksDB has groups that the followers do not have yet");
     if (at >= until) return View{.snapshot = moment.snapshot, .overlay = nullptr};
     applier_.Hurry();
     if (until - at > kWorthApplying) applier_.Wake();

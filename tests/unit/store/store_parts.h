@@ -2,6 +2,7 @@
 // stop wherever the test wants.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -148,7 +149,8 @@ struct StoreParts {
   Index index{region, segments, log, kTestRest};
   StoreShape shape = Shape();
   UnsyncedKeys unsynced;
-  Expirer expirer{segments, log, index, nullptr, unsynced};
+  const std::atomic<bool> follows = false;
+  Expirer expirer{segments, log, index, nullptr, unsynced, follows};
   LoadCoverage known_keys;
   ColdExpirer cold_expirer{nullptr, index, expirer, known_keys, unsynced};
   AccessFrequency frequency{region.size()};
