@@ -61,8 +61,8 @@ struct StagedWrite {
   std::uint64_t value_hash = 0;
   Place place;          // of the new record; none for kDelete
   bool synced = false;  // readers see it only after its fsync
-  bool pending =
-      false;            // readers see it later: after its fsync, or once the followers have it (sync_queue.h)
+  /// Readers see it later: after its fsync, or once the followers have it (sync_queue.h).
+  bool pending = false;
   bool pinned = false;  // ValueLog::Pin
   KnownRecord old;      // the state before this write
   std::uint64_t version = 0;
