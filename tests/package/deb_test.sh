@@ -25,7 +25,7 @@ as() { local user=$1; shift; inside setpriv --reuid="$user" --regid="$user" --in
 install_from() {
   # shellcheck disable=SC2016
   quietly inside sh -c 'cd "/$1" && apt-get -qq install --yes --no-install-recommends ./remora-server_*.deb \
-    ./remora-tools_*.deb ./libremora0_*.deb ./python3-remora_*.deb' sh "$1"
+    ./remora-tools_*.deb ./libremora0.1_*.deb ./python3-remora_*.deb' sh "$1"
 }
 
 # install_more PACKAGE...: from the same folder as the last.
