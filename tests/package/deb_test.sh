@@ -169,10 +169,10 @@ rm -r "$root/var/lib/remora/data"
 mv "$root/var/lib/remora/mine" "$root/var/lib/remora/data"
 
 say "remove, purge"
-quietly inside dpkg --remove remora-server remora-tools python3-remora libremora0.1
+quietly inside dpkg --remove remora-server remora-tools python3-remora libremora-dev remora-doc libremora0.1
 [ -f "$root/etc/remora/kvserver.conf" ] || fail "removing took the configuration, too"
 [ ! -e "$root/usr/bin/kvserver" ] || fail "kvserver is still there"
-quietly inside dpkg --purge remora-server remora-tools python3-remora libremora0.1
+quietly inside dpkg --purge remora-server remora-tools python3-remora libremora-dev remora-doc libremora0.1
 [ ! -e "$root/etc/remora" ] || fail "the configuration outlives the purge"
 [ -d "$root/var/lib/remora/data" ] || fail "the purge took the data"
 left=$(find "$root/usr" "$root/etc" -xdev -iname '*remora*' -not -path '*/systemd/*' | head)
