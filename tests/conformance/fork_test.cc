@@ -13,6 +13,7 @@
 
 #include "tests/conformance/async_fixture.h"
 #include "tests/support/sanitizers.h"
+#include "tests/support/waiting_child.h"
 
 namespace remora {
 namespace {
@@ -84,15 +85,7 @@ TEST_P(Fork, TheParentGoesOnWhileAChildLives) {
   const auto buffer = client.Register(memory);
   ASSERT_TRUE(buffer.ok()) << buffer.status();
   ASSERT_CODE(kOk, Put("key", "value"));
-  std::array<int, 2> pipe_ends;
-  ASSERT_EQ(pipe(pipe_ends.data()), 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    close(pipe_ends[1]);
-    char byte = 0;
-    _exit(read(pipe_ends[0], &byte, 1) == 0 ? 0 : 1);  // until the parent closes its end
-  }
-  close(pipe_ends[0]);
+  WaitingChild child;
   for (int i = 0; i < 20; ++i) {
     // Every page that is registered is written to by this process, then by the device.
     const auto fill = static_cast<std::byte>(i);
@@ -108,10 +101,6 @@ TEST_P(Fork, TheParentGoesOnWhileAChildLives) {
     EXPECT_OUTCOME(kOk, AsyncPut("async", value));
     EXPECT_TRUE(AsyncGet("async").text() == value) << i;
   }
-  close(pipe_ends[1]);
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 }  // namespace

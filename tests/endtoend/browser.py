@@ -7,17 +7,22 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
+import unittest
 import urllib.error
 import urllib.request
 
 import harness
 
 
-def missing():
-    """The programs that are not here: they come with tools/install-deps browser."""
-    return [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
+def main():
+    """Runs the tests of the program. Without a browser, says so and ends with 77."""
+    if missing := [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]:
+        print(f"skipped: {' and '.join(missing)} is missing: run tools/install-deps browser")
+        sys.exit(77)
+    unittest.main(module="__main__")
 
 
 class Browser:

@@ -52,6 +52,13 @@ class ConfigTest(harness.TestCase):
             self.assertEqual(harness.kvctl(address, "ping", token_file).returncode, 0)
         self.assertEqual(harness.kvctl(self.address, "ping").returncode, 77)
 
+    def test_a_flag_that_is_false_excludes_no_key(self):
+        for lines in ("quiet = false\nlog_level = error", "log_level = error\nquiet = false"):
+            file = self.write("kvserver.conf", f"listen = {self.address}\ndata_dir = {self.folder}/data\n{lines}\n")
+            run = self.run_kvserver(f"--config={file}", "--print_config")
+            self.assertEqual((run.returncode, run.stderr), (0, b""))
+            self.assertIn(b"\nlog_level = error\n", run.stdout)
+
     def test_keys_that_exclude_each_other(self):
         file = self.write("kvserver.conf", f"listen = {self.address}\nquiet = true\nlog_level = error\n")
         self.assertIn(f"{file}: line 3: log_level: excludes quiet of line 2; leave one out", self.refused(f"--config={file}"))

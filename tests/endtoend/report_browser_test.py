@@ -5,8 +5,7 @@ REMORA_SCREENSHOTS names a folder for screenshots; without it none is kept.
 
 import os
 import pathlib
-import sys
-import unittest
+import subprocess
 
 import browser
 import harness
@@ -21,8 +20,8 @@ class ReportTest(harness.TestCase):
         cls.addClassCleanup(cls.browser.close)
 
     def kvbench(self, *arguments):
-        run = harness.subprocess.run(
-            [harness.program("kvbench"), *arguments], stdin=harness.subprocess.DEVNULL, capture_output=True,
+        run = subprocess.run(
+            [harness.program("kvbench"), *arguments], stdin=subprocess.DEVNULL, capture_output=True,
             timeout=harness.PATIENCE, check=False,
         )  # fmt: skip
         self.assertEqual(run.returncode, 0, run.stderr)
@@ -86,7 +85,4 @@ class ReportTest(harness.TestCase):
 
 
 if __name__ == "__main__":
-    if missing := browser.missing():
-        print(f"skipped: {' and '.join(missing)} is missing: run tools/install-deps browser")
-        sys.exit(77)
-    unittest.main()
+    browser.main()

@@ -22,6 +22,23 @@ bool Exclude(const DeclaredOption& one, const DeclaredOption& other) {
          std::ranges::find(other.excludes, &one) != other.excludes.end();
 }
 
+/// The first line of a key.
+struct KeyLine {
+  std::size_t number = 0;
+  const DeclaredOption* option = nullptr;  // null: there is no such key
+};
+
+/// Returns the fault of an option that was taken from the file beside one that it excludes; empty: none.
+std::string FaultOfExclusion(const DeclaredOption& taken, const std::map<std::string, KeyLine>& lines) {
+  if (taken.count == 0) return "";  // a flag that is false, or one that the command line displaces
+  for (const auto& [key, line] : lines) {
+    if (line.option->count == 0 || !Exclude(taken, *line.option)) continue;
+    return taken.name().substr(2) + ": excludes " + key + " of line " + std::to_string(line.number) +
+           "; leave one out";
+  }
+  return "";
+}
+
 }  // namespace
 
 void CommandLine::ReadsConfigFile(const std::string& help) {
@@ -48,24 +65,16 @@ std::optional<int> CommandLine::TakeConfigFile(const std::vector<std::string>& w
     if (option.count > 0) given.push_back(&option);
   });
   ForgetCounts();
-  std::map<std::string, std::size_t> numbers;
+  std::map<std::string, KeyLine> first_lines;
   for (const ConfigLine& line : *lines) {
-    const auto [first, is_first] = numbers.emplace(line.key, line.number);
     const DeclaredOption* const option = Find("--" + line.key);
+    const auto [first, is_first] = first_lines.emplace(line.key, KeyLine{line.number, option});
     std::string wrong;
     if (!is_first && option != nullptr && !option->repeats) {
-      wrong = line.key + ": stands in line " + std::to_string(first->second) + ", too; leave one out";
-    } else if (const auto other = std::ranges::find_if(
-                   numbers,
-                   [&](const auto& earlier) {
-                     const DeclaredOption* const taken = Find("--" + earlier.first);
-                     return option != nullptr && taken != nullptr && Exclude(*option, *taken);
-                   });
-               other != numbers.end()) {
-      wrong = line.key + ": excludes " + other->first + " of line " + std::to_string(other->second) +
-              "; leave one out";
+      wrong = line.key + ": stands in line " + std::to_string(first->second.number) + ", too; leave one out";
     } else {
       wrong = TakeConfigLine(line, given);
+      if (wrong.empty()) wrong = FaultOfExclusion(*option, first_lines);
     }
     if (!wrong.empty()) return fail("line " + std::to_string(line.number) + ": " + wrong, EX_CONFIG);
   }

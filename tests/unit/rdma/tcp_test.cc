@@ -1,8 +1,6 @@
 // Properties of tcp:// beside the transport contract: rights to WRITE, slow peers, and the
 // addresses that it listens at.
 #include <poll.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -21,6 +19,7 @@
 
 #include "rdma/tcp/stream/socket.h"
 #include "tests/support/sanitizers.h"
+#include "tests/support/waiting_child.h"
 #include "tests/unit/rdma/patience.h"
 #include "tests/unit/rdma/pinned_to.h"
 #include "tests/unit/rdma/raw_tcp.h"
@@ -364,25 +363,13 @@ TEST_F(TcpTest, ASocketThatAChildHasTooIsWatchedNoMoreOnceItsConnectionEnded) {
   auto client = Open();
   ASSERT_NE(client, nullptr);
   std::optional<RawTcp> says_nothing(service_->address());
-  std::array<int, 2> pipe_ends;
-  ASSERT_EQ(pipe(pipe_ends.data()), 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    close(pipe_ends[1]);
-    char byte = 0;
-    _exit(read(pipe_ends[0], &byte, 1) == 0 ? 0 : 1);  // until the parent closes its end
-  }
-  close(pipe_ends[0]);
+  WaitingChild child;
   client.reset();
   says_nothing.reset();
   EXPECT_TRUE(await_no_session());
   const auto end = std::chrono::steady_clock::now() + kPatience;
   while (WatchedFiles() != before && std::chrono::steady_clock::now() < end) std::this_thread::yield();
   EXPECT_EQ(WatchedFiles(), before);
-  close(pipe_ends[1]);
-  int status = -1;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
 }
 
 // --- Where -----------------------------------------------------------------------------------------
