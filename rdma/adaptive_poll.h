@@ -11,6 +11,32 @@
 
 namespace remora::rdma {
 
+/// Decides in which cases an attempt is due. Each failure doubles the number of cases without one, from 8 up
+/// to 1024.
+///
+/// Thread safety: none.
+class Backoff {
+ public:
+  bool IsDue() {
+    if (skips_left_ == 0) return true;
+    --skips_left_;
+    return false;
+  }
+  /// Notes the result of an attempt, and returns it.
+  bool Note(bool succeeded) {
+    skips_left_ = succeeded ? 0 : skips_;
+    skips_ = succeeded ? kMin : std::min(2 * skips_, kMax);
+    return succeeded;
+  }
+
+ private:
+  static constexpr int kMin = 8;
+  static constexpr int kMax = 1024;
+
+  int skips_left_ = 0;  // cases before the next attempt
+  int skips_ = kMin;    // cases without one after a failed attempt
+};
+
 /// Polls for an event, and learns how long polling pays. Each thread that waits repeatedly keeps
 /// one.
 ///
@@ -43,29 +69,6 @@ class AdaptivePoller {
  private:
   static constexpr int kSpins = 1000;
   static constexpr int kMoreSpins = 4000;
-
-  /// Decides in which waits an attempt is due. Each failure doubles the number of waits without one.
-  class Backoff {
-   public:
-    bool IsDue() {
-      if (skips_left_ == 0) return true;
-      --skips_left_;
-      return false;
-    }
-    /// Notes the result of an attempt, and returns it.
-    bool Note(bool found) {
-      skips_left_ = found ? 0 : skips_;
-      skips_ = found ? kMin : std::min(2 * skips_, kMax);
-      return found;
-    }
-
-   private:
-    static constexpr int kMin = 8;
-    static constexpr int kMax = 1024;
-
-    int skips_left_ = 0;  // waits before the next attempt
-    int skips_ = kMin;    // waits after a failed attempt
-  };
 
   template <typename Look>
   static bool PollTimes(int times, const Look& look) {

@@ -374,6 +374,12 @@ class Listener {
   /// Before the first NextRequest. Most transports need no threads for READs, and never call it.
   virtual void CountReads([[maybe_unused]] std::function<void(const ServedReads&)> count) {}
 
+  /// Lets threads of this listener serve requests while the server thread sleeps. Such a thread has queued
+  /// completions, and calls `serve`, which polls this listener. False: the server thread is awake, or falls
+  /// asleep now; the listener wakes it. `serve` must be callable until the listener is destroyed. Before the
+  /// first NextRequest. Most transports need no threads for requests, and never call it.
+  virtual void ServeBy([[maybe_unused]] std::function<bool()> serve) {}
+
   /// Returns the number of clients that came and never became a request. They sent nothing in time,
   /// or no valid hello, or the listener had no space for them.
   virtual std::uint64_t dropped_handshakes() const { return 0; }

@@ -29,6 +29,14 @@ constexpr int kPollsPerStep = 64;
 // Steps that commit writes, between two runs of the tasks that can wait.
 constexpr int kStepsPerTasks = 16;
 
+/// Returns the timeout for poll.
+int TimeoutMs(const std::optional<TimePoint>& until, TimePoint now) {
+  if (!until) return -1;
+  // Rounded up, so as not to wake too early and find nothing.
+  const auto wait = std::chrono::ceil<std::chrono::milliseconds>(*until - now);
+  return static_cast<int>(std::clamp<std::int64_t>(wait.count(), 0, 3'600'000));
+}
+
 absl::Status ShortOfMemoryError() {
   return absl::ResourceExhaustedError(
       "write: the system has no memory left for the server, which takes no writes now; see its log, and try "
@@ -95,16 +103,16 @@ bool EventLoop::RunPeriodicTasks() {
 
 bool EventLoop::TakeRequests() {
   bool busy = false;
-  for (Port& port : parts_.acceptor.ports()) busy |= TakeCompletions(port);
+  for (Port& port : parts_.acceptor.ports()) busy |= TakeCompletions(*port.listener);
   return busy;
 }
 
-bool EventLoop::TakeCompletions(Port& port) {
+bool EventLoop::TakeCompletions(rdma::Listener& listener) {
   bool busy = false;
   std::int64_t received = 0;
   bool is_more = true;
   while (is_more && parts_.writes.HasSpaceFor(completions_.size())) {
-    const std::size_t count = port.listener->Poll(completions_);
+    const std::size_t count = listener.Poll(completions_);
     if (count == 0) break;
     parts_.replies.ForgetTime();
     std::size_t requests = 0;
@@ -249,26 +257,44 @@ void EventLoop::Sleep() {
   if (!Step()) {
     fds_.clear();
     for (const Port& port : parts_.acceptor.ports()) fds_.push_back({port.listener->wait_fd(), POLLIN, 0});
-    if (parts_.signals.Sleep(fds_, MillisToNextWork())) parts_.store.Add(Counter::kWakeups, 1);
+    sleeps_until_ = NextWork();
+    const int timeout_ms = TimeoutMs(sleeps_until_, parts_.store.clock().Now());
+    parts_.handover.Give(*this);
+    const bool woken = parts_.signals.Sleep(fds_, timeout_ms);
+    parts_.handover.TakeBack();
+    if (woken) parts_.store.Add(Counter::kWakeups, 1);
   }
   for (Port& port : parts_.acceptor.ports()) port.listener->Disarm();
 }
 
-int EventLoop::MillisToNextWork() const {
+void EventLoop::ServeForSleeper(rdma::Listener& listener) {
+  parts_.store.Add(Counter::kTcpServed, 1);
+  listener.Disarm();
+  Serve(TakeCompletions(listener));
+  listener.Arm();
+  // As in Sleep, events before the arming are not signalled. The requests above may have left work, too.
+  const bool is_busy = Serve(TakeCompletions(listener));
+  parts_.replies.ExpectNone();
+  const std::optional<TimePoint> next = NextWork();
+  const bool sleeps_too_long = next && (!sleeps_until_ || *next < *sleeps_until_);
+  if (is_busy || sleeps_too_long) parts_.signals.Wake();
+}
+
+std::optional<TimePoint> EventLoop::NextWork() const {
   // Postponed requests need another try, even if the store has no work.
-  if (!parts_.reserves.empty() || !parts_.writes.empty() || !parts_.reads.empty()) return 1;
+  const bool has_postponed = !parts_.reserves.empty() || !parts_.writes.empty() || !parts_.reads.empty();
+  if (has_postponed) return parts_.store.clock().Now() + std::chrono::milliseconds(1);
   std::optional<TimePoint> next = parts_.store.next_work();
   for (const auto& expiry :
        {parts_.reserves.next_expiry(), parts_.reads.next_expiry(), parts_.acceptor.next_probe(),
         parts_.rate_limited_log.next_summary(), parts_.rate_limiter.next_turn(), heartbeat_.next_beat()}) {
     if (expiry) next = next ? std::min(*next, *expiry) : *expiry;
   }
-  // The end of a load wakes nobody.
-  const int longest = reporter_.awaits_load() ? 20 : 3'600'000;
-  if (!next) return reporter_.awaits_load() ? longest : -1;
-  // Rounded up, so as not to wake too early and find nothing.
-  const auto wait = std::chrono::ceil<std::chrono::milliseconds>(*next - parts_.store.clock().Now());
-  return static_cast<int>(std::clamp<std::int64_t>(wait.count(), 0, longest));
+  if (reporter_.awaits_load()) {  // the end of a load wakes nobody
+    const TimePoint look = parts_.store.clock().Now() + std::chrono::milliseconds(20);
+    next = next ? std::min(*next, look) : look;
+  }
+  return next;
 }
 
 void EventLoop::Forget(ClientSession& session) {

@@ -7,13 +7,15 @@
 //          behind the replies: the store's maintenance, as much as the writes have caused
 //          every 16 steps, and in idle steps: other maintenance, new clients, clients that have gone
 //
-// One thread does all of it. GETs are not among its work: clients READ the memory.
+// One thread does all of it, the server thread. While that sleeps, a thread of a transport may do a step
+// (server/loop_handover.h). GETs are not among the work: clients READ the memory.
 #pragma once
 
 #include <poll.h>
 
 #include <array>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,6 +23,7 @@
 #include "server/connection/acceptor.h"
 #include "server/connection/client_session.h"
 #include "server/connection/session_observer.h"
+#include "server/loop_handover.h"
 #include "server/monitoring/operator_log.h"
 #include "server/monitoring/rate_limited_log.h"
 #include "server/monitoring/service_notices.h"
@@ -38,8 +41,9 @@ namespace remora {
 
 /// Distributes the requests of all sessions to the parts of the server, step by step.
 ///
-/// Thread safety: none; the server's one thread.
-class EventLoop final : public SessionObserver {
+/// Thread safety: none. One thread at a time uses it: the server thread, or one to which LoopHandover gives
+/// it.
+class EventLoop final : public SessionObserver, public LoopHandover::Loop {
  public:
   /// The parts of the server among which it shares out the work. All outlive it.
   struct Parts {
@@ -51,6 +55,7 @@ class EventLoop final : public SessionObserver {
     ReadService& reads;
     ReserveQueue& reserves;
     ReplySender& replies;
+    LoopHandover& handover;
     RateLimitedLog& rate_limited_log;
     const OperatorLog& log;
     const std::function<void()>& on_reload;
@@ -65,6 +70,7 @@ class EventLoop final : public SessionObserver {
   absl::Status Run();
 
   void Forget(ClientSession& session) override;
+  void ServeForSleeper(rdma::Listener& listener) override;
 
  private:
   /// Does the work of Step behind TakeRequests. `came`: the result of that.
@@ -73,7 +79,7 @@ class EventLoop final : public SessionObserver {
   bool RunPeriodicTasks();
   /// Takes requests to the parts that answer them. Returns false if there were none.
   bool TakeRequests();
-  bool TakeCompletions(Port& port);
+  bool TakeCompletions(rdma::Listener& listener);
   void TakeRequest(ClientSession& session, const rdma::Completion& completion);
   /// Takes a request to the part that answers it.
   [[gnu::always_inline]] void Dispatch(const PendingRequest& pending);
@@ -87,15 +93,16 @@ class EventLoop final : public SessionObserver {
   /// request only while this thread sleeps.
   bool PollingPays() const;
   void Sleep();
-  /// Returns the timeout for poll: -1 if there is no work before the next request.
-  int MillisToNextWork() const;
+  /// Returns when there is work again. Nothing: with the next request.
+  std::optional<TimePoint> NextWork() const;
 
   const Parts parts_;
   StatusReporter reporter_;
   Heartbeat heartbeat_;
   std::array<rdma::Completion, 64> completions_;
-  std::vector<pollfd> fds_;    // Sleep
-  int steps_since_tasks_ = 0;  // RunPeriodicTasks
+  std::vector<pollfd> fds_;                // Sleep
+  int steps_since_tasks_ = 0;              // RunPeriodicTasks
+  std::optional<TimePoint> sleeps_until_;  // Sleep; nothing: until a request comes
 };
 
 }  // namespace remora

@@ -100,6 +100,7 @@ void Server::MakeParts(const ServerOptions& options, std::vector<Token> tokens,
                                                              .reads = *reads_,
                                                              .reserves = *reserves_,
                                                              .replies = *replies_,
+                                                             .handover = *handover_,
                                                              .rate_limited_log = *rate_limited_log_,
                                                              .log = log_,
                                                              .on_reload = on_reload_,
@@ -137,6 +138,7 @@ absl::Status Server::AddListener(std::unique_ptr<rdma::Listener> listener) {
     store->Add(Counter::kTcpReadBytes, static_cast<std::int64_t>(served.bytes));
     store->Add(Counter::kTcpCpuTime, served.cpu_time.count());
   });
+  listener->ServeBy([handover = handover_, raw = listener.get()] { return handover->TryServe(*raw); });
   const rdma::TransportKind kind = listener->address().kind;
   const rdma::QueueLimits limits = listener->limits();
   const SessionBytes session = ClientSession::MaxRegisteredBytes();

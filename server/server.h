@@ -15,6 +15,7 @@
 #include "rdma/transport.h"
 #include "server/connection/acceptor.h"
 #include "server/event_loop.h"
+#include "server/loop_handover.h"
 #include "server/memory/exported_memory.h"
 #include "server/memory/huge_pages.h"
 #include "server/monitoring/client_activity.h"
@@ -136,6 +137,7 @@ class Server {
   const OperatorLog log_;
   const std::function<void()> on_reload_;
   std::unique_ptr<WakeSignals> signals_;
+  const std::shared_ptr<LoopHandover> handover_ = std::make_shared<LoopHandover>();
   std::unique_ptr<ExportedMemory> memory_;
   std::unique_ptr<HugePages> huge_pages_;  // null: the system's affair alone
   std::unique_ptr<ServerStore> store_;

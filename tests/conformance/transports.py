@@ -26,6 +26,8 @@ EXCEPTIONS = {
     ("On/HugePagesTest", "tcp"): "no client maps the memory, and no device locks it",
     ("On/HugePagesTest", "tls"): "as over tcp",
     ("On/VisitsBesideWrites", "verbs"): "a value is shown in place where memory is mapped; the writes would take minutes",
+    ("On/Handover", "local"): "no thread of the transport receives requests",
+    ("On/Handover", "verbs"): "as over local",
     ("OnCommitLog/Watches", "tls"): "the log below a watch is the same for each transport",
     ("OnCommitLog/Watches", "verbs"): "as over tls",
 }  # fmt: skip

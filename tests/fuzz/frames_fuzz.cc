@@ -122,13 +122,13 @@ class FuzzedLink {
     static_cast<void>(send(peer_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
   }
   void Handle() {
-    link_->Handle(EPOLLIN, buffer_);
+    HandleEvents(EPOLLIN);
     Receive(peer_.get(), &answers_);
   }
   /// The peer closes its end; checks what the link has done.
   void EndAndCheck() {
     peer_ = UniqueFd();
-    for (int i = 0; i < 4; ++i) link_->Handle(EPOLLIN | EPOLLHUP, buffer_);
+    for (int i = 0; i < 4; ++i) HandleEvents(EPOLLIN | EPOLLHUP);
     FUZZ_CHECK(!link_->failure().ok());
     link_->CloseIfEnding();
     link_->End();
@@ -142,6 +142,10 @@ class FuzzedLink {
   }
 
  private:
+  void HandleEvents(std::uint32_t events) {
+    if (link_->Handle(events, buffer_).has_completions) News().Report(link_);
+  }
+
   static constexpr QueueLimits kLimits{.sends = 4, .receives = 4, .reads = 4};
   static constexpr std::uint32_t kStagingKey = kTcpMaxReads + 1;
 

@@ -17,14 +17,28 @@ absl::StatusOr<std::unique_ptr<TcpEvents>> TcpEvents::Create() {
 }
 
 void TcpEvents::Signal() {
-  if (armed_) eventfd_write(wake_fd_.get(), 1);
+  if (armed_ && !std::exchange(signalled_, true)) eventfd_write(wake_fd_.get(), 1);
+}
+
+bool TcpEvents::Add(const std::shared_ptr<TcpLink>& link) {
+  if (std::exchange(link->is_reported, true)) return false;
+  links_.push_back(link);
+  has_links_.store(true, std::memory_order_release);
+  return true;
 }
 
 void TcpEvents::Report(const std::shared_ptr<TcpLink>& link) {
   const MutexLock lock(mutex_);
-  if (std::exchange(link->is_reported, true)) return;
-  links_.push_back(link);
-  has_links_.store(true, std::memory_order_release);
+  if (Add(link)) Signal();
+}
+
+bool TcpEvents::ReportWithoutWake(const std::shared_ptr<TcpLink>& link) {
+  const MutexLock lock(mutex_);
+  return !Add(link) || !armed_;
+}
+
+void TcpEvents::Wake() {
+  const MutexLock lock(mutex_);
   Signal();
 }
 
@@ -85,6 +99,7 @@ void TcpEvents::Arm() {
 void TcpEvents::Disarm() {
   const MutexLock lock(mutex_);
   armed_ = false;
+  if (!std::exchange(signalled_, false)) return;
   eventfd_t ignored;
   eventfd_read(wake_fd_.get(), &ignored);
 }

@@ -31,15 +31,21 @@ struct TcpRequest {
 
 /// Queue of links with completions, and of requests, from NIC threads to the server thread.
 ///
-/// Thread safety: any thread may call Report, ReportRequest, ReportRefusal, NoteCpu, cpu and request_count.
-/// The server thread alone calls the other functions.
+/// Thread safety: any thread may call Report, ReportWithoutWake, Wake, ReportRequest, ReportRefusal, NoteCpu,
+/// cpu and request_count. The server thread alone calls the other functions.
 class TcpEvents {
  public:
   static absl::StatusOr<std::unique_ptr<TcpEvents>> Create();
 
   /// Reports that the link has completions.
   void Report(const std::shared_ptr<TcpLink>& link);
-  /// Notes the CPU on which a NIC thread runs that is about to report.
+  /// Reports it without signalling fd(). True: the server thread is awake, or was told before. False: it has
+  /// called Arm, and the caller calls Wake, or serves the link in its stead.
+  bool ReportWithoutWake(const std::shared_ptr<TcpLink>& link);
+  /// Signals fd() if the server thread has called Arm.
+  void Wake();
+  /// Notes the CPU on which a NIC thread runs that is about to report; -1 for one that serves the link
+  /// itself.
   void NoteCpu(int cpu) {
     if (cpu_.load(std::memory_order_relaxed) != cpu) cpu_.store(cpu, std::memory_order_relaxed);
   }
@@ -67,6 +73,8 @@ class TcpEvents {
 
  private:
   TcpEvents() = default;
+  /// Returns whether the link was not in the queue before.
+  bool Add(const std::shared_ptr<TcpLink>& link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Signal() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   UniqueFd wake_fd_;
@@ -81,6 +89,7 @@ class TcpEvents {
   std::deque<TcpRequest> requests_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::string> refusals_ ABSL_GUARDED_BY(mutex_);
   bool armed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool signalled_ ABSL_GUARDED_BY(mutex_) = false;  // fd() is readable
 };
 
 }  // namespace remora::rdma

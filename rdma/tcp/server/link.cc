@@ -1,6 +1,5 @@
 #include "rdma/tcp/server/link.h"
 
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -207,33 +206,23 @@ void TcpLink::End() {
 
 // --- The NIC thread ---------------------------------------------------------------------------------
 
-bool TcpLink::Handle(std::uint32_t events, std::span<std::byte> buffer) {
-  bool tells = false;
-  bool is_new_end = false;
-  {
-    const MutexLock lock(mutex_);
-    if (!socket_) return false;
-    if (is_ending_) {
-      Drain(buffer);
-      return false;
-    }
-    const bool is_gone = (events & (EPOLLHUP | EPOLLERR)) != 0;
-    send_failed_ |= is_gone;
-    Flush();
-    CompleteSends();
-    if (!is_blocked()) ReceiveFrames(buffer);
-    // If the link wants no other turn, it takes no more frames. It has taken all that the peer sent before
-    // its end, or the next one is a message without a receive.
-    if (is_gone && failure_.ok() && !wants_turn_) Break(PeerIsGone(ErrorOf(socket_.get())));
-    UpdateInterest();
-    tells = has_completions();
-    is_new_end = is_ending_;
+TcpLink::Handled TcpLink::Handle(std::uint32_t events, std::span<std::byte> buffer) {
+  const MutexLock lock(mutex_);
+  if (!socket_) return {};
+  if (is_ending_) {
+    Drain(buffer);
+    return {};
   }
-  if (tells) {
-    tcp_events_.NoteCpu(sched_getcpu());
-    tcp_events_.Report(shared_from_this());
-  }
-  return is_new_end;
+  const bool is_gone = (events & (EPOLLHUP | EPOLLERR)) != 0;
+  send_failed_ |= is_gone;
+  Flush();
+  CompleteSends();
+  if (!is_blocked()) ReceiveFrames(buffer);
+  // If the link wants no other turn, it takes no more frames. It has taken all that the peer sent before its
+  // end, or the next one is a message without a receive.
+  if (is_gone && failure_.ok() && !wants_turn_) Break(PeerIsGone(ErrorOf(socket_.get())));
+  UpdateInterest();
+  return {.has_completions = has_completions(), .is_new_end = is_ending_};
 }
 
 void TcpLink::ReceiveFrames(std::span<std::byte> buffer) {

@@ -77,9 +77,14 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
 
   // --- The NIC thread ----------------------------------------------------------------------------
 
-  /// Handles events of the socket. True: the link has just given up its peer, and keeps the socket open so
-  /// that the peer can receive the reason. The NIC thread calls CloseIfEnding a while later.
-  bool Handle(std::uint32_t events, std::span<std::byte> buffer);
+  struct Handled {
+    bool has_completions = false;  // the caller reports the link to the server thread
+    /// The link has just given up its peer, and keeps the socket open so that the peer can receive the
+    /// reason. The caller calls CloseIfEnding a while later.
+    bool is_new_end = false;
+  };
+  /// Handles events of the socket.
+  Handled Handle(std::uint32_t events, std::span<std::byte> buffer);
   void CloseIfEnding();
 
  private:

@@ -48,7 +48,8 @@ absl::StatusOr<std::unique_ptr<Listener>> TcpListener::Make(const Address& addre
       std::unique_ptr<TcpAcceptor> acceptor,
       TcpAcceptor::Create(std::move(socket), *listener->tcp_events_, clock, std::move(tls)));
   for (std::uint32_t i = 0; i < threads; ++i) {
-    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<NicThread> thread, NicThread::Start(clock, std::move(acceptor)));
+    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<NicThread> thread,
+                            NicThread::Start(clock, *listener->tcp_events_, std::move(acceptor)));
     listener->threads_.push_back(std::move(thread));
   }
   return listener;
@@ -74,6 +75,10 @@ absl::StatusOr<RemoteRegion> TcpListener::RegisterRead(SharedMemory& memory) {
 
 void TcpListener::CountReads(std::function<void(const ServedReads&)> count) {
   for (const std::unique_ptr<NicThread>& thread : threads_) thread->CountReads(count);
+}
+
+void TcpListener::ServeBy(std::function<bool()> serve) {
+  for (const std::unique_ptr<NicThread>& thread : threads_) thread->ServeBy(serve);
 }
 
 std::unique_ptr<ServerConnection> TcpListener::NextRequest() {

@@ -38,6 +38,7 @@ class TcpListener final : public Listener {
   void Disarm() override { tcp_events_->Disarm(); }
   int wait_fd() const override { return tcp_events_->fd(); }
   void CountReads(std::function<void(const ServedReads&)> count) override;
+  void ServeBy(std::function<bool()> serve) override;
   std::uint64_t dropped_handshakes() const override { return threads_.front()->acceptor()->dropped(); }
   std::uint64_t without_descriptor() const override {
     return threads_.front()->acceptor()->without_descriptor();

@@ -1,13 +1,12 @@
 #include "rdma/tcp/server/nic_thread.h"
 
-#include <sys/epoll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <ctime>
 #include <utility>
 
 #include "store/base/start_thread.h"
@@ -20,14 +19,17 @@ namespace {
 constexpr std::chrono::seconds kEndingPatience(1);
 // Maximum of links that stay open for that.
 constexpr std::size_t kMaxEndings = 64;
-// The time between two looks at the thread's CPU time. A look is a system call.
-constexpr std::chrono::milliseconds kCpuTimePause(100);
+// Looks for the next event before the thread sleeps. Each is a system call, so they take some 30 us in all:
+// about as long as falling asleep and being woken.
+constexpr int kPolls = 100;
+// If serving a request takes longer, READs of other connections wait too long behind it.
+constexpr std::chrono::microseconds kLongServe(200);
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<NicThread>> NicThread::Start(const Clock& clock,
+absl::StatusOr<std::unique_ptr<NicThread>> NicThread::Start(const Clock& clock, TcpEvents& events,
                                                             std::unique_ptr<TcpAcceptor> acceptor) {
-  std::unique_ptr<NicThread> nic(new NicThread(clock, std::move(acceptor)));
+  std::unique_ptr<NicThread> nic(new NicThread(clock, events, std::move(acceptor)));
   nic->wake_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   nic->epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   if (!nic->wake_fd_ || !nic->epoll_) return TcpStatus(errno, "eventfd or epoll_create1");
@@ -58,7 +60,7 @@ bool NicThread::Serve(const std::shared_ptr<TcpLink>& link, Connection* connecti
     const MutexLock lock(mutex_);
     links_.emplace(link.get(), link);
   }
-  if (link->Start(epoll_.get(), served_, connection)) return true;
+  if (link->Start(epoll_.get(), reads_.served(), connection)) return true;
   const MutexLock lock(mutex_);
   links_.erase(link.get());
   return false;
@@ -76,7 +78,7 @@ void NicThread::Run() {
   while (ForgetLinks()) {
     HandleEvents(TimeoutMs());
     CloseEndings();
-    if (served_.reads > 0) ReportReads();
+    reads_.Report(clock_.Coarse());
   }
 }
 
@@ -95,9 +97,22 @@ int NicThread::TimeoutMs() const {
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1000));
 }
 
+int NicThread::WaitForEvents(std::span<epoll_event> events, int timeout_ms) {
+  const auto wait = [&](int timeout) {
+    return epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
+  };
+  // A client that has its answer often asks again at once. It cannot if it shares this CPU.
+  if (timeout_ms != 0 && polling_.IsDue()) {
+    int count = 0;
+    for (int i = 0; i < kPolls && count == 0; ++i) count = wait(0);
+    if (polling_.Note(count > 0)) return count;
+  }
+  return wait(timeout_ms);
+}
+
 void NicThread::HandleEvents(int timeout_ms) {
   std::array<epoll_event, 64> events;
-  const int count = epoll_wait(epoll_.get(), events.data(), events.size(), timeout_ms);
+  const int count = WaitForEvents(events, timeout_ms);
   bool has_pending_client = false;
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
@@ -110,10 +125,7 @@ void NicThread::HandleEvents(int timeout_ms) {
       has_pending_client = true;
       continue;
     }
-    auto* const link = static_cast<TcpLink*>(event.data.ptr);
-    if (link->Handle(event.events, buffer_)) {
-      endings_.push_back({link->shared_from_this(), clock_.Now() + kEndingPatience});
-    }
+    HandleLink(*static_cast<TcpLink*>(event.data.ptr), event.events, count == 1);
   }
   // New clients come after the connected ones.
   if (acceptor_ == nullptr) return;
@@ -121,26 +133,32 @@ void NicThread::HandleEvents(int timeout_ms) {
   if (has_pending_client || (next && *next <= clock_.Now())) acceptor_->HandleEvents();
 }
 
+void NicThread::HandleLink(TcpLink& link, std::uint32_t events, bool is_alone) {
+  const TcpLink::Handled handled = link.Handle(events, buffer_);
+  if (handled.is_new_end) endings_.push_back({link.shared_from_this(), clock_.Now() + kEndingPatience});
+  if (!handled.has_completions) return;
+  if (!is_alone || !serving_.serve || !serving_.backoff.IsDue()) {
+    tcp_events_.NoteCpu(sched_getcpu());
+    return tcp_events_.Report(link.shared_from_this());
+  }
+  if (tcp_events_.ReportWithoutWake(link.shared_from_this()) || ServeForSleeper()) return;
+  tcp_events_.NoteCpu(sched_getcpu());
+  tcp_events_.Wake();
+}
+
+bool NicThread::ServeForSleeper() {
+  tcp_events_.NoteCpu(-1);
+  const TimePoint begun = clock_.Now();
+  if (!serving_.serve()) return false;
+  serving_.backoff.Note(clock_.Now() - begun <= kLongServe);
+  return true;
+}
+
 void NicThread::CloseEndings() {
   while (!endings_.empty() && (endings_.size() > kMaxEndings || endings_.front().deadline <= clock_.Now())) {
     endings_.front().link->CloseIfEnding();
     endings_.pop_front();
   }
-}
-
-void NicThread::ReportReads() {
-  ServedReads told = std::exchange(served_, {});
-  if (!count_reads_) return;
-  const TimePoint now = clock_.Coarse();
-  if (now - cpu_time_read_at_ >= kCpuTimePause) {
-    cpu_time_read_at_ = now;
-    timespec spent{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent);
-    const Duration before = std::exchange(
-        cpu_time_, std::chrono::seconds(spent.tv_sec) + std::chrono::nanoseconds(spent.tv_nsec));
-    told.cpu_time = cpu_time_ - before;
-  }
-  count_reads_(told);
 }
 
 }  // namespace remora::rdma

@@ -205,7 +205,9 @@ struct MetricEntry {
   X(kRefusedForgotten, "refused_forgotten", "remora_refusals_total{reason=forgotten}", kCounter, kNone,      \
     "Connections refused: a client that the server has forgotten")                                           \
   X(kMemoryRefuses, "memory_refuses", "remora_memory_refuses", kGauge, kNone,                                \
-    "1 while writes are rejected because the system gives the server no memory, else 0")
+    "1 while writes are rejected because the system gives the server no memory, else 0")                     \
+  X(kTcpServed, "tcp_served", "remora_tcp_served_total", kCounter, kNone,                                    \
+    "Times that a thread of --tcp_threads served requests, as the server's thread slept")
 
 /// The places of the metrics in the superblock.
 enum class Counter : std::uint32_t {

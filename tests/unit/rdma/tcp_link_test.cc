@@ -79,7 +79,9 @@ class TcpLinkTest : public ::testing::Test {
   bool Turn(int timeout_ms) {
     epoll_event event;
     if (epoll_wait(epoll_.get(), &event, 1, timeout_ms) != 1) return false;
-    is_ending_ |= link_->Handle(event.events, buffer_);
+    const TcpLink::Handled handled = link_->Handle(event.events, buffer_);
+    is_ending_ |= handled.is_new_end;
+    if (handled.has_completions) events_->Report(link_);
     return true;
   }
   /// Takes the bytes that have come to the peer.

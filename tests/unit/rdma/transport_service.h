@@ -89,6 +89,8 @@ class Service {
   const Address& address() const { return listener_->address(); }
   bool binds_writes() const { return listener_->binds_writes(); }
   bool polling_pays() const { return listener_->PollingPays(); }
+  /// Implements Listener::ServeBy. Before the first client.
+  void ServeBy(std::function<bool()> serve) { listener_->ServeBy(std::move(serve)); }
   /// Serves until `stop_fd` is readable. Goes to sleep as soon as it has nothing to do.
   void Serve(int stop_fd);
   /// Does what a busy service does in this time.
@@ -98,6 +100,7 @@ class Service {
 
   std::size_t session_count() const { return sessions_.size(); }
   std::uint64_t disconnects() const { return disconnects_; }
+  std::uint64_t wake_ups() const { return wake_ups_; }
   /// Returns the listener's lines about rejected clients.
   const std::vector<std::string>& refusals() const { return refusals_; }
   std::span<const std::byte> region_bytes() const { return region_memory_->bytes(); }
