@@ -57,8 +57,8 @@ std::uint64_t LogFileSizeFor(std::uint64_t max_bytes) {
 
 absl::StatusOr<std::unique_ptr<TierLog>> TierLog::Open(const TierLogOptions& options) {
   if (options.max_bytes < kMinTierLogBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("a commit log of ", options.max_bytes,
-                                                   " bytes; allowed are at least ", kMinTierLogBytes));
+    return absl::InvalidArgumentError(absl::StrCat("open: a commit log of ", options.max_bytes,
+                                                   " bytes is too small; give at least ", kMinTierLogBytes));
   }
   REMORA_ASSIGN_OR_RETURN(const Lsn applied_to, LogApplier::ReadAppliedTo(options.db, options.meta));
   std::unique_ptr<TierLog> tier(new TierLog(options, applied_to));
@@ -132,7 +132,7 @@ absl::Status TierLog::Write() {
   REMORA_CHECK(size != 0);  // the write pipeline has checked all bounds
   absl::Status status;
   if (may_show_failed()) {
-    status = MarkedAsDiskFailure(absl::UnavailableError("a large write failed; open the store again"));
+    status = MarkedAsDiskFailure(absl::UnavailableError("write: a large write failed; open the store again"));
   } else if (size > log_->max_group_bytes()) {
     status = WriteUnlogged();
   } else {

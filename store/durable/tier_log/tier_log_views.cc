@@ -42,7 +42,9 @@ absl::StatusOr<TierLog::View> TierLog::OpenView(const ScanRange& range, std::opt
   for (;;) {
     const LogMoment moment = applier_.MakeMoment();
     const Lsn at = moment.position.lsn();
-    if (end && at > until) return absl::AbortedError("RocksDB has groups that the followers do not have yet");
+    if (end && at > until) {
+      return absl::AbortedError("scan: RocksDB has groups that the followers lack; try again");
+    }
     if (at >= until) return View{.snapshot = moment.snapshot, .overlay = nullptr};
     applier_.Hurry();
     if (until - at > kWorthApplying) applier_.Wake();
