@@ -119,9 +119,9 @@ bool SpaceManager::EvictLarge(TimePoint now) {
   if (!evictor_.is_on()) return false;
   // The store passes over a few large records that were used since they were written; they go to the end of
   // the queue.
-  constexpr std::size_t kMostPassedOver = 8;
+  constexpr std::size_t kMaxPassedOver = 8;
   const std::size_t runs = core_.segments.CountOf(Segments::Queue::kRuns);
-  std::size_t to_pass_over = std::min(kMostPassedOver, runs);
+  std::size_t to_pass_over = std::min(kMaxPassedOver, runs);
   for (std::size_t i = 0; i < 2 * runs; ++i) {
     const SegmentNumber first = core_.segments.Oldest(Segments::Queue::kRuns).value();
     const Place place = core_.log.At(core_.segments[first].begin);

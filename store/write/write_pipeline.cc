@@ -152,11 +152,11 @@ void WritePipeline::SubmitLocked(std::span<Write> writes, std::uint64_t prefetch
     writes = writes.subspan(done);
     if (done == some) continue;
     maintenance_.NoteSizes();
-    SpaceResult room = MakeSpaceFor(writes.front(), now, unix_ms);
+    SpaceResult space = MakeSpaceFor(writes.front(), now, unix_ms);
     // The records of pending writes stay where they are. There is space once these are published.
-    if (room == SpaceResult::kFull && core_.ships && !queue_.empty()) room = SpaceResult::kRetryLater;
-    if (room == SpaceResult::kAvailable) continue;
-    if (room == SpaceResult::kRetryLater) {
+    if (space == SpaceResult::kFull && core_.ships && !queue_.empty()) space = SpaceResult::kRetryLater;
+    if (space == SpaceResult::kAvailable) continue;
+    if (space == SpaceResult::kRetryLater) {
       for (Write& write : writes) {
         write.status = absl::AbortedError(
             "write: no space until the grace period of retired memory ends; try again later");

@@ -22,7 +22,7 @@ constexpr char kLogFolder[] = "commit-log";
 
 constexpr std::uint64_t kFilesOfLog = 16;
 // Holds a group with a value of the largest size, its key, and 1 MiB of other entries.
-constexpr std::uint64_t kMostLogFile = kMaxValueSize + (std::uint64_t{1} << 20);
+constexpr std::uint64_t kMaxLogFileBytes = kMaxValueSize + (std::uint64_t{1} << 20);
 
 // Bytes that tables take beside their records, approximately.
 constexpr std::uint64_t kTablesRoom = std::uint64_t{1} << 20;
@@ -50,7 +50,7 @@ absl::Status ForgetOtherLog(const TierLogOptions& options) {
 
 std::uint64_t LogFileSizeFor(std::uint64_t max_bytes) {
   const std::uint64_t share = max_bytes / kFilesOfLog / kLogFileUnit * kLogFileUnit;
-  return share >= kMaxValueSize ? kMostLogFile : std::max(share, kMinLogFileSize);
+  return share >= kMaxValueSize ? kMaxLogFileBytes : std::max(share, kMinLogFileSize);
 }
 
 // --- Opening --------------------------------------------------------------------------------------------
