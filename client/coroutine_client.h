@@ -234,7 +234,7 @@ class CoroutineClient {
   ~CoroutineClient() {
     stopping_ = true;
     client_.reset();
-    while (!waiting_.empty()) Refuse(waiting_.Pop());
+    while (!waiting_.empty()) Reject(waiting_.Pop());
     if (running_ > 0) {
       EndOnMisuse(
           "a CoroutineClient is destroyed while tasks that it has started wait for something else than its "
@@ -426,7 +426,7 @@ class CoroutineClient {
       if (!BeginNow(operation)) operation.awaiting.resume();
     }
   }
-  void Refuse(Operation& operation) {
+  void Reject(Operation& operation) {
     operation.Take({.status = absl::CancelledError("async: the client was destroyed")});
     operation.awaiting.resume();
   }

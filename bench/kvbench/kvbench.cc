@@ -71,7 +71,7 @@ class Bench {
 
   int Run() {
     if (options_.server_pid != 0) {
-      if (const auto time = ProcessorTime(options_.server_pid); !time.ok()) return Refuse(time.status());
+      if (const auto time = ProcessorTime(options_.server_pid); !time.ok()) return Reject(time.status());
     }
     for (const std::string* path : {&options_.json_path, &options_.csv_path, &options_.html_path}) {
       if (path->empty()) continue;
@@ -85,7 +85,7 @@ class Bench {
     }
     const std::size_t workers = std::size_t{options_.workload.threads} * options_.processes;
     const absl::StatusOr<std::unique_ptr<Shared>> shared = Shared::Make(workers, options_.workload.records);
-    if (!shared.ok()) return Refuse(shared.status());
+    if (!shared.ok()) return Reject(shared.status());
     std::optional<Interruption> interruption;
     const int status = RunPhases(**shared, interruption);
     const bool is_written = results_.empty() || WriteFiles(interruption->signal() != 0);
@@ -99,7 +99,7 @@ class Bench {
     const absl::StatusOr<std::unique_ptr<Runner>> runner = options_.processes > 1
                                                                ? OpenProcesses(options_, clock_, shared)
                                                                : OpenThreads(options_, clock_, shared);
-    if (!runner.ok()) return Refuse(runner.status());
+    if (!runner.ok()) return Reject(runner.status());
     // Not before: till then nothing was measured, and a signal ends what may wait for a server.
     interruption.emplace(shared.stop());
 
@@ -120,7 +120,7 @@ class Bench {
     return 0;
   }
 
-  int Refuse(const absl::Status& status) {
+  int Reject(const absl::Status& status) {
     SayTo(err_, absl::StrCat(options_.target.address, ": ", status.message()));
     return ExitStatusOf(status);
   }

@@ -308,7 +308,7 @@ std::uint64_t InsertsOf(const Workload& workload) {
 }
 
 // Flags that are for another kind of target.
-absl::Status Refuse(const CommandLine& line, std::initializer_list<const char*> flags, const char* why) {
+absl::Status Reject(const CommandLine& line, std::initializer_list<const char*> flags, const char* why) {
   for (const char* flag : flags) {
     if (line.Has(flag)) return Wrong(flag, why);
   }
@@ -318,12 +318,12 @@ absl::Status Refuse(const CommandLine& line, std::initializer_list<const char*> 
 absl::Status CheckFlagsForPeer(const CommandLine& line, const BenchOptions& options) {
   const std::string& address = options.target.address;
   const bool has_tls = address.starts_with("rediss:");
-  REMORA_RETURN_IF_ERROR(Refuse(line, {"--location_cache"}, "is for a server of Remora's only"));
+  REMORA_RETURN_IF_ERROR(Reject(line, {"--location_cache"}, "is for a server of Remora's only"));
   if (!has_tls && !address.starts_with("redis:")) {
-    REMORA_RETURN_IF_ERROR(Refuse(line, {"--batch"}, "is for a server of Remora's or a Redis only"));
+    REMORA_RETURN_IF_ERROR(Reject(line, {"--batch"}, "is for a server of Remora's or a Redis only"));
   }
   if (!has_tls) {
-    return Refuse(line, {"--tls_ca", "--tls_cert", "--tls_key"}, "is for tls:// and rediss:// only");
+    return Reject(line, {"--tls_ca", "--tls_cert", "--tls_key"}, "is for tls:// and rediss:// only");
   }
   if (options.target.client.tls.ca.empty()) {
     return Wrong("--tls_ca", "is required for rediss://: the authority of the server's certificate");
@@ -333,9 +333,9 @@ absl::Status CheckFlagsForPeer(const CommandLine& line, const BenchOptions& opti
 
 absl::Status ResolveServer(const CommandLine& line, const Flags& flags, BenchOptions& options) {
   REMORA_RETURN_IF_ERROR(
-      Refuse(line, {"--memory", "--durability", "--eviction"}, "is for a store inside kvbench only"));
+      Reject(line, {"--memory", "--durability", "--eviction"}, "is for a store inside kvbench only"));
   if (!options.floor) {
-    REMORA_RETURN_IF_ERROR(Refuse(line, {"--data_dir"}, "is for a store inside kvbench only"));
+    REMORA_RETURN_IF_ERROR(Reject(line, {"--data_dir"}, "is for a store inside kvbench only"));
   }
   if (IsPeer(options.target.address)) {
     REMORA_RETURN_IF_ERROR(CheckFlagsForPeer(line, options));
@@ -373,7 +373,7 @@ absl::Status ResolveFloor(const BenchOptions& options) {
 
 absl::Status ResolveStore(const CommandLine& line, const Flags& flags, BenchOptions& options) {
   REMORA_RETURN_IF_ERROR(
-      Refuse(line, {"--location_cache", "--batch", "--server_pid", "--tls_ca", "--tls_cert", "--tls_key"},
+      Reject(line, {"--location_cache", "--batch", "--server_pid", "--tls_ca", "--tls_cert", "--tls_key"},
              "is for a server only"));
   const Workload& workload = options.workload;
   if (options.processes > 1) {
@@ -385,7 +385,7 @@ absl::Status ResolveStore(const CommandLine& line, const Flags& flags, BenchOpti
                                                     : Durability::kMemory;
   store.eviction = flags.eviction == "none" ? Eviction::kNone : Eviction::kLeastUsed;
   if (options.target.address != kEmbeddedTarget) {
-    REMORA_RETURN_IF_ERROR(Refuse(line, {"--eviction"}, "is for --target=embedded only"));
+    REMORA_RETURN_IF_ERROR(Reject(line, {"--eviction"}, "is for --target=embedded only"));
     if (store.data_dir.empty()) return Wrong("--data_dir", "is required: it has files");
   } else {
     const bool in_memory = store.durability == Durability::kMemory;
@@ -414,24 +414,24 @@ absl::Status ResolveStore(const CommandLine& line, const Flags& flags, BenchOpti
 absl::Status CheckFlagsHaveEffect(const CommandLine& line, const BenchOptions& options) {
   if (options.floor) {
     REMORA_RETURN_IF_ERROR(
-        Refuse(line, {"--seconds", "--rate", "--distribution", "--interval", "--warmup", "--time_every"},
+        Reject(line, {"--seconds", "--rate", "--distribution", "--interval", "--warmup", "--time_every"},
                "is for a run; floor makes a round of each operation: leave it out"));
   }
   if (options.json_path.empty() && options.csv_path.empty() && options.html_path.empty()) {
     REMORA_RETURN_IF_ERROR(
-        Refuse(line, {"--interval"}, "needs a file that takes the series: --json, --csv or --html"));
+        Reject(line, {"--interval"}, "needs a file that takes the series: --json, --csv or --html"));
   }
   if (options.workload.depth > 1 || options.workload.rate > 0) {
-    REMORA_RETURN_IF_ERROR(Refuse(line, {"--time_every"}, "is for --depth=1, without --rate; leave it out"));
+    REMORA_RETURN_IF_ERROR(Reject(line, {"--time_every"}, "is for --depth=1, without --rate; leave it out"));
   }
   if (IsInProcess(options.target.address) || IsPeer(options.target.address)) {
-    REMORA_RETURN_IF_ERROR(Refuse(line, {"--token_file"}, "is for a server of Remora's only"));
+    REMORA_RETURN_IF_ERROR(Reject(line, {"--token_file"}, "is for a server of Remora's only"));
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckFlagsForReport(const CommandLine& line) {
-  return Refuse(line, {"--target",       "--memory",     "--location_cache",
+  return Reject(line, {"--target",       "--memory",     "--location_cache",
                        "--token_file",   "--batch",      "--server_pid",
                        "--durability",   "--eviction",   "--data_dir",
                        "--workload",     "-P",           "-p",
@@ -452,7 +452,7 @@ absl::Status Resolve(const CommandLine& line, const Flags& flags, BenchOptions& 
     if (options.html_path.empty() && !options.by.empty()) return Wrong("--by", "draws charts: needs --html");
     return CheckFlagsForReport(line);
   }
-  REMORA_RETURN_IF_ERROR(Refuse(line, {"--by"}, "is for report only"));
+  REMORA_RETURN_IF_ERROR(Reject(line, {"--by"}, "is for report only"));
   if (!options.reports.empty()) return Wrong(options.reports[0], "files are for report only");
   if (!line.Has("--target")) return Wrong("--target", "is required");
   options.load = flags.command != "run";

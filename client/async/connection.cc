@@ -96,7 +96,7 @@ AsyncConnection::Outcome AsyncConnection::TakeAttempt() {
     broken_ = absl::OkStatus();
     return Outcome::kConnected;
   }
-  if (attempt_.is_final && !absl::IsCancelled(attempt_.status)) return Outcome::kRefused;
+  if (attempt_.is_final && !absl::IsCancelled(attempt_.status)) return Outcome::kRejected;
   trouble_ = std::move(attempt_.status);
   next_attempt_ = session_->clock().Now() + Session::Pause(attempts_++);
   return Outcome::kLater;

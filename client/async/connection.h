@@ -25,7 +25,7 @@ class AsyncConnection {
   enum class Outcome : std::uint8_t {
     kConnected = 1,  // operations go on
     kLater,          // another attempt follows
-    kRefused,        // last_attempt() says why; operations end with that
+    kRejected,       // last_attempt() says why; operations end with that
   };
 
   explicit AsyncConnection(std::unique_ptr<Session> session)

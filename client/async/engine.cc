@@ -164,7 +164,7 @@ void AsyncClient::Core::TakeAttempt() {
   switch (connection_.TakeAttempt()) {
     case AsyncConnection::Outcome::kConnected:
       return Resume(connection_.last_attempt().was_forgotten);
-    case AsyncConnection::Outcome::kRefused:
+    case AsyncConnection::Outcome::kRejected:
       return AbortAll(connection_.last_attempt().status);
     case AsyncConnection::Outcome::kLater:
       return;

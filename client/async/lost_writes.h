@@ -53,9 +53,9 @@ class LostWrites {
   }
 
   /// Takes all writes that were not done, when the outcomes of all are known. Calls again(operation) for each
-  /// that may be sent again, the last one first, and `refused(operation)` for each that would come too late.
-  template <typename Again, typename Refused>
-  void TakeUndone(const Again& again, const Refused& refused) {
+  /// that may be sent again, the last one first, and `rejected(operation)` for each that would come too late.
+  template <typename Again, typename Rejected>
+  void TakeUndone(const Again& again, const Rejected& rejected) {
     OperationList reversed;
     while (!undone_.empty()) {
       AsyncOperation& operation = undone_.Pop();
@@ -63,7 +63,7 @@ class LostWrites {
       Drop(operation);
       operation.undone = false;
       if (is_late) {
-        refused(operation);
+        rejected(operation);
       } else {
         reversed.PushFront(operation);
       }

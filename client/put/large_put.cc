@@ -34,14 +34,14 @@ absl::Status WriteToGrant(Session& session, PayloadStream& stream, const RemoteR
 absl::Status SendParts(Session& session, PayloadStream& stream) {
   constexpr std::uint32_t kPart = 0;  // their owner: no other request with a number is in flight
   std::size_t in_flight = 0;
-  absl::Status refused;
+  absl::Status rejected;
   const auto take = [&](std::uint32_t, const ServerReply& reply, bool) {
     --in_flight;
-    refused.Update(ToStatus(reply));
+    rejected.Update(ToStatus(reply));
   };
-  while (in_flight > 0 || (!stream.empty() && refused.ok())) {
+  while (in_flight > 0 || (!stream.empty() && rejected.ok())) {
     session.RestartDeadline();
-    while (!stream.empty() && refused.ok()) {
+    while (!stream.empty() && rejected.ok()) {
       const absl::StatusOr<bool> sent = session.channel().SendPart(stream, kPart, RequestChannel::kCall);
       if (!sent.ok()) return session.Break(sent.status());
       if (!*sent) break;
@@ -49,7 +49,7 @@ absl::Status SendParts(Session& session, PayloadStream& stream) {
     }
     REMORA_RETURN_IF_ERROR(session.AwaitReplies(take));
   }
-  return refused;
+  return rejected;
 }
 
 absl::StatusOr<ServerReply> SendSizes(Session& session, const RequestSpec& spec, std::uint64_t value_hash) {

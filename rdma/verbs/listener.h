@@ -1,4 +1,4 @@
-// The server's end: one completion queue for all connections, and the thread that keeps its door.
+// The server's end: one completion queue for all connections, and the thread that accepts them.
 #pragma once
 
 #include <cstdint>

@@ -36,8 +36,8 @@ std::string HostOf(std::string_view field) {
 }
 
 bool IsHostName(std::string_view text) {
-  constexpr std::size_t kMostOfAName = 253;  // RFC 1035
-  return !text.empty() && text.size() <= kMostOfAName && !text.starts_with('.') &&
+  constexpr std::size_t kMaxHostName = 253;  // RFC 1035
+  return !text.empty() && text.size() <= kMaxHostName && !text.starts_with('.') &&
          !absl::StrContains(AbslView(text), "..") && std::ranges::all_of(text, [](char c) {
            return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
          });

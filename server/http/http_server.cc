@@ -209,11 +209,11 @@ void HttpServer::Loop::Serve(Place place) {
 HttpServer::Loop::Outcome HttpServer::Loop::Receive(Connection& connection) {
   if (connection.sent < connection.output.size()) return Outcome::kWaits;
   std::array<char, kMaxHead> bytes;
-  const std::size_t room = connection.closes ? kMaxDrained : kMaxHead - connection.input.size();
-  if (room == 0) return Outcome::kWaits;  // a request of them is complete
+  const std::size_t capacity = connection.closes ? kMaxDrained : kMaxHead - connection.input.size();
+  if (capacity == 0) return Outcome::kWaits;  // a request of them is complete
   // With MSG_TRUNC the system discards the bytes, and writes none of them to memory.
-  const ssize_t got = connection.closes ? ::recv(connection.socket.get(), nullptr, room, MSG_TRUNC)
-                                        : ::recv(connection.socket.get(), bytes.data(), room, 0);
+  const ssize_t got = connection.closes ? ::recv(connection.socket.get(), nullptr, capacity, MSG_TRUNC)
+                                        : ::recv(connection.socket.get(), bytes.data(), capacity, 0);
   if (got == 0) return Outcome::kOver;
   if (got < 0) return errno == EAGAIN || errno == EINTR ? Outcome::kWaits : Outcome::kOver;
   if (connection.closes) {

@@ -181,7 +181,7 @@ void AddStorageFlags(command_line::CommandLine& line, Flags* flags, Texts* texts
   line.AddChoice(
           "--eviction", flags->server.store.eviction,
           {{"none", Eviction::kNone}, {"least_used", Eviction::kLeastUsed}},
-          "When memory is full: none (refuse writes; all data must fit), least_used (records that were "
+          "When memory is full: none (reject writes; all data must fit), least_used (records that were "
           "not used lately stay on disk only; with --durability=memory, they are dropped)")
       .DefaultText("least_used");
   line.Add("--default_ttl", texts->default_ttl,
@@ -196,7 +196,7 @@ void AddStorageFlags(command_line::CommandLine& line, Flags* flags, Texts* texts
       .TypeName("DURATION");
   line.Add("--shard", texts->shard,
            "The shard of a cluster that this server is, as CLUSTER/NAME; the topology file of `kvctl cluster "
-           "init` has both. Clients of the cluster refuse another server, and a --data_dir keeps its shard")
+           "init` has both. Clients of the cluster reject another server, and a --data_dir keeps its shard")
       .Check(FaultOfShard)
       .TypeName("SHARD");
   line.Add("--commit_log", texts->commit_log,
@@ -341,27 +341,27 @@ absl::Status TakeStorage(const Texts& texts, const SystemMemory& system, Flags* 
     store.watch_retention =
         std::chrono::ceil<std::chrono::seconds>(ParseTtl(*texts.watch_retention, &why).value());
   }
-  const auto refuse = [](std::string_view text) { return absl::InvalidArgumentError(AbslView(text)); };
+  const auto reject = [](std::string_view text) { return absl::InvalidArgumentError(AbslView(text)); };
   const bool has_dir = !store.data_dir.empty();
   if (store.durability != Durability::kMemory && !has_dir) {
-    return refuse("--durability=logged and synced need --data_dir=DIR; or choose --durability=memory");
+    return reject("--durability=logged and synced need --data_dir=DIR; or choose --durability=memory");
   }
   if (store.durability == Durability::kMemory) {
-    if (has_dir) return refuse("--durability=memory keeps nothing in a --data_dir; leave one out");
+    if (has_dir) return reject("--durability=memory keeps nothing in a --data_dir; leave one out");
     if (!flags->server.backup_dir.empty())
-      return refuse("--durability=memory has nothing to back up; leave out --backup_dir");
+      return reject("--durability=memory has nothing to back up; leave out --backup_dir");
     if (texts.watch_retention)
-      return refuse("--durability=memory has no log for watches; leave out --watch_retention");
+      return reject("--durability=memory has no log for watches; leave out --watch_retention");
     if (texts.read_threads)
-      return refuse("--durability=memory reads nothing from RocksDB; leave out --read_threads");
+      return reject("--durability=memory reads nothing from RocksDB; leave out --read_threads");
     if (texts.commit_log && ReadCommitLogSize(*texts.commit_log) != 0)
-      return refuse("--durability=memory logs nothing; leave out --commit_log");
+      return reject("--durability=memory logs nothing; leave out --commit_log");
     return absl::OkStatus();
   }
   store.commit_log_bytes = texts.commit_log ? ReadCommitLogSize(*texts.commit_log).value()
                                             : DefaultCommitLogSize(store.data_dir, system);
   if (command_line::IsSamePlace(store.data_dir, flags->server.backup_dir)) {
-    return refuse("--data_dir and --backup_dir are the same directory; backups need one of their own");
+    return reject("--data_dir and --backup_dir are the same directory; backups need one of their own");
   }
   return absl::OkStatus();
 }

@@ -177,7 +177,7 @@ void SayReady(const Flags& flags, const std::vector<std::string>& addresses) {
   // Clients are not to wait for who has a full pipe, and does not read it.
   pollfd ready{flags.ready_fd, POLLOUT, 0};
   if (::poll(&ready, 1, kOutputPatienceMs) == 0) {
-    Log(LogEvent::kReadyFdFailed, "--ready_fd: nobody makes room in it");
+    Log(LogEvent::kReadyFdFailed, "--ready_fd: its reader takes no bytes; read it");
   } else if (::write(flags.ready_fd, kReady.data(), kReady.size()) < 0) {
     Log(LogEvent::kReadyFdFailed, absl::StrCat("--ready_fd: ", std::strerror(errno)));
   }

@@ -12,20 +12,20 @@ namespace remora {
 
 absl::Status Replication::CheckSink(const GroupSink* sink) const {
   if (sink == nullptr)
-    return absl::InvalidArgumentError("no group sink was given; DropGroupSink removes one");
+    return absl::InvalidArgumentError("group sink: it is null; pass one, or remove one with DropGroupSink");
   if (core_.tier == nullptr || !core_.tier->has_commit_log()) {
     return absl::FailedPreconditionError(
-        "only a store with a commit log ships its groups: open it as logged or synced, with "
+        "group sink: only a store with a commit log ships its groups; open it as logged or synced, with "
         "StoreOptions::commit_log_bytes (kvserver: without --commit_log=off)");
   }
   if (core_.ships) {
-    return absl::FailedPreconditionError("the store has a group sink already; call DropGroupSink before");
+    return absl::FailedPreconditionError("group sink: the store has one already; call DropGroupSink first");
   }
   // Before the load is over, synced writes are published under the lock (S3).
   if (core_.is_loading()) {
-    return absl::FailedPreconditionError("the store loads; set the group sink once that is over (loading())");
+    return absl::FailedPreconditionError("group sink: the store loads; set it once that is over (loading())");
   }
-  if (backups_ > 0) return absl::AbortedError("a backup is being made; set the group sink after it");
+  if (backups_ > 0) return absl::AbortedError("group sink: a backup is being made; set it after the backup");
   return core_.disk.sync_failure();
 }
 
@@ -43,7 +43,7 @@ absl::Status Replication::BeginShipping(GroupSink* sink) {
 absl::Status Replication::SetSink(GroupSink* sink) {
   const WriterLock lock(core_.mutex);
   if (core_.is_following()) {
-    return absl::FailedPreconditionError("the store follows a primary; hand the group sink to Promote");
+    return absl::FailedPreconditionError("group sink: the store follows a primary; pass it to Promote");
   }
   REMORA_RETURN_IF_ERROR(CheckSink(sink));
   return BeginShipping(sink);
@@ -61,12 +61,11 @@ void Replication::DropSink() {
 absl::Status Replication::Acknowledge(std::uint64_t number) {
   WriterLock lock(core_.mutex);
   if (!core_.ships) {
-    return absl::FailedPreconditionError(
-        "the store ships no groups, so none can be acknowledged; set a group sink");
+    return absl::FailedPreconditionError("acknowledge: the store ships no groups; set a group sink first");
   }
   if (number > core_.tier->group_number()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("group ", number, " was not shipped yet; the last one is ", core_.tier->group_number()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "acknowledge: group ", number, " was not shipped yet; the last one is ", core_.tier->group_number()));
   }
   core_.tier->AcknowledgeGroups(number);
   queue_.Acknowledge(number);
@@ -92,7 +91,8 @@ std::uint64_t Replication::last_group() const {
 absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> Replication::NewCursor(const ScanRange& range) {
   REMORA_RETURN_IF_ERROR(core_.disk.sync_failure());
   if (queue_.is_within_group()) {
-    return absl::AbortedError("a group of writes is visible in part, as space is missing; try again later");
+    return absl::AbortedError(
+        "scan: a group of writes is visible in part, as space is missing; try again later");
   }
   std::unique_ptr<DurableTier::Cursor> cursor = core_.tier->NewCursor(
       range, core_.changes_end.load(std::memory_order_relaxed));  // only the writer stores it
@@ -109,7 +109,7 @@ absl::StatusOr<BackupInfo> Replication::Backup(const std::string& dir, std::uint
     const WriterLock lock(core_.mutex);
     if (core_.ships) {
       return absl::FailedPreconditionError(
-          "a store that ships its groups makes no backups; make one of a store that follows it");
+          "backup: a store that ships its groups makes none; back up a store that follows it");
     }
     ++backups_;
     version = core_.next_version - 1;
@@ -133,7 +133,8 @@ absl::StatusOr<std::uint64_t> Replication::SyncGroups() {
 
 absl::StatusOr<std::vector<ClientCompletions>> Replication::Promote(GroupSink* sink) {
   if (!core_.is_following()) {
-    return absl::FailedPreconditionError("the store follows no primary, so it cannot be promoted");
+    return absl::FailedPreconditionError(
+        "promote: the store follows no primary; open it with StoreOptions::follows");
   }
   // Most of the work, without the lock.
   REMORA_RETURN_IF_ERROR(core_.tier->ApplyLog());

@@ -15,30 +15,33 @@ namespace {
 absl::Status CheckOptions(const StoreOptions& options) {
   if (options.follows && options.commit_log_bytes == 0) {
     return absl::InvalidArgumentError(
-        "a store that follows a primary needs a commit log; set commit_log_bytes");
+        "open: a store that follows a primary needs a commit log; set commit_log_bytes");
   }
   if (options.grace < std::chrono::milliseconds(kMinGraceMs) || options.grace > std::chrono::seconds(60)) {
-    return absl::InvalidArgumentError(absl::StrCat("a grace period of ", options.grace.count(),
-                                                   " ms; allowed are ", kMinGraceMs, " to 60000"));
+    return absl::InvalidArgumentError(absl::StrCat("open: a grace period of ", options.grace.count(),
+                                                   " ms is out of bounds; give ", kMinGraceMs, " to 60000"));
   }
   if (!IsTtl(options.default_ttl) || IsExpiry(options.default_ttl)) {
-    return absl::InvalidArgumentError(absl::StrCat("a default ttl of ", options.default_ttl.count(),
-                                                   " ms; allowed are 1 to ", kMaxTtl.count(),
-                                                   ", and for ever"));
+    return absl::InvalidArgumentError(absl::StrCat("open: a default TTL of ", options.default_ttl.count(),
+                                                   " ms is out of bounds; give 1 to ", kMaxTtl.count(),
+                                                   ", or kNeverExpires"));
   }
   switch (options.durability) {
     case Durability::kMemory:
       if (options.commit_log_bytes > 0) {
-        return absl::InvalidArgumentError("a store that is only in memory takes no commit log");
+        return absl::InvalidArgumentError(
+            "open: a store that is only in memory has no commit log; set no commit_log_bytes");
       }
       if (options.data_dir.empty()) return absl::OkStatus();
-      return absl::InvalidArgumentError("a store that is only in memory takes no data directory");
+      return absl::InvalidArgumentError(
+          "open: a store that is only in memory has no data directory; set no data_dir");
     case Durability::kLogged:
     case Durability::kSynced:
       if (!options.data_dir.empty()) return absl::OkStatus();
-      return absl::InvalidArgumentError("a logged or synced store needs a data directory");
+      return absl::InvalidArgumentError(
+          "open: a logged or synced store needs a data directory; set data_dir");
   }
-  return absl::InvalidArgumentError("no such durability");
+  return absl::InvalidArgumentError("open: the durability is unknown; give an enumerator of Durability");
 }
 
 const Clock& MachineClock() {
@@ -61,7 +64,8 @@ absl::StatusOr<std::unique_ptr<StoreEngine>> StoreEngine::Open(const StoreOption
     region = own_memory->bytes();
   }
   if (region->size() != size) {
-    return absl::InvalidArgumentError("the region is not of the size that RegionSize gives");
+    return absl::InvalidArgumentError(
+        absl::StrCat("open: the region has ", region->size(), " bytes; pass one of RegionSize, ", size));
   }
   std::unique_ptr<DurableTier> tier;
   if (options.durability != Durability::kMemory) {
@@ -181,7 +185,7 @@ void StoreEngine::BeginToBeWatched() {
 absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> StoreEngine::NewCursor(const ScanRange& range,
                                                                             bool may_wait) {
   if (!core_.tier->PrepareCursor(may_wait)) {
-    return absl::AbortedError("the commit log is being applied to RocksDB");
+    return absl::AbortedError("scan: the commit log is being applied to RocksDB; try again later");
   }
   // Without the lock, the cursor could show a write that no reader sees yet. Without the flush, it could show
   // removed records again if the clock went back.
@@ -230,7 +234,8 @@ absl::Status StoreEngine::RegisterClient(std::uint64_t client, std::span<const s
   if (core_.tier == nullptr) return absl::OkStatus();
   const WriterLock lock(core_.mutex);
   if (core_.is_following()) {
-    return absl::FailedPreconditionError("the store follows a primary, at which clients register");
+    return absl::FailedPreconditionError(
+        "register client: the store follows a primary; register at the primary");
   }
   for (const std::uint64_t other : forgotten) core_.tier->DeleteClient(other);
   core_.tier->PutClient(client, core_.clock.UnixMillis());

@@ -36,7 +36,7 @@ std::array<AccessFrequency::Place, AccessFrequency::kCounters> AccessFrequency::
 // All accesses are relaxed: nothing else depends on the counts.
 
 std::uint32_t AccessFrequency::Count(const Block& block, const std::array<Place, kCounters>& places) {
-  std::uint64_t least = kMost;
+  std::uint64_t least = kMaxCount;
   for (const Place& place : places) {
     const std::uint64_t word = LoadWord(block.words[place.word], std::memory_order_relaxed);
     least = std::min(least, word >> place.shift & kMask);
@@ -53,7 +53,7 @@ void AccessFrequency::Note(std::uint64_t key_hash) {
   Block& block = blocks_[BlockOf(key_hash)];
   const std::array<Place, kCounters> places = PlacesOf(key_hash);
   const std::uint32_t count = Count(block, places);
-  if (count == kMost) return;
+  if (count == kMaxCount) return;
   // Only the counters at the minimum grow: uses of other keys raised the others.
   for (const Place& place : places) {
     const std::uint64_t word = LoadWord(block.words[place.word], std::memory_order_relaxed);

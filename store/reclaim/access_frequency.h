@@ -17,7 +17,7 @@ namespace remora {
 class AccessFrequency {
  public:
   /// The highest count.
-  static constexpr std::uint32_t kMost = 15;
+  static constexpr std::uint32_t kMaxCount = 15;
 
   /// Makes an estimator for a region of `memory_size` bytes. Takes 1/128 of that much memory, outside the
   /// region. 0: it counts nothing.
@@ -37,7 +37,7 @@ class AccessFrequency {
     if (!blocks_.empty()) __builtin_prefetch(&blocks_[BlockOf(key_hash)], /*rw=*/1);
   }
 
-  /// Returns how often the key was used lately, up to kMost.
+  /// Returns how often the key was used lately, up to kMaxCount.
   std::uint32_t Of(std::uint64_t key_hash) const;
 
  private:

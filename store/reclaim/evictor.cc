@@ -13,7 +13,7 @@ std::optional<SegmentNumber> Evictor::Next() {
   // Adjusts the number of uses with which a record of the second queue stays. If all records are used often,
   // about half of the bytes still leave. If all are used rarely, some may still stay.
   if (queue_ == Segments::Queue::kMoved && judged_ > 0) {
-    if (stayed_ > judged_ / 2 && enough_ <= AccessFrequency::kMost) ++enough_;
+    if (stayed_ > judged_ / 2 && enough_ <= AccessFrequency::kMaxCount) ++enough_;
     if (stayed_ < judged_ / 8 && enough_ > kUsedAgain) --enough_;
   }
   judged_ = 0;

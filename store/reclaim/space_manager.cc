@@ -119,9 +119,9 @@ bool SpaceManager::EvictLarge(TimePoint now) {
   if (!evictor_.is_on()) return false;
   // The store passes over a few large records that were used since they were written; they go to the end of
   // the queue.
-  constexpr std::size_t kMostPassedOver = 8;
+  constexpr std::size_t kMaxPassedOver = 8;
   const std::size_t runs = core_.segments.CountOf(Segments::Queue::kRuns);
-  std::size_t to_pass_over = std::min(kMostPassedOver, runs);
+  std::size_t to_pass_over = std::min(kMaxPassedOver, runs);
   for (std::size_t i = 0; i < 2 * runs; ++i) {
     const SegmentNumber first = core_.segments.Oldest(Segments::Queue::kRuns).value();
     const Place place = core_.log.At(core_.segments[first].begin);
@@ -162,14 +162,13 @@ absl::Status SpaceManager::NoRunError(std::size_t length) const {
   const std::size_t most = core_.segments.max_run();
   if (length > most) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "the value needs ", length, " MiB in one piece, and a memory of ", core_.shape.memory_size,
+        "large value: it needs ", length, " MiB in one piece, and a memory of ", core_.shape.memory_size,
         " bytes has ", most, " at most; open with more memory (--memory)"));
   }
   REMORA_RETURN_IF_ERROR(DiskError());
   return absl::ResourceExhaustedError(absl::StrCat(
-      "no room for a value that needs ", length, " MiB in one piece: of ", core_.shape.memory_size,
-      " bytes, ", core_.segments.free_count() * kSegmentSize, " are free, and records take ",
-      core_.log.bytes_used(),
+      "large value: no space for ", length, " MiB in one piece: of ", core_.shape.memory_size, " bytes, ",
+      core_.segments.free_count() * kSegmentSize, " are free, and records take ", core_.log.bytes_used(),
       ", of which large ones are not moved; delete keys, large ones above all, or open with more memory "
       "(--memory)"));
 }

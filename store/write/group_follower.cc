@@ -28,13 +28,13 @@ absl::Status GroupFollower::Apply(std::uint64_t number, std::string_view bytes) 
 absl::Status GroupFollower::CheckNext(std::uint64_t number) const {
   if (!core_.is_following()) {
     return absl::FailedPreconditionError(
-        "the store follows no primary, so it applies no groups: open it with StoreOptions::follows");
+        "apply group: the store follows no primary; open it with StoreOptions::follows");
   }
   REMORA_RETURN_IF_ERROR(core_.disk.sync_failure());
   const std::uint64_t next = core_.tier->group_number() + 1;
   if (number == next) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the next group is ", next, ", not ", number, "; ship the groups in their order"));
+  return absl::FailedPreconditionError(absl::StrCat("apply group: the next group is ", next, ", not ", number,
+                                                    "; ship the groups in their order"));
 }
 
 absl::Status GroupFollower::CheckVersions(const ShippedGroup& group) const {
@@ -171,7 +171,8 @@ absl::Status GroupFollower::MakeSpace(std::size_t run, TimePoint now, std::int64
     case SpaceResult::kAvailable:
       return absl::OkStatus();
     case SpaceResult::kRetryLater:
-      return absl::AbortedError("the group waits for retired memory; bring it again later");
+      return absl::AbortedError(
+          "apply group: no space until the grace period of retired memory ends; try again later");
     case SpaceResult::kFull:
       break;
   }

@@ -12,8 +12,8 @@ absl::StatusOr<Reservation> LargeRecords::Reserve(std::size_t key_size, std::siz
   const std::size_t length = RunLength(key_size, value_size);
   if (key_size < kMinKeySize || key_size > kMaxKeySize || value_size > kMaxValueSize || length == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "room is reserved for a key of ", kMinKeySize, " to ", kMaxKeySize, " bytes and a value of ",
-        kMaxSmallValueSize + 1, " to ", kMaxValueSize, ", not ", key_size, " and ", value_size));
+        "reserve: a key of ", key_size, " bytes and a value of ", value_size, " are out of bounds; give ",
+        kMinKeySize, " to ", kMaxKeySize, " and ", kMaxSmallValueSize + 1, " to ", kMaxValueSize));
   }
   const WriterLock lock(core_.mutex);
   const TimePoint now = core_.clock.Now();
@@ -26,7 +26,7 @@ absl::StatusOr<Reservation> LargeRecords::Reserve(std::size_t key_size, std::siz
   }
   maintenance_.Finish();
   if (!place && result == SpaceResult::kFull) return space_.NoRunError(length);
-  if (!place) return absl::AbortedError("no room until segments next to each other are free");
+  if (!place) return absl::AbortedError("reserve: no adjacent segments are free; try again later");
   return Reservation{core_.log.MutableBody(*place), key_size};
 }
 

@@ -31,19 +31,21 @@ std::optional<std::int64_t> ParseNumber(std::string_view text) {
 absl::StatusOr<std::int64_t> Sum(std::string_view value, std::int64_t delta) {
   const std::optional<std::int64_t> number = ParseNumber(value);
   if (!number) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the value, of ", value.size(), " bytes, is not a number of 64 bits in decimal digits"));
+    return absl::FailedPreconditionError(absl::StrCat("increment: the value, of ", value.size(),
+                                                      " bytes, is not a 64-bit number in decimal digits"));
   }
   std::int64_t sum = 0;
   if (__builtin_add_overflow(*number, delta, &sum)) {
-    return absl::OutOfRangeError(absl::StrCat(*number, " and ", delta, " make no number of 64 bits"));
+    return absl::OutOfRangeError(
+        absl::StrCat("increment: the sum of ", *number, " and ", delta, " is not a 64-bit number"));
   }
   return sum;
 }
 
 absl::Status TooLarge(std::size_t size) {
-  return absl::OutOfRangeError(absl::StrCat("the value would have ", size, " bytes; what is appended to has ",
-                                            kMaxSmallValueSize, " at most"));
+  return absl::OutOfRangeError(absl::StrCat("append: the value would have ", size,
+                                            " bytes; a value that grows has ", kMaxSmallValueSize,
+                                            " at most"));
 }
 
 }  // namespace
@@ -114,7 +116,7 @@ absl::Status ReadModifyWrite::Apply(StagedWrite& staged, const KnownRecord& old,
     append(appended_, HashValue(appended_.data(), appended_.size()));
     staged.write->result = static_cast<std::int64_t>(appended_.size());
   }
-  if (!place) return absl::AbortedError("no room in the log");
+  if (!place) return absl::AbortedError("write: no space in the log; try again");
   staged.place = *place;
   staged.value = core_.log.Value(*place);
   return absl::OkStatus();

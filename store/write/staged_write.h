@@ -22,14 +22,14 @@ inline constexpr std::size_t kMaxGroup = 1024;
 /// Returns the error of a write whose bytes Write::verify rejects.
 inline absl::Status DamagedError() {
   return absl::DataLossError(
-      "the request was damaged on its way: key and value do not match their checksum; nothing was done");
+      "write: key and value do not match their checksum, so they were damaged in flight; nothing was done, "
+      "send them again");
 }
 
 /// Returns the error of a write that the durable tier did not take.
 inline absl::Status NotDurableError(const absl::Status& why) {
-  return WithMarksOf(
-      why, absl::UnavailableError(std::string(why.message()) +
-                                  " (this write is not visible; whether a restart shows it is unknown)"));
+  return WithMarksOf(why, absl::UnavailableError(std::string(why.message()) +
+                                                 "; this write is not visible, and a restart may show it"));
 }
 
 /// State of a key's record after all writes that were staged before.

@@ -109,8 +109,8 @@ void SyncQueue::TakeOutcomes(std::vector<SyncedWrite>* outcomes) {
 
 absl::Status SyncQueue::CheckEnded(std::uint64_t ticket) const {
   if (!pending_.empty() && pending_.front().ticket <= ticket) {
-    return absl::AbortedError(waits_for_followers() ? "the followers do not have yet what was written"
-                                                    : "the disk does not have yet what was written");
+    return absl::AbortedError(waits_for_followers() ? "sync: the followers lack the write; wait for them"
+                                                    : "sync: the disk lacks the write; wait for it");
   }
   return core_.disk.sync_failure();
 }

@@ -42,7 +42,7 @@ static_assert(kMaxBatchWrites <= kMaxGroup);
 
 absl::Status FollowsError() {
   return absl::FailedPreconditionError(
-      "the store follows a primary, which takes all writes: write there, or promote this store");
+      "write: the store follows a primary, which takes all writes; write there, or promote this store");
 }
 
 }  // namespace
@@ -132,8 +132,9 @@ void WritePipeline::SubmitLocked(std::span<Write> writes, std::uint64_t prefetch
   if (!core_.disk.sync_failure().ok() || core_.is_following()) [[unlikely]] {
     large_.Release(writes);
     maintenance_.SetSizeCounters();
-    for (Write& write : writes)
+    for (Write& write : writes) {
       write.status = core_.is_following() ? FollowsError() : core_.disk.sync_failure();
+    }
     return;
   }
   if (writes.size() == 1) core_.index.PrefetchRecords(prefetched);
@@ -151,12 +152,15 @@ void WritePipeline::SubmitLocked(std::span<Write> writes, std::uint64_t prefetch
     writes = writes.subspan(done);
     if (done == some) continue;
     maintenance_.NoteSizes();
-    SpaceResult room = MakeSpaceFor(writes.front(), now, unix_ms);
+    SpaceResult space = MakeSpaceFor(writes.front(), now, unix_ms);
     // The records of pending writes stay where they are. There is space once these are published.
-    if (room == SpaceResult::kFull && core_.ships && !queue_.empty()) room = SpaceResult::kRetryLater;
-    if (room == SpaceResult::kAvailable) continue;
-    if (room == SpaceResult::kRetryLater) {
-      for (Write& write : writes) write.status = absl::AbortedError("no room until dead memory has rested");
+    if (space == SpaceResult::kFull && core_.ships && !queue_.empty()) space = SpaceResult::kRetryLater;
+    if (space == SpaceResult::kAvailable) continue;
+    if (space == SpaceResult::kRetryLater) {
+      for (Write& write : writes) {
+        write.status = absl::AbortedError(
+            "write: no space until the grace period of retired memory ends; try again later");
+      }
       core_.metrics.Add(Counter::kWritesPutOff, 1);
       break;
     }
@@ -247,7 +251,8 @@ std::size_t WritePipeline::StageNext(std::span<Write> writes, TimePoint now, std
   Write& first = writes.front();
   const std::size_t some = BatchSize(writes);
   if (!put_off_.empty() && IsBehindRead(first)) {  // D8
-    first.status = absl::AbortedError("an earlier write of the same sender waits for the disk");
+    first.status =
+        absl::AbortedError("write: an earlier write of the same sender waits for the disk; try again");
   } else if (some == 1 && !first.begins_batch && first.kind != Write::Kind::kCheck) {
     first.status = stage_.Stage(first, now, unix_ms);
   } else {
@@ -437,11 +442,12 @@ absl::Status WritePipeline::PublishAll() {
   PublishSynced(core_.clock.Now(), core_.clock.UnixMillis());
   maintenance_.Finish();
   if (queue_.waits_for_followers()) {
-    return absl::AbortedError("writes wait for the acknowledgement of followers; try again later");
+    return absl::AbortedError("publish: writes wait for the acknowledgement of followers; try again later");
   }
   if (!queue_.empty()) {
     return absl::AbortedError(
-        "writes that the disk has wait for room in memory; try again later, or give the store more memory");
+        "publish: synced writes wait for space in memory; try again later, or open with more memory "
+        "(--memory)");
   }
   return core_.disk.sync_failure();
 }

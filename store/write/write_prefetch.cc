@@ -25,9 +25,9 @@ std::uint64_t WritePrefetcher::PrefetchOne(std::span<const Write> writes) const 
 }
 
 std::size_t WritePrefetcher::PrefetchSome(std::span<const Write> writes) const {
-  constexpr std::size_t kMost = 16;  // a CPU has no more accesses in flight
-  const std::size_t count = std::min(writes.size(), kMost);
-  std::array<std::uint64_t, kMost> hashes;
+  constexpr std::size_t kMaxPrefetched = 16;  // a CPU has no more accesses in flight
+  const std::size_t count = std::min(writes.size(), kMaxPrefetched);
+  std::array<std::uint64_t, kMaxPrefetched> hashes;
   for (std::size_t i = 0; i < count; ++i) {
     hashes[i] = HashOf(writes[i]);
     PrefetchBucket(hashes[i]);

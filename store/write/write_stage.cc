@@ -23,9 +23,11 @@ absl::Status CheckBatch(std::span<const Write> batch) {
     const bool is_write =
         write.kind == Write::Kind::kDelete || (write.kind == Write::Kind::kPut && write.reserved == nullptr);
     if (write.kind != Write::Kind::kCheck && !is_write) {
-      return absl::InvalidArgumentError("a batch with a write that is no plain put, nor a delete");
+      return absl::InvalidArgumentError("batch: a write is neither a plain put nor a delete; write it alone");
     }
-    if (is_write && checks) return absl::InvalidArgumentError("a batch with a write behind a check");
+    if (is_write && checks) {
+      return absl::InvalidArgumentError("batch: a write stands behind a check; add checks last");
+    }
     bytes += sizeof(BatchEntry) + write.key.size() + ValueSize(write);
   }
   const std::string why = NoBatch(batch.size(), bytes);
@@ -54,10 +56,11 @@ absl::Status Check(const Write& write, Durability most) {
     return absl::InvalidArgumentError(AbslView(kNoSuchVersion));
   }
   if (!IsDurability(write.durability) || (write.durability && *write.durability > most)) {
-    return absl::InvalidArgumentError("a durability that the store, which is only in memory, does not have");
+    return absl::InvalidArgumentError(
+        "write: the durability is higher than that of the store; choose one that the store has");
   }
   if (write.kind == Write::Kind::kIncrement && write.value.size() != sizeof(std::int64_t)) {
-    return absl::InvalidArgumentError("what is added is not of 64 bits");
+    return absl::InvalidArgumentError("increment: the number added does not have 64 bits; pass 8 bytes");
   }
   return absl::OkStatus();
 }
@@ -71,8 +74,8 @@ absl::Status CheckCondition(const Condition& condition, bool exists, std::uint64
   }
   if (!exists) return NoSuchKey();
   if (condition == Condition::Present() || condition.version() == version) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the key's version is ", version, ", not ", condition.version()));
+  return absl::FailedPreconditionError(absl::StrCat("write: the key's version is ", version, ", not ",
+                                                    condition.version(), "; read the key again"));
 }
 
 // An expired record does not exist for the caller, but keeps its slot until it is removed.
@@ -219,7 +222,7 @@ absl::Status WriteStage::CopyAndVerify(StagedWrite& staged, TimePoint now) {
     staged.value = core_.log.Value(staged.place);
   } else if (write.kind == Write::Kind::kPut) {
     const std::optional<Place> place = core_.log.Append(ValueLog::Head::kWrites, write.key, write.value, now);
-    if (!place) return absl::AbortedError("no room in the log");
+    if (!place) return absl::AbortedError("write: no space in the log; try again");
     staged.place = *place;
     const char* const body = reinterpret_cast<const char*>(core_.log.Body(*place));
     staged.key = {body, write.key.size()};
@@ -278,7 +281,7 @@ absl::Status WriteStage::Decide(StagedWrite& staged, TimePoint now, std::int64_t
     std::int64_t& growth = growth_[change.bucket];
     if (takes_slot && !core_.index.Reserve(staged.key_hash,
                                            static_cast<std::size_t>(std::max<std::int64_t>(growth + 1, 0)))) {
-      return absl::AbortedError("no room in the index");
+      return absl::AbortedError("write: no space in the index; try again");
     }
     growth += change.growth;
   }
@@ -324,7 +327,7 @@ absl::Status WriteStage::LookUp(const StagedWrite& staged, KnownRecord* known) c
   }
   if (!staged.write->may_read) {
     staged.write->needs_read = true;
-    return absl::AbortedError("the key's record is only on disk, and is to be read first");
+    return absl::AbortedError("write: the key's record is only on disk; read it first");
   }
   const absl::Status status = core_.tier->Get(staged.key, [&](const DurableTier::Entry& stored) {
     take(stored.header);

@@ -30,7 +30,8 @@ Request Ping(std::uint64_t id) {
   return ping;
 }
 
-// --- At the door ----------------------------------------------------------------------------------------
+// --- Instead of a hello
+// ----------------------------------------------------------------------------------------
 
 void SayNonsense(const rdma::Address& where) {
   const std::string nonsense(40, 'n');
@@ -173,7 +174,7 @@ void KeepBusy(const rdma::Address&) {
 }  // namespace
 
 std::vector<Attack> AttacksOver(rdma::TransportKind kind) {
-  std::vector<Attack> attacks = {{"nonsense at the door", "refused_version", SayNonsense},
+  std::vector<Attack> attacks = {{"nonsense as a hello", "refused_version", SayNonsense},
                                  {"a crowd", "refused_full", ComeInACrowd},
                                  {"comes and goes", "connections_accepted", ComeAndGo},
                                  {"stops in mid-write", "connections_accepted", StopInMidWrite},

@@ -30,7 +30,7 @@ class RawPeer {
   /// For what is to come soon.
   static constexpr std::chrono::seconds kPatience{300};
 
-  /// At the server's door. It takes no messages where `takes_replies` is false.
+  /// Connects to the server. It takes no messages where `takes_replies` is false.
   static std::unique_ptr<RawPeer> At(const rdma::Address& where, bool takes_replies = true);
   virtual ~RawPeer() = default;
   RawPeer(const RawPeer&) = delete;

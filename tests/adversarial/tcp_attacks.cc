@@ -139,7 +139,7 @@ std::vector<Attack> TcpAttacks() {
           {"takes no READs", "connections_accepted", ReadAndTakeNothing},
           {"takes READs slowly", "connections_accepted", TakeSlowly},
           {"READs without pause", "connections_accepted", ReadWithoutPause},
-          {"TLS at the door", "handshakes_dropped", SayTls}};
+          {"TLS without a hello", "handshakes_dropped", SayTls}};
 }
 
 }  // namespace remora

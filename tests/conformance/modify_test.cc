@@ -34,7 +34,7 @@ INSTANTIATE_TEST_SUITE_P(On, Modify,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMaxNumber = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
 
 TEST_P(Modify, AnIncrementCountsFromNothing) {
@@ -56,8 +56,8 @@ TEST_P(Modify, AnIncrementGoesOnFromANumberThatWasPut) {
   EXPECT_EQ(Get("key"), "100");
   EXPECT_EQ(Increment("least", kLeast), kLeast);
   EXPECT_EQ(Get("least"), "-9223372036854775808");
-  EXPECT_EQ(Increment("least", kMost), -1);
-  EXPECT_EQ(Increment("most", kMost), kMost);
+  EXPECT_EQ(Increment("least", kMaxNumber), -1);
+  EXPECT_EQ(Increment("most", kMaxNumber), kMaxNumber);
   EXPECT_EQ(Get("most"), "9223372036854775807");
 }
 
@@ -75,14 +75,14 @@ TEST_P(Modify, AValueThatIsNoNumberIsNotIncremented) {
 
 TEST_P(Modify, AnOverflowLeavesTheValue) {
   START();
-  ASSERT_EQ(Increment("most", kMost), kMost);
+  ASSERT_EQ(Increment("most", kMaxNumber), kMaxNumber);
   ASSERT_EQ(Increment("least", kLeast), kLeast);
   const absl::Status status = kv_->Increment("most", 1).status();
   EXPECT_CODE(kOutOfRange, status);
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("9223372036854775807"));
-  EXPECT_CODE(kOutOfRange, kv_->Increment("most", kMost).status());
+  EXPECT_CODE(kOutOfRange, kv_->Increment("most", kMaxNumber).status());
   EXPECT_CODE(kOutOfRange, kv_->Increment("least", -1).status());
-  EXPECT_EQ(Increment("most", -1), kMost - 1);
+  EXPECT_EQ(Increment("most", -1), kMaxNumber - 1);
   EXPECT_EQ(Increment("least", 1), kLeast + 1);
 }
 

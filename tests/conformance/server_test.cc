@@ -1,5 +1,5 @@
-// Behaviour of clients and the server beside operations: their cost, connections that end, strangers at the
-// door.
+// Behaviour of clients and the server beside operations: their cost, connections that end, strangers that
+// connect.
 #include <algorithm>
 #include <array>
 #include <chrono>

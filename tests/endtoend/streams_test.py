@@ -149,7 +149,7 @@ class ServerStreamsTest(harness.TestCase):
         harness.wait_until((self.folder / "socket").exists, "it listens")
         self.assertEqual(kvctl(self.address, "put", "key", "value", "--timeout=30000").returncode, 0)
         # A thread of its own writes the server's messages.
-        says = b"--ready_fd: nobody makes room in it"
+        says = b"--ready_fd: its reader takes no bytes; read it"
         harness.wait_until(lambda: says in (self.folder / "errors").read_bytes(), "the server says so")
 
     def test_a_descriptor_that_cannot_be_written(self):

@@ -41,12 +41,13 @@ absl::Status TakeAccess(bool insecure_open, Flags* flags) {
   bool has_tls = false;
   for (const ListenAddress& address : flags->listen) has_tls |= address.has_tls;
   if (has_tls && gate.tls.cert.empty()) {
-    return absl::InvalidArgumentError("a rediss:// address needs --listen_tls_cert and --listen_tls_key");
+    return absl::InvalidArgumentError(
+        "--listen: a rediss:// address needs a certificate; add --listen_tls_cert and --listen_tls_key");
   }
   if (!has_tls && !gate.tls.empty()) {
     return absl::InvalidArgumentError(
-        "--listen_tls_cert, --listen_tls_key and --listen_tls_ca are for a rediss:// address, and there is "
-        "none");
+        "--listen: --listen_tls_cert, --listen_tls_key and --listen_tls_ca are for a rediss:// address, and "
+        "no --listen has one");
   }
   if (!gate.tokens_file.empty()) {
     REMORA_ASSIGN_OR_RETURN(gate.users, Users::Read(gate.tokens_file));

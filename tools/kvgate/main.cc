@@ -82,12 +82,15 @@ int Run(int argc, char** argv) {
   ReturnLargeMemory();
   RaiseFileLimit();
   const int stop_fd = BlockSignals();
-  if (stop_fd < 0) return Fail(absl::ResourceExhaustedError("no descriptor for signals; raise ulimit -n"));
+  if (stop_fd < 0) {
+    return Fail(absl::ResourceExhaustedError("start: no descriptor is left for signals; raise ulimit -n"));
+  }
   const SteadyClock clock;
   auto gate = Gate::Start(std::move(flags.gate), flags.listen, flags.reach, clock);
   if (!gate.ok()) return Fail(gate.status());
   if (std::puts("ready") < 0 || std::fflush(stdout) != 0) {
-    return Fail(absl::FailedPreconditionError("standard output fails"));
+    return Fail(absl::FailedPreconditionError(
+        "start: standard output takes no text; redirect it to a file or a pipe with a reader"));
   }
   const absl::Status run = (*gate)->Run(stop_fd);
   return run.ok() ? EX_OK : Fail(run);

@@ -284,7 +284,7 @@ bool TcpClient::TakeFrames() {
   using Step = TcpFrameReader::Step;
   while (is_usable_) {
     if (reader_.is_within_write() && offered_count_ == 0) {
-      Refuse(absl::PermissionDeniedError("WRITE: the memory is not registered any more"));
+      RejectFrame(absl::PermissionDeniedError("WRITE: the memory is not registered any more"));
       return false;
     }
     switch (reader_.Advance()) {
@@ -302,8 +302,8 @@ bool TcpClient::TakeFrames() {
       case Step::kParked:
         is_stuck_ = true;
         return false;
-      case Step::kRefused:
-        Refuse(reader_.error());
+      case Step::kRejected:
+        RejectFrame(reader_.error());
         return false;
       case Step::kEnded:
         Break(reader_.error());
@@ -317,7 +317,7 @@ bool TcpClient::Begin(const FrameHeader& header) {
   if (header.kind == FrameKind::kReadAnswer) return BeginAnswer(header);
   if (header.kind == FrameKind::kFindAnswer) return BeginFindAnswer(header);
   if (header.kind == FrameKind::kWrite) return BeginWrite(header);
-  Refuse(reader_.UnknownFrame());
+  RejectFrame(reader_.UnknownFrame());
   return false;
 }
 
@@ -329,7 +329,8 @@ TcpClient::Posted* TcpClient::NextAsked() {
 }
 
 bool TcpClient::RejectAnswer(const FrameHeader& header) {
-  Refuse(absl::InternalError(absl::StrCat("answer: it has ", header.size, " bytes, and fits no request")));
+  RejectFrame(
+      absl::InternalError(absl::StrCat("answer: it has ", header.size, " bytes, and fits no request")));
   return false;
 }
 
@@ -355,7 +356,7 @@ bool TcpClient::BeginWrite(const FrameHeader& header) {
   const std::span<std::byte> memory = offered_count_ == 0 ? std::span<std::byte>() : offered_->bytes();
   if (header.key != kTcpOfferedKey || header.offset > memory.size() ||
       header.size > memory.size() - header.offset) {
-    Refuse(absl::PermissionDeniedError("WRITE: outside the memory that the client has registered"));
+    RejectFrame(absl::PermissionDeniedError("WRITE: outside the memory that the client has registered"));
     return false;
   }
   const Sge to = {memory.data() + header.offset, header.size, 0};
@@ -431,7 +432,7 @@ void TcpClient::UpdateInterest() {
 
 // --- The end ----------------------------------------------------------------------------------------
 
-void TcpClient::Refuse(absl::Status why) {
+void TcpClient::RejectFrame(absl::Status why) {
   if (!outbox_.is_within_frame() && send_error_ == 0) SendEnd(socket_.get(), tls_.get(), why);
   Break(std::move(why));
 }

@@ -111,7 +111,7 @@ class TcpClient final : public ClientConnection {
   std::size_t TakeDone(std::span<Completion> out);
   std::size_t FlushPosted(std::span<Completion> out);
   /// Breaks the connection, and sends the server the reason.
-  void Refuse(absl::Status why);
+  void RejectFrame(absl::Status why);
   void Break(absl::Status why);
   void UpdateInterest();
   bool has_output() const { return !outbox_.empty() || (tls_ != nullptr && tls_->has_output()); }

@@ -82,7 +82,7 @@ void TcpAcceptor::HandleEvents() {
   while (!half_open_.empty() && half_open_.front().since + kHalfOpenPatience <= clock_.Now()) {
     HalfOpen& late = half_open_.front();
     if (late.tls != nullptr && !late.tls->is_established()) {
-      Refuse(late, "TLS: it stopped in the middle of the handshake");
+      Reject(late, "TLS: it stopped in the middle of the handshake");
     }
     Drop(half_open_.begin());
   }
@@ -145,25 +145,25 @@ TcpAcceptor::HelloState TcpAcceptor::ReceiveHello(HalfOpen& client) {
   const ssize_t got = tls == nullptr ? recv(client.socket.get(), rest.iov_base, rest.iov_len, MSG_DONTWAIT)
                                      : tls->Receive(client.socket.get(), std::span(&rest, 1), MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return HelloState::kWaits;
-  if (got < 0 && tls != nullptr && !tls->error().ok()) return Refuse(client, tls->error().message());
+  if (got < 0 && tls != nullptr && !tls->error().ok()) return Reject(client, tls->error().message());
   if (got <= 0) return HelloState::kDropped;
   client.heard += static_cast<std::size_t>(got);
   if (tls_ == nullptr && IsTlsHandshake(hello.first(client.heard))) {
     SendReplyTo(client.socket.get(), nullptr, TcpAnswer::kHasNoTls);
-    return Refuse(client, "it begins with a TLS handshake, and this address serves without TLS");
+    return Reject(client, "it begins with a TLS handshake, and this address serves without TLS");
   }
   // Every version begins with magic and version.
   if (client.heard < offsetof(TcpHello, data_size)) return HelloState::kWaits;
   if (client.hello.magic != kTcpMagic)
-    return Refuse(client, "its first bytes are no hello of a Remora client");
+    return Reject(client, "its first bytes are no hello of a Remora client");
   if (client.hello.version != kTcpVersion) {
     SendReplyTo(client.socket.get(), tls, TcpAnswer::kWrongVersion);
-    return Refuse(client, absl::StrCat("its version of the TCP protocol is ", client.hello.version,
+    return Reject(client, absl::StrCat("its version of the TCP protocol is ", client.hello.version,
                                        ", and this server's is ", kTcpVersion));
   }
   if (client.heard < hello.size()) return HelloState::kWaits;
   if (client.hello.data_size > kMaxConnectData) {
-    return Refuse(client, absl::StrCat("its hello announces ", client.hello.data_size,
+    return Reject(client, absl::StrCat("its hello announces ", client.hello.data_size,
                                        " bytes of data, and at most ", kMaxConnectData, " are allowed"));
   }
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client.socket.get(), nullptr);
@@ -184,15 +184,15 @@ TcpAcceptor::HelloState TcpAcceptor::ShakeTls(HalfOpen& client) {
     // TLS records do not begin so.
     if (first == static_cast<std::byte>(kTcpMagic & 0xff)) {
       SendReplyTo(socket, nullptr, TcpAnswer::kNeedsTls);
-      return Refuse(client, "it came without TLS, and this address serves with TLS alone");
+      return Reject(client, "it came without TLS, and this address serves with TLS alone");
     }
     absl::StatusOr<std::unique_ptr<TlsStream>> made = TlsStream::OfServer(tls_->context());
-    if (!made.ok()) return Refuse(client, made.status().message());
+    if (!made.ok()) return Reject(client, made.status().message());
     client.tls = *std::move(made);
   }
   if (client.tls->is_established()) return HelloState::kComplete;
   const TlsStream::Step step = client.tls->Handshake(socket);
-  if (step == TlsStream::Step::kFailed) return Refuse(client, client.tls->error().message());
+  if (step == TlsStream::Step::kFailed) return Reject(client, client.tls->error().message());
   if (client.tls->has_output() != client.wants_to_send) {
     client.wants_to_send = client.tls->has_output();
     epoll_event event = {.events = client.wants_to_send ? EPOLLOUT : EPOLLIN, .data = {.ptr = &client}};
@@ -201,7 +201,7 @@ TcpAcceptor::HelloState TcpAcceptor::ShakeTls(HalfOpen& client) {
   return step == TlsStream::Step::kDone ? HelloState::kComplete : HelloState::kWaits;
 }
 
-TcpAcceptor::HelloState TcpAcceptor::Refuse(HalfOpen& client, absl::string_view why) {
+TcpAcceptor::HelloState TcpAcceptor::Reject(HalfOpen& client, absl::string_view why) {
   tcp_events_.ReportRefusal(absl::StrCat("client ", client.peer.ToString(), ": refused: ", why));
   // If the socket were closed with bytes unread, the client could lose the reason.
   std::array<std::byte, 4096> ignored;

@@ -73,7 +73,7 @@ class TcpAcceptor {
   HelloState ShakeTls(HalfOpen& client);
   /// Reports the reason to the server thread, and makes sure that the client can receive what was sent to it.
   /// Returns kDropped.
-  HelloState Refuse(HalfOpen& client, absl::string_view why);
+  HelloState Reject(HalfOpen& client, absl::string_view why);
   void Drop(std::list<HalfOpen>::iterator client);
   bool SetListening(bool on);
 

@@ -256,7 +256,7 @@ bool TcpLink::TakeFrames() {
   for (bool goes_on = true; goes_on && failure_.ok();) {
     // The server thread has taken back the memory since the WRITE began.
     if (reader_.is_within_write() && Find(reader_.header().key) == nullptr) {
-      Refuse(absl::PermissionDeniedError("WRITE: the memory was taken back"));
+      RejectFrame(absl::PermissionDeniedError("WRITE: the memory was taken back"));
       return false;
     }
     if (outbox_.size() >= kMaxAnswers) {
@@ -279,8 +279,8 @@ bool TcpLink::TakeFrames() {
         is_parked_ = true;
         goes_on = false;
         break;
-      case Step::kRefused:
-        Refuse(reader_.error());
+      case Step::kRejected:
+        RejectFrame(reader_.error());
         break;
       case Step::kEnded:
         Break(reader_.error());
@@ -299,14 +299,14 @@ bool TcpLink::Begin(const FrameHeader& header) {
   if (header.kind == FrameKind::kRead) return BeginRead(header);
   if (header.kind == FrameKind::kFind) return BeginFind(header);
   if (header.kind == FrameKind::kWrite) return BeginWrite(header);
-  Refuse(reader_.UnknownFrame());
+  RejectFrame(reader_.UnknownFrame());
   return false;
 }
 
 bool TcpLink::BeginRead(const FrameHeader& header) {
   std::byte* const from = Access(header, false);
   if (from == nullptr) {
-    Refuse(absl::PermissionDeniedError("READ: outside the regions that this connection was given"));
+    RejectFrame(absl::PermissionDeniedError("READ: outside the regions that this connection was given"));
     return false;
   }
   const Sge bytes = {from, header.size, 0};
@@ -322,13 +322,13 @@ bool TcpLink::BeginFind(const FrameHeader& header) {
   of_bucket.size = sizeof(Bucket);
   std::byte* const bucket = Access(of_bucket, false);
   if (bucket == nullptr || header.size > kTcpMaxFound || header.match == 0) {
-    Refuse(absl::PermissionDeniedError("FIND: outside the regions that this connection was given"));
+    RejectFrame(absl::PermissionDeniedError("FIND: outside the regions that this connection was given"));
     return false;
   }
   const Region& region = *Find(header.key);
   const std::uint64_t offset = header.offset - region.address;
   if (offset % sizeof(Bucket) != 0) {
-    Refuse(absl::InternalError("FIND: no bucket begins at this offset"));
+    RejectFrame(absl::InternalError("FIND: no bucket begins at this offset"));
     return false;
   }
   const std::span<std::byte> record = FindRecord(region.bytes, offset, header.match, header.size);
@@ -348,7 +348,7 @@ bool TcpLink::BeginFind(const FrameHeader& header) {
 bool TcpLink::BeginWrite(const FrameHeader& header) {
   std::byte* const into = Access(header, true);
   if (into == nullptr) {
-    Refuse(absl::PermissionDeniedError("WRITE: outside the regions that this connection may write"));
+    RejectFrame(absl::PermissionDeniedError("WRITE: outside the regions that this connection may write"));
     return false;
   }
   const Sge to = {into, header.size, 0};
@@ -421,7 +421,7 @@ void TcpLink::Close() {
   socket_ = UniqueFd();
 }
 
-void TcpLink::Refuse(absl::Status why) {
+void TcpLink::RejectFrame(absl::Status why) {
   if (!outbox_.is_within_frame() && !send_failed_) {
     SendEnd(socket_.get(), tls_.get(), why);
     // If the socket were closed now, with bytes of the peer unread, the peer would lose the END.

@@ -118,7 +118,7 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
   void Flush() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CompleteSends() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Drain(std::span<std::byte> buffer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Refuse(absl::Status why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RejectFrame(absl::Status why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Break(absl::Status why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Close() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void UpdateInterest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -28,23 +28,23 @@ TcpFrameReader::Step TcpFrameReader::Advance() {
 
 TcpFrameReader::Step TcpFrameReader::Begin() {
   if (!header_.reserved_are_zero()) {
-    return Refuse(absl::InternalError("frame: bytes that must be zero are not"));
+    return RejectFrame(absl::InternalError("frame: bytes that must be zero are not"));
   }
   if (header_.kind == FrameKind::kEnd) {
-    if (header_.size > kTcpMaxReason) return Refuse(UnknownFrame());
+    if (header_.size > kTcpMaxReason) return RejectFrame(UnknownFrame());
     const Sge to = {reinterpret_cast<std::byte*>(reason_.data()), header_.size, 0};
     Expect({&to, 1});
     return Step::kNothing;
   }
   if (header_.kind != FrameKind::kMessage) return Step::kFrame;
   if (header_.size > kMaxMessageSize) {
-    return Refuse(absl::InternalError(
+    return RejectFrame(absl::InternalError(
         absl::StrCat("frame: a message of ", header_.size, " bytes; the longest is ", kMaxMessageSize)));
   }
   if (receives_.empty()) return Step::kParked;
   const Sge& into = receives_.front().into;
   if (header_.size > into.size) {
-    return Refuse(absl::InternalError(
+    return RejectFrame(absl::InternalError(
         absl::StrCat("frame: a message of ", header_.size, " bytes came for a receive of ", into.size)));
   }
   const Sge to = {into.data, header_.size, 0};
@@ -57,9 +57,9 @@ void TcpFrameReader::Expect(std::span<const Sge> to) {
   is_within_ = true;
 }
 
-TcpFrameReader::Step TcpFrameReader::Refuse(absl::Status why) {
+TcpFrameReader::Step TcpFrameReader::RejectFrame(absl::Status why) {
   error_ = std::move(why);
-  return Step::kRefused;
+  return Step::kRejected;
 }
 
 absl::Status TcpFrameReader::UnknownFrame() const {

@@ -27,7 +27,7 @@ class TcpFrameReader {
     kMessage,    // a message filled a receive: call TakeMessage
     kNothing,    // the reader needs more bytes
     kParked,     // the next frame is a message, and no receive is posted
-    kRefused,    // the frame breaks the rules; error() states the reason
+    kRejected,   // the frame breaks the rules; error() states the reason
     kEnded,      // the peer gave up the connection; error() states the reason
   };
 
@@ -70,7 +70,7 @@ class TcpFrameReader {
 
   /// Checks the header of a frame, and begins a MESSAGE or an END. kNothing: the frame has begun.
   Step Begin();
-  Step Refuse(absl::Status why);
+  Step RejectFrame(absl::Status why);
 
   const std::string_view peer_;
   TcpInbox inbox_;

@@ -132,7 +132,7 @@ absl::Status CommitLog::MoveToNextFile() {
   return absl::OkStatus();
 }
 
-absl::Status CommitLog::Refuse(std::uint64_t size) const {
+absl::Status CommitLog::Reject(std::uint64_t size) const {
   if (size == 0) {
     return absl::InvalidArgumentError(
         "commit log: the group has no entry, or one with a kind, key or value that is out of bounds; log "
@@ -146,7 +146,7 @@ absl::Status CommitLog::Refuse(std::uint64_t size) const {
 
 absl::StatusOr<Lsn> CommitLog::Append(std::span<const LogEntry> entries) {
   const std::uint64_t size = LogGroupSize(entries);
-  if (size == 0 || size > max_group_bytes()) return Refuse(size);
+  if (size == 0 || size > max_group_bytes()) return Reject(size);
   if (failed_.load(std::memory_order_relaxed)) return failure();
   if (current_->size() - at_ < size) REMORA_RETURN_IF_ERROR(MoveToNextFile());
   const Lsn lsn = current_->first() + at_;

@@ -131,7 +131,7 @@ class CommitLog {
   absl::Status BeginFile(std::shared_ptr<CommitLogFile> file);
   absl::Status MoveToNextFile();
   void AskForPages();
-  absl::Status Refuse(std::uint64_t size) const;
+  absl::Status Reject(std::uint64_t size) const;
   absl::Status Fail(std::string_view operation, int error) ABSL_LOCKS_EXCLUDED(failure_mutex_);
   absl::Status failure() const ABSL_LOCKS_EXCLUDED(failure_mutex_);
 

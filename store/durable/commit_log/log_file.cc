@@ -63,7 +63,7 @@ bool WillPass(int error) { return IsNoSpace(error) || IsShortage(error) || error
 absl::Status LogErrnoStatus(std::string_view operation, std::string_view path, int error) {
   std::string advice = "see the system's log for errors of the disk, and open the store again";
   if (IsNoSpace(error)) {
-    advice = "no space left on the disk; make room, and writes go on by themselves";
+    advice = "no space left on the disk; free some, and writes go on by themselves";
   } else if (WillPass(error)) {
     advice = absl::StrCat(kShortageText, "; raise the limit, and writes go on by themselves");
   }

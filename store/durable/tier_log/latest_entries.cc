@@ -56,12 +56,12 @@ LatestEntries::Kept* LatestEntries::Allocate(std::size_t size) {
 void LatestEntries::Set(const LogEntry& entry) {
   Kept** const found = Find(entry.key);
   Kept* kept = *found;
-  if (kept == nullptr || kept->room < entry.value.size()) {
+  if (kept == nullptr || kept->capacity < entry.value.size()) {
     Kept* const made = Allocate(entry.key.size() + entry.value.size());
     char* const key = reinterpret_cast<char*>(made + 1);
     if (!entry.key.empty()) std::memcpy(key, entry.key.data(), entry.key.size());
     made->entry.key = {key, entry.key.size()};
-    made->room = entry.value.size();
+    made->capacity = entry.value.size();
     if (kept == nullptr) ++size_;
     if (kept != nullptr) made->next = kept->next;
     *found = kept = made;
@@ -82,7 +82,7 @@ void LatestEntries::SetView(const LogEntry& entry) {
     ++size_;
   }
   (*found)->entry = entry;
-  (*found)->room = 0;
+  (*found)->capacity = 0;
 }
 
 std::vector<const LogEntry*> LatestEntries::Sorted() const {

@@ -41,11 +41,11 @@ class LatestEntries {
   std::size_t bytes() const { return bytes_; }
 
  private:
-  /// An entry in a block, followed by `room` bytes: those of the key, then those of the value.
+  /// An entry in a block, followed by `capacity` bytes: those of the key, then those of the value.
   struct Kept {
     LogEntry entry;
-    Kept* next = nullptr;  // another key with the same hash
-    std::size_t room = 0;  // for the value; 0: the bytes are the caller's
+    Kept* next = nullptr;      // another key with the same hash
+    std::size_t capacity = 0;  // for the value; 0: the bytes are the caller's
   };
   static_assert(alignof(Kept) == 8);
 

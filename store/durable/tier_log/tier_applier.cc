@@ -13,27 +13,27 @@ namespace {
 
 // Share of the log that is applied at once.
 constexpr std::uint64_t kPartsOfLog = 16;
-constexpr std::uint64_t kMostApplied = std::uint64_t{8} << 20;
+constexpr std::uint64_t kMaxAppliedBytes = std::uint64_t{8} << 20;
 // A step takes twice as much memory: a copy, and RocksDB's batch.
-constexpr std::uint64_t kMostOfStep = std::uint64_t{16} << 20;
+constexpr std::uint64_t kMaxStepBytes = std::uint64_t{16} << 20;
 // Share of the log that may wait for the applier. A restart replays it, and the first scan waits for it.
 constexpr std::uint64_t kLazyShare = 16;
 // Share of the log that may be applied and not persisted. A restart replays it.
 constexpr std::uint64_t kPersistShare = 4;
 // Write buffers that RocksDB may have in memory while it flushes, before the applier's thread waits (T4).
-constexpr std::uint64_t kMostBuffers = 2;
+constexpr std::uint64_t kMaxBuffers = 2;
 
-std::uint64_t StepBytes(std::uint64_t max_bytes) { return std::min(kMostOfStep, max_bytes / kPartsOfLog); }
+std::uint64_t StepBytes(std::uint64_t max_bytes) { return std::min(kMaxStepBytes, max_bytes / kPartsOfLog); }
 
 }  // namespace
 
 std::uint64_t ApplierMemory(std::uint64_t max_bytes, std::uint64_t write_buffer_bytes) {
-  return 2 * StepBytes(max_bytes) + kMostBuffers * write_buffer_bytes;
+  return 2 * StepBytes(max_bytes) + kMaxBuffers * write_buffer_bytes;
 }
 
 TierApplier::TierApplier(const TierLogOptions& options, Lsn applied_to, const WriterPace& pace)
     : options_(options),
-      apply_bytes_(std::min(kMostApplied, options.max_bytes / kPartsOfLog)),
+      apply_bytes_(std::min(kMaxAppliedBytes, options.max_bytes / kPartsOfLog)),
       step_bytes_(StepBytes(options.max_bytes)),
       persist_bytes_(options.max_bytes / kPersistShare),
       writer_pace_(pace),
@@ -265,7 +265,7 @@ bool TierApplier::HasEnoughToPersist() const {
 bool TierApplier::HasToWaitForFlush() const {
   if (!flush_runs_.load()) return false;
   const std::uint64_t persisted = persisted_entry_bytes_.load();
-  return applied_entry_bytes_.load() - persisted >= kMostBuffers * options_.write_buffer_bytes;
+  return applied_entry_bytes_.load() - persisted >= kMaxBuffers * options_.write_buffer_bytes;
 }
 
 bool TierApplier::HasToPersist() const {

@@ -22,7 +22,7 @@ constexpr char kLogFolder[] = "commit-log";
 
 constexpr std::uint64_t kFilesOfLog = 16;
 // Holds a group with a value of the largest size, its key, and 1 MiB of other entries.
-constexpr std::uint64_t kMostLogFile = kMaxValueSize + (std::uint64_t{1} << 20);
+constexpr std::uint64_t kMaxLogFileBytes = kMaxValueSize + (std::uint64_t{1} << 20);
 
 // Bytes that tables take beside their records, approximately.
 constexpr std::uint64_t kTablesRoom = std::uint64_t{1} << 20;
@@ -50,15 +50,15 @@ absl::Status ForgetOtherLog(const TierLogOptions& options) {
 
 std::uint64_t LogFileSizeFor(std::uint64_t max_bytes) {
   const std::uint64_t share = max_bytes / kFilesOfLog / kLogFileUnit * kLogFileUnit;
-  return share >= kMaxValueSize ? kMostLogFile : std::max(share, kMinLogFileSize);
+  return share >= kMaxValueSize ? kMaxLogFileBytes : std::max(share, kMinLogFileSize);
 }
 
 // --- Opening --------------------------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<TierLog>> TierLog::Open(const TierLogOptions& options) {
   if (options.max_bytes < kMinTierLogBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("a commit log of ", options.max_bytes,
-                                                   " bytes; allowed are at least ", kMinTierLogBytes));
+    return absl::InvalidArgumentError(absl::StrCat("open: a commit log of ", options.max_bytes,
+                                                   " bytes is too small; give at least ", kMinTierLogBytes));
   }
   REMORA_ASSIGN_OR_RETURN(const Lsn applied_to, LogApplier::ReadAppliedTo(options.db, options.meta));
   std::unique_ptr<TierLog> tier(new TierLog(options, applied_to));
@@ -132,7 +132,7 @@ absl::Status TierLog::Write() {
   REMORA_CHECK(size != 0);  // the write pipeline has checked all bounds
   absl::Status status;
   if (may_show_failed()) {
-    status = MarkedAsDiskFailure(absl::UnavailableError("a large write failed; open the store again"));
+    status = MarkedAsDiskFailure(absl::UnavailableError("write: a large write failed; open the store again"));
   } else if (size > log_->max_group_bytes()) {
     status = WriteUnlogged();
   } else {

@@ -9,13 +9,13 @@ namespace {
 // A view that has to read more than this has the applier hurry, for the sake of the next one.
 constexpr std::uint64_t kWorthApplying = std::uint64_t{64} << 10;
 // An applier that is behind by more should not cost each scan the memory.
-constexpr std::uint64_t kMostOverlay = std::uint64_t{16} << 20;
+constexpr std::uint64_t kMaxOverlayBytes = std::uint64_t{16} << 20;
 
 }  // namespace
 
 bool TierLog::IsReadyForView() {
   applier_.WantMoment();
-  const bool is_behind = appended() - applied_to() > kMostOverlay;
+  const bool is_behind = appended() - applied_to() > kMaxOverlayBytes;
   const bool is_served = applier_.is_served();
   view_is_awaited_.store(is_behind && is_served, std::memory_order_relaxed);
   if (!is_served || (!is_behind && applier_.moment().snapshot != nullptr)) return true;
@@ -32,7 +32,7 @@ void TierLog::MakeReadyForView() {
 bool TierLog::IsViewAwaited() {
   // Relaxed: writers are slowed a little more, or a little less.
   if (!view_is_awaited_.load(std::memory_order_relaxed)) return false;
-  if (appended() - applied_to() > kMostOverlay) return true;
+  if (appended() - applied_to() > kMaxOverlayBytes) return true;
   view_is_awaited_.store(false, std::memory_order_relaxed);
   return false;
 }
@@ -42,11 +42,13 @@ absl::StatusOr<TierLog::View> TierLog::OpenView(const ScanRange& range, std::opt
   for (;;) {
     const LogMoment moment = applier_.MakeMoment();
     const Lsn at = moment.position.lsn();
-    if (end && at > until) return absl::AbortedError("RocksDB has groups that the followers do not have yet");
+    if (end && at > until) {
+      return absl::AbortedError("scan: RocksDB has groups that the followers lack; try again");
+    }
     if (at >= until) return View{.snapshot = moment.snapshot, .overlay = nullptr};
     applier_.Hurry();
     if (until - at > kWorthApplying) applier_.Wake();
-    if (until - at <= kMostOverlay) {
+    if (until - at <= kMaxOverlayBytes) {
       absl::StatusOr<std::unique_ptr<ScanOverlay>> overlay =
           ScanOverlay::Read(options_.dir, moment.position, until, range);
       if (overlay.ok()) return View{.snapshot = moment.snapshot, .overlay = *std::move(overlay)};

@@ -172,7 +172,7 @@ TEST_F(LocalLimitsTest, AServerThatTakesNobodyInIsWaitedForSoLong) {
   EXPECT_THAT(ConnectTo(where_.path, {}), HasCode(absl::StatusCode::kDeadlineExceeded));
 }
 
-// --- A crowd at the door ----------------------------------------------------------------------------
+// --- Many connect at once ----------------------------------------------------------------------------
 
 TEST_F(LocalLimitsTest, ACrowdAtTheDoorIsLookedAtByAndBy) {
   ASSERT_NO_FATAL_FAILURE(Listen());

@@ -19,12 +19,12 @@ std::uint64_t HashOf(int i) { return HashKey("key " + std::to_string(i)); }
 TEST(FrequencyTest, CountsUsesOfEachKey) {
   AccessFrequency frequency(std::size_t{16} << 20);
   frequency.set_keys(kKeys);
-  for (std::uint32_t uses = 1; uses <= AccessFrequency::kMost; ++uses) {
+  for (std::uint32_t uses = 1; uses <= AccessFrequency::kMaxCount; ++uses) {
     frequency.Note(HashOf(1));
     EXPECT_EQ(frequency.Of(HashOf(1)), uses);
   }
   frequency.Note(HashOf(1));
-  EXPECT_EQ(frequency.Of(HashOf(1)), AccessFrequency::kMost);
+  EXPECT_EQ(frequency.Of(HashOf(1)), AccessFrequency::kMaxCount);
   EXPECT_EQ(frequency.Of(HashOf(2)), 0u);
 }
 

@@ -110,7 +110,7 @@ Task<void> Execute(Call& call, CommandQueue queue, const WatchedKeys& watched) {
     if (!holds.ok()) co_return Discarded(call, holds.status());
     if (!*holds) co_return call.reply.NullArray();
   }
-  Discarded(call, absl::AbortedError("other clients change its keys all the time; try again"));
+  Discarded(call, absl::AbortedError("its keys were changed by other clients at each attempt; try again"));
 }
 
 Task<void> Exec(Call& call) {

@@ -48,7 +48,7 @@ class BlockingCalls {
   /// Awaits call(client), which returns an absl::StatusOr<T>. Its status may also be one of Client::Connect.
   template <typename T>
   auto Run(std::function<absl::StatusOr<T>(Client&)> call) {
-    return Awaiter<T>{*this, std::move(call), absl::UnknownError("not called")};
+    return Awaiter<T>{*this, std::move(call), absl::UnknownError("store call: it has not run yet; await it")};
   }
 
  private:
@@ -62,7 +62,8 @@ class BlockingCalls {
     void await_suspend(std::coroutine_handle<> waiting) {
       // Calls that wait one behind the other for the same server do not add up their times.
       calls.helper_->Post([this, waiting, deadline = calls.clock_.Now() + calls.timeout_] {
-        absl::StatusOr<Client*> client = absl::CancelledError("the gate is stopping");
+        absl::StatusOr<Client*> client =
+            absl::CancelledError("store call: the gate is stopping; connect again later");
         if (!calls.stopping_) client = calls.Connected(deadline);
         result = client.ok() ? call(**client) : absl::StatusOr<T>(client.status());
         calls.inbox_.Post([waiting] { waiting.resume(); });

@@ -20,7 +20,9 @@ constexpr std::uint64_t kOwnVersion = 1;
 
 absl::Status NoSuchKey() { return absl::NotFoundError("no such key"); }
 
-absl::Status Overtaken() { return absl::AbortedError("another client has changed a key meanwhile"); }
+absl::Status Overtaken() {
+  return absl::AbortedError("exec: another client has changed a key meanwhile; try again");
+}
 
 Condition StillAt(const std::optional<std::uint64_t>& version) {
   return version ? Condition::Version(*version) : Condition::Absent();
@@ -208,10 +210,12 @@ Task<absl::StatusOr<std::int64_t>> TransactionKeys::Increment(std::string_view k
   if (!loaded.ok()) co_return loaded.status();
   Entry& entry = **loaded;
   const std::optional<std::int64_t> number = entry.exists ? ParseNumber(entry.value) : 0;
-  if (!number) co_return absl::FailedPreconditionError("the value is not a number of 64 bits");
+  if (!number) {
+    co_return absl::FailedPreconditionError("increment: the value is not a 64-bit number in decimal digits");
+  }
   std::int64_t sum = 0;
   if (__builtin_add_overflow(*number, delta, &sum)) {
-    co_return absl::OutOfRangeError("the sum is no number of 64 bits");
+    co_return absl::OutOfRangeError("increment: the sum is not a 64-bit number");
   }
   KeepTtl(entry);
   SetValue(entry, absl::StrCat(sum));
@@ -226,7 +230,11 @@ Task<absl::StatusOr<std::size_t>> TransactionKeys::Append(std::string_view key, 
   if (!loaded.ok()) co_return loaded.status();
   Entry& entry = **loaded;
   const std::size_t size = (entry.exists ? entry.value.size() : 0) + bytes.size();
-  if (size > kMaxSmallValueSize) co_return absl::OutOfRangeError("the value would be too large");
+  if (size > kMaxSmallValueSize) {
+    co_return absl::OutOfRangeError(absl::StrCat("append: the value would have ", size,
+                                                 " bytes; a value that grows has ", kMaxSmallValueSize,
+                                                 " at most"));
+  }
   KeepTtl(entry);
   SetValue(entry, absl::StrCat(entry.exists ? entry.value : std::string(),
                                absl::string_view(bytes.data(), bytes.size())));

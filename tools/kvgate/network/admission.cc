@@ -51,7 +51,7 @@ std::string Refusal(const Call& call) {
   return is_barred ? "ERR Command not allowed inside a transaction" : "";
 }
 
-void Refuse(Call& call, std::string_view refusal) {
+void Reject(Call& call, std::string_view refusal) {
   Transaction& transaction = call.session.transaction;
   if (call.command != nullptr && std::string_view(call.command->name) == "exec") {
     transaction.Reset();

@@ -18,7 +18,7 @@ std::string Refusal(const Call& call);
 
 /// Replies with the error, and has EXEC do nothing if the command was for a transaction. An EXEC that is
 /// itself rejected ends the transaction.
-void Refuse(Call& call, std::string_view refusal);
+void Reject(Call& call, std::string_view refusal);
 
 /// Returns whether the command waits for EXEC.
 bool IsQueued(const Call& call);

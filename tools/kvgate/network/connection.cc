@@ -158,7 +158,7 @@ void Connection::Execute(Call& call) {
     call.is_silent = true;
     Complete(call);
   } else if (!refusal.empty()) {
-    Refuse(call, refusal);
+    Reject(call, refusal);
     Complete(call);
   } else if (IsQueued(call)) {
     Enqueue(call);

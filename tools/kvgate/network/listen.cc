@@ -68,14 +68,15 @@ absl::StatusOr<ListenAddress> ParseListenAddress(std::string_view text) {
       "in brackets";
   const bool has_tls = text.starts_with(kTlsScheme);
   if (!has_tls && !text.starts_with(kScheme)) {
-    return absl::InvalidArgumentError(absl::StrCat("'", AbslView(text), "' is no address; ", kForms));
+    return absl::InvalidArgumentError(
+        absl::StrCat("address '", AbslView(text), "': it has another form; ", kForms));
   }
   const std::string_view rest = text.substr(has_tls ? kTlsScheme.size() : kScheme.size());
   const bool is_path = rest.starts_with('/');
   const auto address = rdma::ParseAddress(absl::StrCat(is_path ? "local://" : "tcp://", AbslView(rest)));
   if (address.ok() && !(is_path && has_tls)) return ListenAddress{*address, has_tls};
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", AbslView(text), "' is no address; ", kForms, "; a path has up to 107 bytes"));
+  return absl::InvalidArgumentError(absl::StrCat("address '", AbslView(text), "': it has another form; ",
+                                                 kForms, "; a path has up to 107 bytes"));
 }
 
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Listen(const ListenAddress& listen, Reach reach) {
@@ -127,8 +128,8 @@ absl::Status Listener::ListenAtHost(const rdma::Address& address, Reach reach) {
     const bool is_open = reach == Reach::kAll || (reach == Reach::kWithTls && has_tls_);
     if (!is_open && !IsLoopbackAddress(*one->ai_addr)) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "other machines reach ", name,
-          ", and could read and change everything, or see tokens on their way: listen at rediss://HOST:PORT "
+          "listen: other machines reach ", name,
+          ", and could read and change everything, or see tokens in flight; listen at rediss://HOST:PORT "
           "with --tokens or --listen_tls_ca, at 127.0.0.1, ::1 or a Unix socket or, where the network lets "
           "nobody else through, add --insecure_open"));
     }
