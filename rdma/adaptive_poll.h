@@ -11,12 +11,14 @@
 
 namespace remora::rdma {
 
-/// Decides in which cases an attempt is due. Each failure doubles the number of cases without one, from 8 up
-/// to 1024.
+/// Decides in which cases an attempt is due. Each failure doubles the number of cases without one, from `min`
+/// up to 1024. A success resets it.
 ///
 /// Thread safety: none.
 class Backoff {
  public:
+  explicit Backoff(int min = 8) : min_(min), skips_(min) {}
+
   bool IsDue() {
     if (skips_left_ == 0) return true;
     --skips_left_;
@@ -25,16 +27,16 @@ class Backoff {
   /// Notes the result of an attempt, and returns it.
   bool Note(bool succeeded) {
     skips_left_ = succeeded ? 0 : skips_;
-    skips_ = succeeded ? kMin : std::min(2 * skips_, kMax);
+    skips_ = succeeded ? min_ : std::min(2 * skips_, kMax);
     return succeeded;
   }
 
  private:
-  static constexpr int kMin = 8;
   static constexpr int kMax = 1024;
 
+  int min_;
   int skips_left_ = 0;  // cases before the next attempt
-  int skips_ = kMin;    // cases without one after a failed attempt
+  int skips_;           // cases without one after a failed attempt
 };
 
 /// Polls for an event, and learns how long polling pays. Each thread that waits repeatedly keeps
@@ -46,11 +48,13 @@ class AdaptivePoller {
   /// Polls, with pauses between, until `look` returns true. Returns false when it is time to sleep.
   ///
   /// The first phase takes some 20 to 50 us, about as long as falling asleep and being woken. So a wait costs
-  /// at most twice as much as the better of the two.
+  /// at most twice as much as the better of the two. If the event did not come, the next wait is without
+  /// polling, and twice as many after each further failure, up to 1024: on a machine with more busy threads
+  /// than CPUs, polling keeps the others from running.
   ///
   /// The second phase takes five times as long in all, the time that a list of writes may take. It
-  /// fails if the thread shares its CPU with the server, or waits for a disk. Then the next 8 waits leave it
-  /// out, and twice as many after each further failure, up to 1024.
+  /// fails if the thread shares its CPU with the server, or waits for a disk. Then the next 8 polling waits
+  /// leave it out, and twice as many after each further failure, up to 1024.
   ///
   /// `pays` is the transport's hint whether the event can come while this thread polls (PollingPays). If not,
   /// Spin polls once. The hint may be wrong, so Spin sometimes polls through the first phase all the same.
@@ -62,8 +66,9 @@ class AdaptivePoller {
   bool Spin(const Look& look, bool pays = true, int cost = 1) {
     const int spins = std::max(kSpins / cost, 1), more_spins = kMoreSpins / cost;
     if (!pays) return against_hint_.IsDue() ? against_hint_.Note(PollTimes(spins, look)) : look();
-    if (PollTimes(spins, look)) return true;
-    return longer_.IsDue() && longer_.Note(PollTimes(more_spins, look));
+    if (!polling_.IsDue()) return look();
+    return polling_.Note(PollTimes(spins, look) ||
+                         (longer_.IsDue() && longer_.Note(PollTimes(more_spins, look))));
   }
 
  private:
@@ -82,6 +87,7 @@ class AdaptivePoller {
   /// Executes the CPU's pause instruction, which it expects between polls of one word.
   static void Pause();
 
+  Backoff polling_{1};    // of polling at all
   Backoff longer_;        // of the second phase
   Backoff against_hint_;  // of polling although the hint says that it does not pay
 };

@@ -25,31 +25,60 @@ TEST(AdaptivePollerTest, LooksUntilItIsThere) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(LooksOf(spinner, kLong), kLong);
 }
 
-TEST(AdaptivePollerTest, LooksLongerLessAndLessOftenWhereThatIsInVain) {
+/// As LooksOf for what never comes, after a wait in which polling succeeded.
+int LooksInVain(AdaptivePoller& spinner) {
+  while (LooksOf(spinner, 2) != 2) {
+  }
+  return LooksOf(spinner, kNever);
+}
+
+TEST(AdaptivePollerTest, PollsLessAndLessOftenInVain) {
   AdaptivePoller spinner;
-  for (const int rest : {8, 16, 32, 64, 128, 256, 512, 1024, 1024}) {
-    ASSERT_EQ(LooksOf(spinner, kNever), kLong);
-    for (int i = 0; i < rest; ++i) ASSERT_EQ(LooksOf(spinner, kNever), kShort) << i << " of " << rest;
+  for (const int skips : {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1024}) {
+    ASSERT_GE(LooksOf(spinner, kNever), kShort);
+    for (int i = 0; i < skips; ++i) ASSERT_EQ(LooksOf(spinner, kNever), 1) << i << " of " << skips;
+  }
+}
+
+TEST(AdaptivePollerTest, OneSuccessMakesUpForAllFailures) {
+  AdaptivePoller spinner;
+  for (const int skips : {1, 2, 4, 8}) {
+    ASSERT_GE(LooksOf(spinner, kNever), kShort);
+    for (int i = 0; i < skips; ++i) ASSERT_EQ(LooksOf(spinner, kNever), 1);
+  }
+  EXPECT_EQ(LooksOf(spinner, kShort), kShort);
+  EXPECT_GE(LooksOf(spinner, kNever), kShort);
+  EXPECT_EQ(LooksOf(spinner, kNever), 1);
+  EXPECT_GE(LooksOf(spinner, kNever), kShort);
+}
+
+TEST(AdaptivePollerTest, LooksLongerLessAndLessOftenInVain) {
+  AdaptivePoller spinner;
+  for (const int skips : {8, 16, 32, 64, 128, 256, 512, 1024, 1024}) {
+    ASSERT_EQ(LooksInVain(spinner), kLong);
+    for (int i = 0; i < skips; ++i) ASSERT_EQ(LooksInVain(spinner), kShort) << i << " of " << skips;
   }
 }
 
 TEST(AdaptivePollerTest, ShortWaitsDoNotEnableTheLongPhase) {
   AdaptivePoller spinner;
-  EXPECT_EQ(LooksOf(spinner, kNever), kLong);
-  for (int i = 0; i < 100; ++i) EXPECT_EQ(LooksOf(spinner, kShort), kShort);
-  EXPECT_EQ(LooksOf(spinner, kNever), kShort);
+  EXPECT_EQ(LooksInVain(spinner), kLong);
+  for (int i = 0; i < 100; ++i) EXPECT_LE(LooksOf(spinner, kShort), kShort);
+  EXPECT_EQ(LooksInVain(spinner), kShort);
 }
 
-TEST(AdaptivePollerTest, OneLongerLookThatFoundSomethingMakesUpForAllInVain) {
+TEST(AdaptivePollerTest, OneLongWaitThatSucceededMakesUpForAllFailures) {
   AdaptivePoller spinner;
-  for (const int rest : {8, 16, 32}) {
-    ASSERT_EQ(LooksOf(spinner, kNever), kLong);
-    for (int i = 0; i < rest; ++i) ASSERT_EQ(LooksOf(spinner, kNever), kShort);
+  for (const int skips : {8, 16, 32}) {
+    ASSERT_EQ(LooksInVain(spinner), kLong);
+    for (int i = 0; i < skips; ++i) ASSERT_EQ(LooksInVain(spinner), kShort);
+  }
+  while (LooksOf(spinner, 2) != 2) {
   }
   EXPECT_EQ(LooksOf(spinner, kLong), kLong);
-  EXPECT_EQ(LooksOf(spinner, kNever), kLong);
-  for (int i = 0; i < 8; ++i) EXPECT_EQ(LooksOf(spinner, kNever), kShort);
-  EXPECT_EQ(LooksOf(spinner, kNever), kLong);
+  EXPECT_EQ(LooksInVain(spinner), kLong);
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(LooksInVain(spinner), kShort);
+  EXPECT_EQ(LooksInVain(spinner), kLong);
 }
 
 TEST(AdaptivePollerTest, BelievesAHintThatItDoesNotPayButTriesNowAndThen) {
@@ -64,6 +93,7 @@ TEST(AdaptivePollerTest, BelievesAHintThatItDoesNotPayButTriesNowAndThen) {
 TEST(AdaptivePollerTest, LooksLessOftenWhereALookIsDear) {
   AdaptivePoller spinner;
   EXPECT_EQ(LooksOf(spinner, kNever, true, 10), kLong / 10);
+  EXPECT_EQ(LooksOf(spinner, kNever, true, 10), 1);
   EXPECT_EQ(LooksOf(spinner, kNever, true, 10), kShort / 10);
   EXPECT_EQ(LooksOf(spinner, kNever, false, 10), kShort / 10);
   EXPECT_EQ(LooksOf(spinner, kNever, false, 10), 1);
