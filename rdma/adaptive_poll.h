@@ -49,8 +49,8 @@ class AdaptivePoller {
   ///
   /// The first phase takes some 20 to 50 us, about as long as falling asleep and being woken. So a wait costs
   /// at most twice as much as the better of the two. If the event did not come, the next wait is without
-  /// polling, and twice as many after each further failure, up to 1024: on a machine with more busy threads
-  /// than CPUs, polling keeps the others from running.
+  /// polling, and twice as many after each further failure, up to 1024. If threads are more than CPUs,
+  /// polling keeps the others from running.
   ///
   /// The second phase takes five times as long in all, the time that a list of writes may take. It
   /// fails if the thread shares its CPU with the server, or waits for a disk. Then the next 8 polling waits

@@ -25,7 +25,7 @@ TEST(AdaptivePollerTest, LooksUntilItIsThere) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(LooksOf(spinner, kLong), kLong);
 }
 
-/// As LooksOf for what never comes, after a wait in which polling succeeded.
+/// Returns the looks of a wait in vain, behind a wait in which polling succeeded.
 int LooksInVain(AdaptivePoller& spinner) {
   while (LooksOf(spinner, 2) != 2) {
   }
