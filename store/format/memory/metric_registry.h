@@ -168,7 +168,7 @@ struct MetricEntry {
   X(kConnectionsVerbs, "connections_verbs", "remora_transport_connections{transport=verbs}", kGauge, kNone,  \
     "Connected clients: over RDMA")                                                                          \
   X(kCommitTime, "commit_time", "remora_commit_seconds", kHistogram, kSeconds,                               \
-    "Time from the begin of a commit group until its answers are sent; writes that wait for the disk are "   \
+    "Time from the start of a commit group until its answers are sent; writes that wait for the disk are "   \
     "answered later")                                                                                        \
   X(kSyncTime, "sync_time", "remora_sync_seconds", kHistogram, kSeconds,                                     \
     "Time of a sync of the log (fsync)")                                                                     \
