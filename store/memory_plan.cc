@@ -39,7 +39,8 @@ std::size_t MemoryNeeded(std::uint64_t key_count, std::uint64_t record_bytes) {
   // the largest records. Eight segments more: for the heads of the log, the reserve, and retired memory.
   const bool large = key_count > 0 && record_bytes / key_count > kSegmentSize / 16;
   const std::uint64_t ends = large ? record_bytes / 2 : record_bytes / 16;
-  return std::max<std::size_t>(kMinMemorySize, IndexBytesNeeded(key_count) + record_bytes + ends + 8 * kSegmentSize);
+  return std::max<std::size_t>(kMinMemorySize,
+                               IndexBytesNeeded(key_count) + record_bytes + ends + 8 * kSegmentSize);
 }
 
 absl::StatusOr<std::unique_ptr<AnonymousMemory>> AnonymousMemory::Map(std::size_t size) {

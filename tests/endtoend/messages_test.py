@@ -49,7 +49,7 @@ class UsageTest(harness.TestCase):
             with self.subTest(flags=flags):
                 self.expect(kvserver(*flags), EX_USAGE, words)
         same = [f"--data={data}", f"--to={self.folder}/link"]
-        self.expect(kvctl(None, "backup", *same), EX_USAGE, b"--data and --to are the same")
+        self.expect(kvctl(None, "backup", *same), EX_USAGE, b"--data_dir and --to are the same")
         self.expect(kvctl(None, "restore", f"--from={data}", f"--to={data}"), EX_USAGE, b"--from and --to are the same")
         self.assertEqual([path.name for path in self.folder.iterdir()], ["link"])
 
@@ -72,7 +72,7 @@ class UsageTest(harness.TestCase):
             ("kvctl", ["backups", "--from=x", server], b"--server: is for commands that ask a server"),
             ("kvctl", ["check", "--data=x", "--timeout=5"], b"--timeout: is for commands that ask a server"),
             ("kvctl", ["restore", "--from=x", "--to=y", "--token_file=z"], b"--token_file: is for commands"),
-            ("kvctl", ["backup", "--data=x", "--to=y", server], b"backup --data asks none; leave it out"),
+            ("kvctl", ["backup", "--data=x", "--to=y", server], b"backup --data_dir asks none; leave it out"),
             ("kvctl", ["create_token", "name", server], b"create_token asks none; leave it out"),
             ("kvbench", [*bench, "--interval=1"], b"--interval: needs a file that takes the series"),
             ("kvbench", [*bench, "--time_every=5", "--depth=2"], b"--time_every: is for --depth=1"),

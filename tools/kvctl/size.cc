@@ -74,8 +74,8 @@ Outcome Size(const Arguments& arguments) {
   return WriteOutput(absl::StrFormat(
       "record_bytes %d\nindex_bytes %d\nlog_bytes %d\nclient_bytes %d\nleast_memory %dM\nmemory %dM\n"
       "kvserver --memory=%dM --max_clients=%d\n",
-      record_bytes, IndexBytesNeeded(records), records * record_bytes,
-      clients, ToMiB(least + clients), ToMiB(region + clients), ToMiB(region + clients), arguments.clients));
+      record_bytes, IndexBytesNeeded(records), records * record_bytes, clients, ToMiB(least + clients),
+      ToMiB(region + clients), ToMiB(region + clients), arguments.clients));
 }
 
 }  // namespace remora::kvctl

@@ -71,15 +71,17 @@ Check JudgeDescriptors(const LimitFacts& facts, const Plan& plan) {
                                  rdma::TransportKind::kVerbs};
   for (std::size_t i = 0; i < addresses.size(); ++i) addresses[i].kind = kKinds[i];
   // As kvserver plans them, for the memory. A plan that fails is a fault of the check `memory`.
-  const absl::StatusOr<MemoryPlan> split = PlanMemory(plan.memory, std::nullopt, addresses, rdma::QueueLimits(),
-                                                      ClientSession::MaxRegisteredBytes());
+  const absl::StatusOr<MemoryPlan> split = PlanMemory(
+      plan.memory, std::nullopt, addresses, rdma::QueueLimits(), ClientSession::MaxRegisteredBytes());
   const std::uint32_t clients = split.ok() ? split->max_clients : 1;
   const std::size_t needed =
       DescriptorsNeeded(facts.open_descriptors, clients, /*is_durable=*/true, addresses);
   Check check = PassedCheck(
-      "descriptors", absl::StrFormat("a process may open %d (RLIMIT_NOFILE, hard); a durable server with the "
-                                     "%d clients of %s takes %d",
-                                     facts.descriptors, clients, BytesText(plan.memory), needed));
+      "descriptors",
+      absl::StrFormat("a process may open %d (RLIMIT_NOFILE, hard); a durable server with a local%s address "
+                      "and %d clients, as %s hold them, takes %d",
+                      facts.descriptors, plan.needs_rdma ? ", a TCP and a verbs" : " and a TCP", clients,
+                      BytesText(plan.memory), needed));
   check.value = facts.descriptors;
   check.limit = needed;
   if (facts.descriptors >= needed) return check;
@@ -87,9 +89,9 @@ Check JudgeDescriptors(const LimitFacts& facts, const Plan& plan) {
   const bool starts =
       PlanDescriptors(facts.descriptors, facts.open_descriptors, 1, /*is_durable=*/true, one_local).ok();
   check.verdict = starts ? Verdict::kWarning : Verdict::kProblem;
-  check.remedy =
-      absl::StrFormat("%s; raise it: ulimit -n %d, or LimitNOFILE=%d in a unit of systemd",
-                      starts ? "the server admits fewer clients" : "the server does not start", needed, needed);
+  check.remedy = absl::StrFormat("%s; raise it: ulimit -n %d, or LimitNOFILE=%d in a unit of systemd",
+                                 starts ? "such a server admits fewer clients" : "the server does not start",
+                                 needed, needed);
   return check;
 }
 

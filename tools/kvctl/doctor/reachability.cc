@@ -26,7 +26,8 @@ std::string RemedyFor(const absl::Status& status, const std::string& address) {
   }
   if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
     return absl::StrCat(
-        "see that kvserver runs there (systemctl status kvserver), listens at that address, and that ",
+        "systemctl status kvserver shows there whether it runs; see that it listens at that address, and "
+        "that ",
         absl::StartsWith(address, "local:") ? "this user may open the socket" : "no firewall is in between");
   }
   return "";
