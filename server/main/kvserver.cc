@@ -327,6 +327,7 @@ absl::StatusOr<std::vector<std::string>> Listen(const Flags& flags, const Clock&
     if (address.kind == rdma::TransportKind::kVerbs) LogWriteBinding(flags, *listener);
     REMORA_RETURN_IF_ERROR(server->AddListener(std::move(listener)));
   }
+  WarnOfOpenAddresses(flags);
   return addresses;
 }
 
@@ -393,7 +394,6 @@ int Main(int argc, char** argv) {
   if (shown != nullptr) shown->Show((*server)->store(), (*server)->activities());
   notifier.Status((*server)->store().loading() ? "serving; loading" : "serving");
   Log(LogEvent::kServing, absl::StrCat("serving at ", absl::StrJoin(*addresses, " ")));
-  WarnOfOpenAddresses(flags);
   const absl::Status begun = gate.Start(flags, **server, [&] {
     notifier.Ready();
     SayReady(flags, *addresses);
