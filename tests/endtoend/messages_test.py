@@ -53,6 +53,18 @@ class UsageTest(harness.TestCase):
         self.expect(kvctl(None, "restore", f"--from={data}", f"--to={data}"), EX_USAGE, b"--from and --to are the same")
         self.assertEqual([path.name for path in self.folder.iterdir()], ["link"])
 
+    def test_a_fault_of_an_address_says_what_to_do(self):
+        long = "x" * 120
+        self.expect(kvserver(f"--listen=local:///{long}", "--durability=memory"), EX_USAGE, b"at most 107; shorten it")
+        nowhere = kvctl(f"tcp://127.0.0.1:{harness.free_port()}", "ping")
+        self.expect(nowhere, 69, b"Connection refused; see that kvserver runs there")
+        tokens = self.write("tokens", "one\n")
+        self.expect(kvserver(f"--listen={self.address}", "--durability=memory", f"--tokens={tokens}"), EX_USAGE,
+                    b"line 1: a token is: name, role, secret; `kvctl create_token NAME` prints")  # fmt: skip
+        config = self.write("config", f'data_dir = "{self.folder}\n')
+        self.expect(kvserver(f"--listen={self.address}", f"--config={config}"), 78,
+                    b"line 1: data_dir: the closing quote is missing")  # fmt: skip
+
     def test_flags_that_would_change_nothing(self):
         listen = [f"--listen={self.address}", "--durability=memory"]
         server = f"--server={self.address}"
