@@ -269,7 +269,7 @@ class AsyncClient {
   /// Returns the counters of this client since Connect.
   const ClientCounters& counters() const;
   /// Returns the metrics of this client since Connect, as Client::metrics does: with ClientOptions::metrics,
-  /// any thread may call it. The time of an operation runs from its begin to its end, with the time for which
+  /// any thread may call it. The time of an operation runs from its start to its end, with the time for which
   /// it waits for others. The path of a GET is that of its last begin, which a lost connection repeats.
   ClientMetrics metrics() const;
   const Clock& clock() const;

@@ -4,8 +4,9 @@
 //   (*client)->Put("key", "value");
 //   absl::StatusOr<std::string> value = (*client)->Get("key");
 //
-// A GET reads the server's index and log with one-sided READs, which wake no thread of the server. A PUT is
-// one round trip.
+// A GET reads the server's index and log with one-sided READs. Over RDMA and on the same host they wake no
+// thread of the server; over TCP a thread beside the server thread answers them. If a key is not in the
+// server's memory, the client asks the server thread. A PUT is one round trip.
 #pragma once
 
 #include <chrono>

@@ -46,7 +46,7 @@ namespace remora {
   X(kApply, "apply_time", "remora_client_call_seconds{call=apply}", kHistogram, kSeconds,                   \
     "Time of a call: Apply, with its whole batch")                                                          \
   X(kOther, "other_time", "remora_client_call_seconds{call=other}", kHistogram, kSeconds,                   \
-    "Time of a call: any other one, such as Ttl, Ping, Count, or the begin of a scan")                      \
+    "Time of a call: any other one, such as Ttl, Ping, Count, or the start of a scan")                      \
   X(kGetCached, "get_cached_time", "remora_client_get_seconds{path=cached}", kHistogram, kSeconds,          \
     "Time of a Get by its path: one READ, of a cached location")                                            \
   X(kGetSearched, "get_searched_time", "remora_client_get_seconds{path=searched}", kHistogram, kSeconds,    \

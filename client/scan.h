@@ -46,7 +46,7 @@ class ClientScan {
   /// makes it while it shows the entries before.
   bool Next();
 
-  // The entry's parts, valid until Next of any scan of this client, the begin of another scan, or the end of
+  // The entry's parts, valid until Next of any scan of this client, the start of another scan, or the end of
   // the client. REQUIRES: Next returned true.
   std::string_view key() const { return key_; }
   std::string_view value() const { return value_; }

@@ -69,8 +69,8 @@ absl::StatusOr<Address> ParseLocal(const std::string& text, std::string_view pat
   if (!path.starts_with('/')) return Fault(text, "the path is not absolute");
   if (path.ends_with('/')) return Fault(text, "the path names a directory, not a socket");
   if (path.size() > kMaxPath) {
-    return Fault(
-        text, absl::StrCat("the path has ", path.size(), " bytes, and a Unix socket's at most ", kMaxPath));
+    return Fault(text, absl::StrCat("the path has ", path.size(), " bytes, and a Unix socket's at most ",
+                                    kMaxPath, "; shorten it"));
   }
   return Address{.kind = TransportKind::kLocal, .host = "", .port = 0, .path = std::string(path)};
 }

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "rdma/local/local.h"
+#include "rdma/local/socket.h"
+#include "rdma/tcp/stream/socket.h"
 #include "rdma/tcp/tcp.h"
 #include "rdma/verbs/verbs.h"
 #include "store/base/standard_streams.h"
@@ -56,6 +58,12 @@ absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const Q
   if (address.kind == TransportKind::kTcp)
     return ListenTcp(address, limits, clock, tcp_threads, std::move(tls));
   return ListenLocal(address, limits, clock, access);
+}
+
+absl::Status CheckFree(const Address& address) {
+  if (address.kind == TransportKind::kTcp) return BindAtTcp(address).status();
+  if (address.kind == TransportKind::kLocal) return CheckSocketPath(address.path);
+  return absl::OkStatus();
 }
 
 absl::Status ClientConnection::PostFind(std::uint64_t, const Sge&, const Sge&, const RemoteRegion&,

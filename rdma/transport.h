@@ -444,4 +444,9 @@ absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const Q
 void Listen(const Address&, const QueueLimits&, const Clock&&, MemoryWindows = MemoryWindows::kAuto,
             std::uint32_t = 1, const LocalAccess& = {}, std::shared_ptr<ServerTls> = nullptr) = delete;
 
+/// Returns the failure that Listen would have because the address is in use, or may not be used. It is for a
+/// program that makes files before it listens. No client notices, and the address stays free. Over verbs,
+/// always OK.
+absl::Status CheckFree(const Address& address);
+
 }  // namespace remora::rdma

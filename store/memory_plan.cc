@@ -29,14 +29,18 @@ absl::StatusOr<std::size_t> RegionSize(std::size_t memory_size) {
   return memory_size / kSegmentSize * kSegmentSize;
 }
 
+std::uint64_t IndexBytesNeeded(std::uint64_t key_count) {
+  // Twice the buckets that it has at its peak load.
+  return key_count * sizeof(Bucket) * 2 / Index::kPeakLoad;
+}
+
 std::size_t MemoryNeeded(std::uint64_t key_count, std::uint64_t record_bytes) {
-  // The index: twice the buckets that it has at its peak load. The ends of segments: a record that does not
-  // fit leaves the rest of a segment unused, up to a quarter with the largest records. Eight segments more:
-  // for the heads of the log, the reserve, and retired memory.
-  const std::uint64_t index_bytes = key_count * sizeof(Bucket) * 2 / Index::kPeakLoad;
+  // The ends of segments: a record that does not fit leaves the end of a segment unused, up to a quarter with
+  // the largest records. Eight segments more: for the heads of the log, the reserve, and retired memory.
   const bool large = key_count > 0 && record_bytes / key_count > kSegmentSize / 16;
   const std::uint64_t ends = large ? record_bytes / 2 : record_bytes / 16;
-  return std::max<std::size_t>(kMinMemorySize, index_bytes + record_bytes + ends + 8 * kSegmentSize);
+  return std::max<std::size_t>(kMinMemorySize,
+                               IndexBytesNeeded(key_count) + record_bytes + ends + 8 * kSegmentSize);
 }
 
 absl::StatusOr<std::unique_ptr<AnonymousMemory>> AnonymousMemory::Map(std::size_t size) {

@@ -11,6 +11,9 @@
 
 namespace remora {
 
+/// Returns the bytes that the index takes for so many keys, at most.
+std::uint64_t IndexBytesNeeded(std::uint64_t key_count);
+
 /// The least memory_size, about, with which a store can hold `key_count` records that take `record_bytes` of
 /// log. More than kMaxMemorySize when none can.
 std::size_t MemoryNeeded(std::uint64_t key_count, std::uint64_t record_bytes);

@@ -1,4 +1,4 @@
-// The operations of an AsyncClient, from their begin to their callback.
+// The operations of an AsyncClient, from their start to their callback.
 #pragma once
 
 #include <algorithm>

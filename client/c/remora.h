@@ -144,8 +144,9 @@ void remora_close(remora_client* client);
  *     in memory.
  *   REMORA_UNAVAILABLE: also, the server cannot read its disk.
  *   REMORA_DATA_LOSS: the record on the server's disk is damaged. The connection stays usable.
- * Costs one READ or two, and wakes no thread of the server. For a record that is not in the server's
- * memory, it costs one more round trip. */
+ * Costs one READ or two. Over RDMA and on the same host, they wake no thread of the server; over TCP, a
+ * thread beside the server's answers them. For a record that is not in the server's memory, it costs one more
+ * round trip. */
 remora_code remora_get(remora_client* client, const void* key, size_t key_size, const void** value,
                        size_t* value_size, uint64_t* version);
 

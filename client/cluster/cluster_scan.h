@@ -36,7 +36,7 @@ class ClusterScan {
   /// when status() is not OK. Cost: as for ClientScan, and the comparison of about log2 of the shards' keys.
   bool Next();
 
-  // The entry's parts, valid until Next of any scan of this client, the begin of another scan, or the end of
+  // The entry's parts, valid until Next of any scan of this client, the start of another scan, or the end of
   // the client. REQUIRES: Next returned true.
   std::string_view key() const { return scans_[current_]->key(); }
   std::string_view value() const { return scans_[current_]->value(); }
@@ -73,7 +73,7 @@ class ClusterScan {
   ClusterClient& client_;
   ScanOptions options_;  // with views of the strings below
   const std::string prefix_, begin_, end_;
-  std::string whole_;                               // resume token of all keys of the scan, from its begin on
+  std::string whole_;                               // resume token of all keys of the scan, from its start on
   std::vector<std::unique_ptr<ClientScan>> scans_;  // of the shards; null: not begun
   std::vector<std::uint64_t> taken_;                // entries of each since it was opened
   std::vector<std::size_t> heads_;                  // heap of the shards whose scans have an entry

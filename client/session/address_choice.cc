@@ -42,7 +42,8 @@ ClientOptions AddressChoice::Options() const {
 }
 
 bool AddressChoice::PassOver(const absl::Status& failure) {
-  // Another address does not help against the other faults: the server has answered, and said no.
+  // With any other failure a server has answered and rejected the client. It would do so at its other
+  // addresses, too.
   const bool may_pass = absl::IsUnavailable(failure) || absl::IsDeadlineExceeded(failure) ||
                         absl::IsFailedPrecondition(failure);
   if (!may_pass || current_ + 1 == addresses_.size()) return false;

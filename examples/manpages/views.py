@@ -162,7 +162,7 @@ def search_page(query: str, entries: list[Entry], is_whole: bool, titles: dict[s
     if not query.strip():
         note = "<p>Search for a name, as rdma_post_read, or for words of descriptions.</p>"
     elif not entries:
-        note = "<p>No page has all of these words in its name or description. Try fewer words, or the begin of one.</p>"
+        note = "<p>No page has all of these words in its name or description. Try fewer words, or the start of one.</p>"
     body = f"""<h1>Search: {escape(query)}</h1><p>{count_of(len(entries))}</p>{note}{entry_rows(entries, titles)}"""
     return frame(f"Search: {query}", body, of_store(seconds), query)
 

@@ -43,11 +43,13 @@ absl::StatusOr<UniqueFd> MakeSocket(int flags) {
   return fd;
 }
 
-// Leaves `path` free for bind, or says why it is not.
-absl::Status ClearStaleSocket(const std::string& path) {
+/// Returns whether a socket without a listener is at `path`; false: nothing is there. Else why `path` is not
+/// free.
+absl::StatusOr<bool> HasStaleSocket(const std::string& path) {
   struct stat status;
   if (lstat(path.c_str(), &status) != 0) {
-    return errno == ENOENT ? absl::OkStatus() : absl::ErrnoToStatus(errno, path);
+    if (errno == ENOENT) return false;
+    return absl::ErrnoToStatus(errno, path);
   }
   if (!S_ISSOCK(status.st_mode)) {
     return absl::AlreadyExistsError(
@@ -60,8 +62,14 @@ absl::Status ClearStaleSocket(const std::string& path) {
     return absl::AlreadyExistsError(
         absl::StrCat("listen: ", path, " belongs to another program; listen elsewhere"));
   }
-  if (unlink(path.c_str()) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("stale socket ", path));
-  return absl::OkStatus();
+  return true;
+}
+
+// Leaves `path` free for bind, or says why it is not.
+absl::Status ClearStaleSocket(const std::string& path) {
+  REMORA_ASSIGN_OR_RETURN(const bool is_stale, HasStaleSocket(path));
+  if (!is_stale || unlink(path.c_str()) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("stale socket ", path));
 }
 
 template <typename T>
@@ -135,7 +143,17 @@ absl::Status SetAccess(const std::string& path, const LocalAccess& access) {
   if (missing == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "the umask keeps ", (missing & S_IWGRP) != 0 ? "the group" : "other users", " from ", path,
-      ", though they are to be served: set the mode of the socket (--socket_mode), or the umask"));
+      ", and --local_access admits them: set the mode of the socket (--socket_mode), or another umask"));
+}
+
+absl::Status LockFailure(int error, const std::string& lock_path) {
+  const absl::Status status =
+      absl::ErrnoToStatus(error, absl::StrCat("cannot make the lock file ", lock_path));
+  if (error != ENOENT && error != EACCES) return status;
+  return absl::Status(
+      status.code(),
+      absl::StrCat(status.message(), error == ENOENT ? "; make its directory, or choose another path"
+                                                     : "; choose a directory of the server's user"));
 }
 
 }  // namespace
@@ -143,13 +161,18 @@ absl::Status SetAccess(const std::string& path, const LocalAccess& access) {
 absl::StatusOr<UniqueFd> LockSocketPath(const std::string& path) {
   const std::string lock_path = absl::StrCat(path, ".lock");
   UniqueFd fd(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
-  if (!fd) return absl::ErrnoToStatus(errno, absl::StrCat("cannot make the lock file ", lock_path));
+  if (!fd) return LockFailure(errno, lock_path);
   if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return absl::ErrnoToStatus(errno, absl::StrCat("flock ", lock_path));
     return absl::AlreadyExistsError(absl::StrCat("listen: a server listens at ", path, " already (it holds ",
                                                  lock_path, "); stop it, or choose another path"));
   }
   return fd;
+}
+
+absl::Status CheckSocketPath(const std::string& path) {
+  REMORA_ASSIGN_OR_RETURN(const UniqueFd lock, LockSocketPath(path));
+  return HasStaleSocket(path).status();
 }
 
 absl::StatusOr<UniqueFd> ListenAt(const std::string& path, const LocalAccess& access, FileName* file) {

@@ -25,6 +25,10 @@ namespace remora::rdma {
 /// holds it. NotFound, PermissionDenied: of the directory.
 absl::StatusOr<UniqueFd> LockSocketPath(const std::string& path);
 
+/// Returns OK if LockSocketPath and ListenAt would find `path` free; else their failure. Changes nothing but
+/// PATH.lock, which it makes.
+absl::Status CheckSocketPath(const std::string& path);
+
 /// Identity of the file at a path. No other existing file has the same one, even under another
 /// name.
 struct FileName {

@@ -44,7 +44,10 @@ absl::Status TakeLimit(absl::string_view word, Token* token) {
 }
 
 absl::StatusOr<Token> ParseToken(const std::vector<absl::string_view>& words) {
-  if (words.size() < 3) return absl::InvalidArgumentError("a token is: name, role, secret");
+  if (words.size() < 3) {
+    return absl::InvalidArgumentError(
+        "a token is: name, role, secret; `kvctl create_token NAME` prints such a line");
+  }
   Token token;
   if (!IsName(words[0])) {
     return absl::InvalidArgumentError(

@@ -19,8 +19,9 @@ struct ProcessFacts {
   bool is_ready = false;
 };
 
-/// Returns the text format of Prometheus, version 0.0.4: the process, and the first metrics of the registry
-/// (store/format/memory/metric_registry.h), of whose places `values` has the values.
+/// Returns metrics in the text format of Prometheus, version 0.0.4: those of the process, then those of the
+/// registry (store/format/memory/metric_registry.h). values[i] is the value of place i of the registry.
+/// Metrics whose places are behind the last value are left out.
 std::string PrometheusText(const ProcessFacts& process, std::span<const std::uint64_t> values);
 
 }  // namespace remora

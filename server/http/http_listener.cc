@@ -19,8 +19,9 @@
 namespace remora {
 namespace {
 
-// The system keeps so many connections that the server has not accepted yet.
-constexpr int kHttpBacklog = 64;
+// Connections that the server has not accepted yet: as many as the system keeps. It keeps SOMAXCONN of the
+// headers at most, and no more than the setting net.core.somaxconn.
+constexpr int kHttpBacklog = SOMAXCONN;
 
 bool IsLoopbackSocket(const sockaddr* address) {
   if (address->sa_family == AF_INET6) {

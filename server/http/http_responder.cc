@@ -183,8 +183,9 @@ std::optional<HttpResponse> HttpResponder::RefuseHost(std::string_view head) con
   return RefusalWithText(
       "421 Misdirected Request",
       absl::StrCat("the Host header ", IsHostName(host) ? host : "", IsHostName(host) ? " is" : "has",
-                   " no name of this server, which so refuses pages of other sites; use its IP "
-                   "address or localhost, or start kvserver with --http_host=NAME\n"),
+                   " no name of this server. Use its IP address or localhost, or start kvserver with "
+                   "--http_host=NAME. Other names are rejected, as pages of other sites could send such "
+                   "requests.\n"),
       head);
 }
 

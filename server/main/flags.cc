@@ -44,13 +44,18 @@ namespace remora {
 namespace {
 
 constexpr char kExitStatus[] = R"(
-Exit status: 0 stopped by TERM or INT; 64 a bad flag, address or size, or a file of tokens or for TLS that is missing or
-  wrong;
-  66 the file of --config is missing, or is no file; 69 no RDMA device or host for an address, or no
-  kvgate for --redis; 71 too little memory, or memory that may be locked, or threads, or descriptors; 73 a file or socket cannot be made; 74 disk full, data
-  corrupt or another input/output error; 75 the data directory, port or socket is in use; 77 no permission, or a file
-  of secrets that others may read; 78 the data does not fit in --memory, or has a format that this kvserver does not
-  know, --data_dir has the data of another --shard, or --config has a bad line.)";
+Exit status:
+   0  stopped by TERM or INT
+  64  a bad flag, address or size; a file of tokens or for TLS that is missing or wrong
+  66  the file of --config is missing, or is no file
+  69  no RDMA device or host for an address, or no kvgate for --redis
+  71  too little memory, or memory that may be locked, or threads, or descriptors
+  73  a file or socket cannot be made
+  74  disk full, data corrupt or another input/output error
+  75  the data directory, port or socket is in use
+  77  no permission, or a file of secrets that others may read
+  78  the data does not fit in --memory, or has a format that this kvserver does not know;
+      --data_dir has the data of another --shard; or --config has a bad line)";
 
 constexpr std::uint32_t kReadThreads = 8;
 
@@ -231,7 +236,8 @@ void AddAccessFlags(command_line::CommandLine& line, Flags* flags, Texts* texts)
       .TypeName("FILE");
   line.AddFlag("--insecure_open", flags->insecure_open,
                "Serve every client that reaches a verbs, tcp or tls address; with --tokens, also clients "
-               "without one");
+               "without one. At a loopback address without --tokens, all users of this host are served in "
+               "any case; with this flag, the log does not warn of it");
   line.AddChoice(
           "--local_access", flags->local_access.admits,
           {{"owner", rdma::LocalAccess::Admits::kOwner},

@@ -33,6 +33,7 @@
 #include "server/main/descriptors.h"
 #include "server/main/exit_status.h"
 #include "server/main/flags.h"
+#include "server/main/listen_checks.h"
 #include "server/main/redis_gate.h"
 #include "server/main/server_log.h"
 #include "server/main/service_notifier.h"
@@ -300,6 +301,20 @@ absl::StatusOr<std::unique_ptr<MonitorService>> StartMonitoring(const Flags& fla
       clock);
 }
 
+/// Returns why the server cannot listen, so far as that shows before the store makes its files.
+absl::Status CheckAddresses(const Flags& flags) {
+  for (const rdma::Address& address : flags.listen) REMORA_RETURN_IF_ERROR(rdma::CheckFree(address));
+  return absl::OkStatus();
+}
+
+void WarnOfOpenAddresses(const Flags& flags) {
+  const bool is_settled = !flags.server.tokens_file.empty() || flags.insecure_open;
+  for (const std::string& address : OpenToThisHost(flags.listen, flags.tls, is_settled)) {
+    Log(LogEvent::kOpenToHost, absl::StrCat("every user of this host can read and change everything at ",
+                                            address, "; --tokens=FILE limits it"));
+  }
+}
+
 /// Has the server listen. Returns its addresses, or a failure of rdma::Listen or Listener::RegisterRead.
 absl::StatusOr<std::vector<std::string>> Listen(const Flags& flags, const Clock& clock, Server* server) {
   const rdma::QueueLimits limits;
@@ -312,6 +327,7 @@ absl::StatusOr<std::vector<std::string>> Listen(const Flags& flags, const Clock&
     if (address.kind == rdma::TransportKind::kVerbs) LogWriteBinding(flags, *listener);
     REMORA_RETURN_IF_ERROR(server->AddListener(std::move(listener)));
   }
+  WarnOfOpenAddresses(flags);
   return addresses;
 }
 
@@ -353,6 +369,7 @@ int Main(int argc, char** argv) {
   const SteadyClock clock;  // outlives the server: threads of its listeners read it
   auto monitoring = StartMonitoring(flags, *plan, clock);
   if (!monitoring.ok()) return Fail(ListenExitStatus(monitoring.status()), monitoring.status());
+  if (const absl::Status free = CheckAddresses(flags); !free.ok()) return Fail(ListenExitStatus(free), free);
   if (const absl::Status prepared = PrepareBackups(flags); !prepared.ok()) {
     return Fail(StoreExitStatus(prepared), prepared);
   }

@@ -32,6 +32,17 @@ absl::Status CheckWhomItServes(std::span<const rdma::Address> listen, const rdma
   return absl::OkStatus();
 }
 
+std::vector<std::string> OpenToThisHost(std::span<const rdma::Address> listen, const rdma::TlsFiles& tls,
+                                        bool is_settled) {
+  std::vector<std::string> open;
+  if (is_settled) return open;
+  for (const rdma::Address& address : listen) {
+    if (address.kind == rdma::TransportKind::kLocal || !IsLoopback(address)) continue;
+    if (!address.tls || tls.ca.empty()) open.push_back(address.ToString());
+  }
+  return open;
+}
+
 absl::Status CheckTls(std::span<const rdma::Address> listen, const rdma::TlsFiles& tls, bool has_tokens) {
   const bool has_address = std::ranges::any_of(listen, &rdma::Address::tls);
   if (!has_address && tls.empty()) return absl::OkStatus();

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <span>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "rdma/address.h"
@@ -18,6 +20,11 @@ bool IsLoopback(const rdma::Address& address);
 /// `is_settled`: there are tokens, or --insecure_open. Else InvalidArgument, which says what to do.
 absl::Status CheckWhomItServes(std::span<const rdma::Address> listen, const rdma::TlsFiles& tls,
                                bool is_settled);
+
+/// Returns the addresses that serve every user of this host: those at a loopback interface that ask for no
+/// certificate. `is_settled`: as for CheckWhomItServes.
+std::vector<std::string> OpenToThisHost(std::span<const rdma::Address> listen, const rdma::TlsFiles& tls,
+                                        bool is_settled);
 
 /// Returns OK if each tls:// address has the means of TLS, and there are no means without such an address.
 /// Else InvalidArgument, which says what to do.

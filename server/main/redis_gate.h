@@ -83,7 +83,7 @@ class RedisGate {
   const int stop_fd_;       // readable: this is to end
   bool was_ready_ = false;  // at any time
   bool serves_ = false;     // the present one has come to serve
-  std::string errors_;      // the begin of a line of the gate
+  std::string errors_;      // the start of a line of the gate
   std::string last_line_;   // of the gate
   std::thread thread_;
 };

@@ -20,11 +20,13 @@ bool StatusReporter::ReportLoadProgress() {
   if (store_.loading()) return false;
   const double seconds = std::chrono::duration<double>(store_.load_time()).count();
   const std::uint64_t keys = store_.Read(Counter::kKeysLoaded);
+  const std::uint64_t cold = store_.Read(Counter::kColdKeys);
   log_.Write(
       LogEvent::kLoaded,
-      absl::StrFormat("loaded %d keys in %.2f s: %.0f keys per second; records of %d are not in memory", keys,
-                      seconds, static_cast<double>(keys) / std::max(seconds, 1e-3),
-                      store_.Read(Counter::kColdKeys)));
+      keys + cold == 0
+          ? "the store is empty"
+          : absl::StrFormat("loaded %d keys in %.2f s: %.0f keys per second; records of %d are not in memory",
+                            keys, seconds, static_cast<double>(keys) / std::max(seconds, 1e-3), cold));
   if (report_) report_("serving");
   return true;
 }

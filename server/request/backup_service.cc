@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kNoDirectory[] =
     "this server has no place for backups: start it with --backup_dir=DIR, or stop it and use kvctl backup "
-    "--data=DIR";
+    "--data_dir=DIR";
 
 BackupDone DoneOf(const BackupInfo& info) { return {info.id, info.version, info.bytes, info.new_bytes}; }
 

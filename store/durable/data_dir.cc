@@ -57,7 +57,14 @@ absl::Status CheckUnused(const DirKind& kind, const std::string& path) {
 absl::Status MakeDirectory(const DirKind& kind, const std::string& path) {
   // Other users of the machine may not read the data.
   if (mkdir(path.c_str(), 0700) == 0) return absl::OkStatus();
-  if (errno != EEXIST) return FileError(absl::StrCat("cannot make ", AbslView(kind.name), " ", path));
+  if (errno != EEXIST) {
+    const absl::Status status = FileError(absl::StrCat("cannot make ", AbslView(kind.name), " ", path));
+    const bool is_denied = absl::IsPermissionDenied(status);
+    if (!is_denied && !absl::IsNotFound(status)) return status;
+    return absl::Status(status.code(), absl::StrCat(status.message(),
+                                                    is_denied ? "; make it, and give it to the server's user"
+                                                              : "; make the directory above it"));
+  }
   struct stat status;
   if (stat(path.c_str(), &status) != 0) return FileError(absl::StrCat("cannot look at ", path));
   if (!S_ISDIR(status.st_mode)) {

@@ -130,7 +130,7 @@ class DurableFiles::System final : public rocksdb::FileSystemWrapper {
   class Log;
   class NamedLog;
 
-  /// A file, and how many bytes at its begin have space.
+  /// A file, and how many bytes at its start have space.
   struct ReservedFile {
     std::unique_ptr<FSWritableFile> file;
     std::size_t space = 0;

@@ -15,7 +15,7 @@
 //      again. So the key was cold all the time, and D2 leaves no write of it.
 //   D4 A key that the load has reached since the read began is read again. A key that the load has not
 //      reached has had no write, because a write adds it to the coverage.
-//   D5 The result is used only if its version is older than the begin of the read. A newer one belongs to a
+//   D5 The result is used only if its version is older than the start of the read. A newer one belongs to a
 //      key that was written and deleted meanwhile, while another key has the same cold slot.
 //
 // A result "not found" is right for the same reasons: by D2 to D4, a key that exists in the end existed in

@@ -149,7 +149,7 @@ class Segments {
 
   /// Notes that a record in the segment of `offset` expires at this time.
   void NoteExpiry(std::uint64_t offset, std::int64_t expiry_ms);
-  /// Clears the expiry of a segment at the begin of a sweep. The sweep visits all records, and notes the
+  /// Clears the expiry of a segment at the start of a sweep. The sweep visits all records, and notes the
   /// expiry of the surviving ones. The segment is not due again before `not_before_ms`.
   void ForgetExpiry(SegmentNumber segment, std::int64_t not_before_ms);
   /// Returns the segment that is due first for a sweep, and that time: a record in it has expired then, and

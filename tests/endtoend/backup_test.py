@@ -294,11 +294,13 @@ class BackupTest(harness.TestCase):
         self.refused(66, "missing", "backups", f"--from={missing}")
         self.refused(78, "is no backup directory", "backups", f"--from={full}")
         self.refused(66, "missing", "check", f"--data={missing}")
+        self.refused(66, "missing", "check", f"--data_dir={missing}")
         self.refused(78, "is no data directory", "check", f"--data={full}")
         self.refused(66, "missing", "restore", f"--from={missing}", f"--to={missing}2")
         self.refused(78, "is not empty", "restore", f"--from={self.folder}/data", f"--to={full}")
         for arguments in (
             ["restore"], ["restore", "--from=x"], ["restore", "--to=x"], ["check"], ["check", "--data=x", "--from=y"],
+            ["check", "--data=x", "--data_dir=x"],
             ["check", "--data=x", "--id=1"], ["restore", "--from=x", "--to=y", "--id=0"], ["backup", "--data=x"],
             ["backup", "--to=x"], ["backup", "--keep=1"], ["backup"], ["backups"],
         ):  # fmt: skip

@@ -87,10 +87,15 @@ class BadStartTest(harness.TestCase):
         self.expect_refusal(run, 71)
 
     def test_folder_of_the_socket_is_missing(self):
-        self.expect_refusal(start(f"--listen=local://{self.folder}/none/socket", "--durability=memory"), 73)
+        run = start(f"--listen=local://{self.folder}/none/socket", "--durability=memory")
+        self.expect_refusal(run, 73)
+        self.assertIn(b"cannot make the lock file", run.stderr)
+        self.assertIn(b"; make its directory, or choose another path", run.stderr)
 
     def test_parent_of_the_data_directory_is_missing(self):
-        self.expect_refusal(start(f"--listen={self.address}", f"--data_dir={self.folder}/none/data"), 73)
+        run = start(f"--listen={self.address}", f"--data_dir={self.folder}/none/data")
+        self.expect_refusal(run, 73)
+        self.assertIn(b"; make the directory above it", run.stderr)
 
     def test_disk_full(self):
         disk = self.folder / "disk"
@@ -114,6 +119,27 @@ class BadStartTest(harness.TestCase):
         self.memory_server()
         self.expect_refusal(start(f"--listen={self.address}", "--durability=memory"), 75)
         self.assertEqual(kvctl(self.address, "ping").returncode, 0)
+
+    def test_an_address_in_use_leaves_no_data_directory(self):
+        host = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(host.close)
+        stranger = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.addCleanup(stranger.close)
+        stranger.bind(f"{self.folder}/stranger")
+        stranger.listen()
+        self.memory_server()
+        port = host.getsockname()[1]
+        for address, action in (
+            (self.address, b"stop it, or choose another path" if self.address.startswith("local") else b"choose another one"),
+            (f"tcp://127.0.0.1:{port}", b"the port is in use by another program; choose another one"),
+            (f"local://{self.folder}/stranger", b"listen elsewhere"),
+        ):
+            with self.subTest(address=address):
+                run = start(f"--listen={address}", f"--data_dir={self.folder}/new", f"--backup_dir={self.folder}/backups")
+                self.expect_refusal(run, 75)
+                self.assertIn(action, run.stderr)
+                self.assertFalse((self.folder / "new").exists())
+                self.assertFalse((self.folder / "backups").exists())
 
     def test_no_permission(self):
         """As another user when we are root, whom no permission stops."""
@@ -210,6 +236,31 @@ class RunTest(harness.TestCase):
         harness.wait_until(lambda: line in server.said(), "the log says that it has loaded")
         counters = harness.stats(self.address)
         self.assertEqual((counters["loading"], counters["keys_loaded"]), (0, 1))
+
+    def test_says_that_it_is_empty(self):
+        server = self.logged_server()
+        server.await_said(rb" info loaded: the store is empty\n")
+        self.assertNotIn(b"keys per second", server.said())
+
+    def test_warns_of_an_address_for_every_user_of_the_host(self):
+        def warnings(*flags):
+            address = f"tcp://127.0.0.1:{harness.free_port()}"
+            server = self.memory_server("--log_level=warning", *flags, address=address)
+            self.assertEqual(server.stop()[0], 0)
+            return server.said().replace(address.encode(), b"ADDRESS")
+
+        said = rb"every user of this host can read and change everything at ADDRESS; --tokens=FILE limits it"
+        self.assertRegex(warnings(), rb"\Akvserver: \S+ warning open_to_host: " + said + rb"\n\Z")
+        self.assertEqual(warnings("--insecure_open"), b"")
+        self.assertEqual(warnings(f"--tokens={self.write('tokens', self.make_token('one'))}"), b"")
+        server = self.memory_server("--log_level=warning", address=f"local://{self.folder}/other")
+        self.assertNotIn(b"open_to_host", server.said())
+
+    def test_the_help_fits_a_terminal(self):
+        text = start("--help").stdout.decode()
+        status = text[text.index("Exit status") :]
+        self.assertLessEqual(max(map(len, status.splitlines())), 100)
+        self.assertIn("\n  75  ", status)
 
     def test_a_watch_finds_what_it_has_missed(self):
         """Over restarts, clean or not, with the default retention."""

@@ -49,9 +49,21 @@ class UsageTest(harness.TestCase):
             with self.subTest(flags=flags):
                 self.expect(kvserver(*flags), EX_USAGE, words)
         same = [f"--data={data}", f"--to={self.folder}/link"]
-        self.expect(kvctl(None, "backup", *same), EX_USAGE, b"--data and --to are the same")
+        self.expect(kvctl(None, "backup", *same), EX_USAGE, b"--data_dir and --to are the same")
         self.expect(kvctl(None, "restore", f"--from={data}", f"--to={data}"), EX_USAGE, b"--from and --to are the same")
         self.assertEqual([path.name for path in self.folder.iterdir()], ["link"])
+
+    def test_a_fault_of_an_address_says_what_to_do(self):
+        long = "x" * 120
+        self.expect(kvserver(f"--listen=local:///{long}", "--durability=memory"), EX_USAGE, b"at most 107; shorten it")
+        nowhere = kvctl(f"tcp://127.0.0.1:{harness.free_port()}", "ping")
+        self.expect(nowhere, 69, b"Connection refused; see that kvserver runs there")
+        tokens = self.write("tokens", "one\n")
+        self.expect(kvserver(f"--listen={self.address}", "--durability=memory", f"--tokens={tokens}"), EX_USAGE,
+                    b"line 1: a token is: name, role, secret; `kvctl create_token NAME` prints")  # fmt: skip
+        config = self.write("config", f'data_dir = "{self.folder}\n')
+        self.expect(kvserver(f"--listen={self.address}", f"--config={config}"), 78,
+                    b"line 1: data_dir: the closing quote is missing")  # fmt: skip
 
     def test_flags_that_would_change_nothing(self):
         listen = [f"--listen={self.address}", "--durability=memory"]
@@ -72,7 +84,7 @@ class UsageTest(harness.TestCase):
             ("kvctl", ["backups", "--from=x", server], b"--server: is for commands that ask a server"),
             ("kvctl", ["check", "--data=x", "--timeout=5"], b"--timeout: is for commands that ask a server"),
             ("kvctl", ["restore", "--from=x", "--to=y", "--token_file=z"], b"--token_file: is for commands"),
-            ("kvctl", ["backup", "--data=x", "--to=y", server], b"backup --data asks none; leave it out"),
+            ("kvctl", ["backup", "--data=x", "--to=y", server], b"backup --data_dir asks none; leave it out"),
             ("kvctl", ["create_token", "name", server], b"create_token asks none; leave it out"),
             ("kvbench", [*bench, "--interval=1"], b"--interval: needs a file that takes the series"),
             ("kvbench", [*bench, "--time_every=5", "--depth=2"], b"--time_every: is for --depth=1"),

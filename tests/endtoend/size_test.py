@@ -43,6 +43,26 @@ class SizeTest(harness.TestCase):
                 self.assertLessEqual(int(figures["record_bytes"]), record_bytes)
                 self.assertGreater(int(figures["record_bytes"]), record_bytes // 2)
 
+    def test_the_index_takes_as_much_whatever_the_values_are(self):
+        sizes = {self.figures("--records=100000", f"--value_size={size}")[0]["index_bytes"] for size in ("100", "64K", "260K")}
+        self.assertEqual(len(sizes), 1, sizes)
+        self.assertGreater(int(sizes.pop()), 100000 * 10)
+
+    def test_a_larger_value_that_takes_the_same(self):
+        for value_size, hint in (("260K", "1023 KiB"), ("1M", "2047 KiB"), ("8", "16 bytes"), ("100", ""), ("1000K", "")):
+            with self.subTest(value_size=value_size):
+                run = size("--records=10", f"--value_size={value_size}")
+                expected = f"kvctl: size: a value of {hint} takes the same\n" if hint else ""
+                self.assertEqual((run.returncode, run.stderr.decode()), (0, expected))
+                if not hint:
+                    continue
+                number, unit = hint.split()
+                larger = f"{number}K" if unit == "KiB" else number
+                same = {self.figures("--records=10", f"--value_size={one}")[0]["record_bytes"] for one in (value_size, larger)}
+                self.assertEqual(len(same), 1)
+                beyond = self.figures("--records=10", f"--value_size={int(number) + 1}{'K' if unit == 'KiB' else ''}")[0]
+                self.assertGreater(int(beyond["record_bytes"]), int(same.pop()))
+
     def test_bad_input(self):
         for flags, why in (
             ([], b"--records is missing"), (["--records=5"], b"--value_size is missing"),

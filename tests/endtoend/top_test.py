@@ -34,7 +34,7 @@ class Terminal:
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def read(self):
-        """Takes what came; returns all since the begin."""
+        """Takes what came; returns all since the start."""
         while select.select([self.master], [], [], 0)[0]:
             self.seen += os.read(self.master, 65536)
         return self.seen

@@ -34,6 +34,9 @@ SENTENCE_END = re.compile(r"(?<=[.!?])[\"')*_]*\s+(?=[\"'(*_]*[A-Z0-9`])")
 ABBREVIATION = re.compile(r"\b(e\.g|i\.e|vs|cf|et al)\.$", re.IGNORECASE)
 LIST_ITEM = re.compile(r"\s*([-*+]|\d+[.)]|[A-Z]\d+[.:)]?)\s+")
 SUBJECT = re.compile(r"(?:^|[;:]\s+)(?:and |but |so |or )?(who|whoever|what|whatever)\b", re.IGNORECASE)
+# In a manual page, a sentence may go on in the next line, so a small "what" may be an object. "Who" is looked for behind
+# words that ask for a noun, too, as in "serves who has a token".
+MANUAL_SUBJECT = re.compile(r"^(Who|Whoever|What|Whatever)\b(?!.*\?$)|(?:^|[:;,] |\b(?:of|by|to|for|and|serves|rejects) )(who|whoever)\b")
 PERSON = re.compile(r"\b(he|him|his|himself|she|her|hers)\b", re.IGNORECASE)
 # Patterns of the words that docs/style/naming.md replaces, by the term to use. Words that are ordinary ones, too, have none.
 TERMS = {
@@ -56,6 +59,8 @@ TERMS = {
     "CPU": r"processors?",
     "unpin": r"lets? go|letting go",
 }
+# "the begin": a noun that is none.
+BEGIN = re.compile(r"\b(?:the|their) begin\b(?!`)", re.IGNORECASE)
 TERM = re.compile("|".join(rf"(\b(?:{pattern})\b)" for pattern in TERMS.values()), re.IGNORECASE)
 DOC_HEAD = re.compile(r"(Of|As|What|Whether|The same)\b")
 CLASS_DOC = re.compile(
@@ -238,8 +243,17 @@ def faults_of_paragraph(paragraph, max_lines):
 
 
 def faults_of_terms(text):
+    if BEGIN.search(text):
+        yield f'"{BEGIN.search(text).group()}": "begin" is a verb; write "start" or "beginning"'
     for term in TERM.finditer(text):
         yield f'"{term.group()}": write "{list(TERMS)[term.lastindex - 1]}", or another word (docs/style/naming.md)'
+
+
+def faults_of_manual_line(line):
+    yield from faults_of_terms(line)
+    for sentence in sentences(line):
+        if subject := MANUAL_SUBJECT.search(sentence):
+            yield f'"{subject.group(1) or subject.group(2)}" as a subject: name the actor or the thing'
 
 
 def faults_of_classes(text):
@@ -265,7 +279,7 @@ def faults_of(path):
     if path.suffix in MANUAL:
         for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
             if not line.startswith("."):  # the requests of roff; those with a text have names
-                yield from ((number, fault) for fault in faults_of_terms(line))
+                yield from ((number, fault) for fault in faults_of_manual_line(line))
         return
     for paragraph in texts(path):
         for fault in faults_of_paragraph(paragraph, MAX_PAGE_LINES if path.suffix == ".md" else MAX_LINES):

@@ -32,6 +32,15 @@ class ProseTest(unittest.TestCase):
         self.check("page.md", "What is a record? It is a header, a key and a value.\n")
         self.check("a.cc", "// Publishes the record.\nint a = 1;  // of the group\n/// Returns the size.\nint Size();\n")
 
+    def test_begin_is_a_verb(self):
+        self.check("page.md", "All keys that begin with it, from the begin on.\n", '1: "the begin": "begin" is a verb')
+        self.check("page.8", "Each of them begins.\nSince their begin.\n", '2: "their begin"')
+
+    def test_subjects_of_manual_pages_are_things(self):
+        self.check("page.8", ".SH Who may connect\nServes only clients that have a token. See who waits.\n")
+        self.check("page.8", "Text.\nWho hangs up is not counted.\n", '2: "Who" as a subject')
+        self.check("page.8", "A server serves who has a token; see\n", '1: "who" as a subject')
+
     def test_sentences_have_at_most_thirty_words(self):
         self.check("page.md", f"Short.\n\nShort. {LONG}\n", "3: a sentence of 31 words")
         self.check("page.md", f"- Short.\n- {LONG}\n", "2: a sentence of 31 words")

@@ -221,6 +221,18 @@ TEST_F(CommandLineTest, OptionsMayNeedOrExcludeOthers) {
   EXPECT_THAT(Refused({"--b=1"}), HasSubstr("--b needs --a"));
 }
 
+TEST_F(CommandLineTest, AnAliasIsTheSameOption) {
+  std::string place;
+  line_.Add("--data_dir", place, "The place").Alias("--data");
+  EXPECT_EQ(Parse({"--data=one"}), std::nullopt);
+  EXPECT_EQ(place, "one");
+  EXPECT_TRUE(line_.Has("--data_dir"));
+  EXPECT_THAT(Refused({"--data=one", "--data_dir=two"}), HasSubstr("--data_dir"));
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(Parse({"--help"}), 0);
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), testing::Not(HasSubstr("--data,")));
+}
+
 TEST_F(CommandLineTest, OneOfSomeIsRequired) {
   int a = 0;
   int b = 0;

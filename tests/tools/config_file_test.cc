@@ -76,8 +76,8 @@ TEST(ConfigFileTest, BadLinesAreNamed) {
   EXPECT_THAT(ErrorOf("--a = 1"), HasSubstr("line 1: '--a' is no key"));
   EXPECT_THAT(ErrorOf("= 1"), HasSubstr("line 1: '' is no key"));
   EXPECT_THAT(ErrorOf("a b = 1"), HasSubstr("line 1: 'a b' is no key"));
-  EXPECT_THAT(ErrorOf("a = \"1"), HasSubstr("line 1: the closing quote is missing"));
-  EXPECT_THAT(ErrorOf("a = \"1\\\""), HasSubstr("line 1: the closing quote is missing"));
+  EXPECT_THAT(ErrorOf("a = \"1"), HasSubstr("line 1: a: the closing quote is missing; end"));
+  EXPECT_THAT(ErrorOf("a = \"1\\\""), HasSubstr("line 1: a: the closing quote is missing; end"));
   EXPECT_THAT(ErrorOf("a = \"\\n\""), HasSubstr("line 1: between quotes, a backslash"));
   EXPECT_THAT(ErrorOf("a = \"\\"), HasSubstr("line 1: between quotes, a backslash"));
   EXPECT_THAT(ErrorOf("a = \"1\" 2"), HasSubstr("line 1: behind the closing quote"));

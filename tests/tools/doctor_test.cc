@@ -75,20 +75,35 @@ TEST(Doctor, Descriptors) {
     return Find(checks, "descriptors");
   };
   EXPECT_EQ(judge(kNoLimit).verdict, Verdict::kOk);
+  // As kvserver does with --memory=256M and enough descriptors.
+  EXPECT_THAT(judge(kNoLimit).found,
+              HasSubstr("a local and a TCP address and 89 clients, as 256.0 MiB hold"));
+  EXPECT_EQ(judge(700).verdict, Verdict::kOk);
   const std::uint64_t needed = *judge(kNoLimit).limit;
-  EXPECT_GT(needed, 512u);
+  EXPECT_GT(needed, 89u);
+  EXPECT_LT(needed, 700u);
   EXPECT_EQ(judge(needed).verdict, Verdict::kOk);
   EXPECT_EQ(judge(needed - 1).verdict, Verdict::kWarning);
   EXPECT_EQ(judge(needed - 1).value, needed - 1);
   EXPECT_THAT(judge(needed - 1).remedy, HasSubstr("ulimit -n " + std::to_string(needed)));
-  // At the number with which kvserver admits one client.
-  std::vector<rdma::Address> addresses(2);
-  addresses[1].kind = rdma::TransportKind::kTcp;
+  EXPECT_THAT(judge(needed - 1).remedy, HasSubstr("admits fewer clients"));
+  // At the number with which kvserver admits one client at a local address.
+  const std::vector<rdma::Address> addresses(1);
+  ASSERT_EQ(addresses[0].kind, rdma::TransportKind::kLocal);
   const std::size_t least = DescriptorsNeeded(LimitFacts().open_descriptors, 1, true, addresses);
   EXPECT_TRUE(PlanDescriptors(least, LimitFacts().open_descriptors, 1, true, addresses).ok());
   EXPECT_EQ(judge(least).verdict, Verdict::kWarning);
   EXPECT_EQ(judge(least - 1).verdict, Verdict::kProblem);
-  EXPECT_THAT(judge(least - 1).remedy, HasSubstr("refuses to start"));
+  EXPECT_THAT(judge(least - 1).remedy, HasSubstr("does not start"));
+}
+
+TEST(Doctor, CountsAgree) {
+  Checks checks = {PassedCheck("one", "is good")};
+  EXPECT_THAT(ToText(checks), HasSubstr("1 check, 0 warnings, 0 problems"));
+  checks[0].verdict = Verdict::kWarning;
+  checks.push_back(PassedCheck("two", "is bad"));
+  checks[1].verdict = Verdict::kProblem;
+  EXPECT_THAT(ToText(checks), HasSubstr("2 checks, 1 warning, 1 problem\n"));
 }
 
 TEST(Doctor, Cpus) {

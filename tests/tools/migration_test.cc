@@ -77,7 +77,7 @@ TEST(ProgressTest, Lines) {
   EXPECT_EQ(ProgressLine("keys", 50, 200, seconds(10)),
             "[#####---------------]  25% of 200 keys, 5/s, 30 s left");
   EXPECT_EQ(ProgressLine("keys", 200, 200, seconds(10)), "[####################] 100% of 200 keys, 20/s");
-  // More came than there were at the begin.
+  // More came than there were at the start.
   EXPECT_EQ(ProgressLine("keys", 300, 200, seconds(10)), "[####################] 100% of 200 keys, 30/s");
   EXPECT_EQ(ProgressLine("keys", 0, 200, seconds(0)), "[--------------------]   0% of 200 keys, 0/s");
   EXPECT_EQ(ProgressLine("records", 70, 0, seconds(10)), "70 records, 7/s");

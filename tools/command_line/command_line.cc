@@ -195,6 +195,11 @@ Option Option::Check(std::function<std::string(const std::string&)> what_is_wron
   return *this;
 }
 
+Option Option::Alias(const std::string& name) {
+  option_->aliases.push_back(name);
+  return *this;
+}
+
 Option Option::Size() {
   option_->number.form = NumberRule::Form::kSize;
   option_->type = "SIZE";
@@ -426,9 +431,12 @@ std::vector<std::string> CommandLine::LongNames() {
 
 DeclaredOption* CommandLine::Find(std::string name) {
   if (name.starts_with("--")) std::replace(name.begin() + 2, name.end(), '-', '_');
+  const auto has = [&name](const std::vector<std::string>& names) {
+    return std::ranges::find(names, name) != names.end();
+  };
   DeclaredOption* found = nullptr;
   ForEach([&](DeclaredOption& option) {
-    if (found == nullptr && std::ranges::find(option.names, name) != option.names.end()) found = &option;
+    if (found == nullptr && (has(option.names) || has(option.aliases))) found = &option;
   });
   return found;
 }

@@ -36,6 +36,8 @@ class Option {
   explicit Option(DeclaredOption* option) : option_(option) {}
 
   Option Required();
+  /// Another name of it, with its dashes, that the help does not show: one of an earlier release.
+  Option Alias(const std::string& name);
   /// Names what the value is, in the help: SIZE, FILE, ...
   Option TypeName(const std::string& name);
   /// Stands in the help instead of the type, and of notes about bounds, default and the like.

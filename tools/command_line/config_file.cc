@@ -38,8 +38,8 @@ bool IsComment(std::string_view text) {
   return text.empty() || text[0] == '#';
 }
 
-/// Reads a value whose first quote has been read. Returns what is wrong; empty: nothing.
-std::string ReadQuoted(std::string_view text, std::string* value) {
+/// Reads a value of `key` whose first quote has been read. Returns what is wrong; empty: nothing.
+std::string ReadQuoted(std::string_view text, const std::string& key, std::string* value) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '"') {
       return IsComment(text.substr(i + 1)) ? "" : "behind the closing quote may stand a comment only";
@@ -52,11 +52,11 @@ std::string ReadQuoted(std::string_view text, std::string* value) {
     }
     *value += text[i];
   }
-  return "the closing quote is missing";
+  return key + ": the closing quote is missing; end the value with one";
 }
 
-std::string ReadValue(std::string_view text, std::string* value) {
-  if (text.starts_with('"')) return ReadQuoted(text.substr(1), value);
+std::string ReadValue(std::string_view text, const std::string& key, std::string* value) {
+  if (text.starts_with('"')) return ReadQuoted(text.substr(1), key, value);
   if (text.starts_with('\'')) return "a value stands between double quotes, or between none";
   std::size_t end = text.find('#');
   while (end != std::string_view::npos && end > 0 && kBlanks.find(text[end - 1]) == std::string_view::npos) {
@@ -76,7 +76,7 @@ std::string ReadLine(std::string_view text, ConfigLine* line) {
            "' is no key, which has lower-case letters, digits and underscores: write key = value";
   }
   line->key = key;
-  return ReadValue(Trimmed(text.substr(equals + 1)), &line->value);
+  return ReadValue(Trimmed(text.substr(equals + 1)), line->key, &line->value);
 }
 
 bool IsControl(char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f; }

@@ -12,10 +12,11 @@
 namespace remora::command_line {
 
 struct DeclaredOption {
-  std::vector<std::string> names;  // with their dashes; of a positional argument, its name
+  std::vector<std::string> names;    // with their dashes; of a positional argument, its name
+  std::vector<std::string> aliases;  // with their dashes; the help does not show them
   std::string help;
   std::string type;         // VALUE, SIZE, ...; empty: of a positional argument, or a flag
-  std::string placeholder;  // in the help, instead of type and notes
+  std::string placeholder;  // the help shows this text in place of the type and the notes
   std::string default_text;
   std::string environment;
   char separator = '\0';  // of several values in one; 0: none
@@ -25,7 +26,7 @@ struct DeclaredOption {
   bool is_required = false;
   bool may_be_empty = false;
   bool value_is_optional = false;  // without one, it is empty
-  bool is_in_config = true;        // unless it says what the program is to do now
+  bool is_in_config = true;        // it may be a key of a file; false for --help, --version and the like
 
   NumberRule number;
   std::vector<std::string> choices;  // empty: any

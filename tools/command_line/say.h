@@ -8,7 +8,7 @@
 
 namespace remora::command_line {
 
-/// Returns how many bytes at the begin of `text` are one control character, which a terminal would obey: of
+/// Returns how many bytes at the start of `text` are one control character, which a terminal would obey: of
 /// ASCII (also DEL), or of C1 in UTF-8. 0: it begins with none.
 std::size_t ControlCharacterAt(std::string_view text);
 

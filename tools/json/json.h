@@ -17,8 +17,8 @@ struct Release {
 /// Owns one reference to a value. Null: there is none, as for a text that is no JSON.
 using Value = std::unique_ptr<json_t, Release>;
 
-/// The size in bytes of the UTF-8 character that `text` begins with. 0: it begins with none; so do
-/// surrogates, and encodings that are longer than necessary. REQUIRES: it is not empty.
+/// Returns the size in bytes of the UTF-8 character at the start of `text`, or 0 if there is no valid one.
+/// Surrogates, and encodings that are longer than necessary, are not valid. REQUIRES: `text` is not empty.
 std::size_t CharacterSize(std::string_view text);
 
 /// A new string, for a call that takes the reference over (`json_object_set_new`, `o` of `json_pack`). Each

@@ -111,7 +111,7 @@ std::string FindWrongOfCluster(const CommandLine& line, const Arguments& argumen
 /// Returns what is wrong with flags that reach no server, or "".
 std::string FindUselessFlag(const CommandLine& line, const Arguments& arguments) {
   if (!arguments.is_offline()) return "";
-  const char* const how = arguments.command == "backup"    ? "backup --data"
+  const char* const how = arguments.command == "backup"    ? "backup --data_dir"
                           : arguments.command == "cluster" ? "cluster init"
                                                            : arguments.command.c_str();
   for (const char* const flag : kServerFlags) {
@@ -133,8 +133,8 @@ bool TakesKey(std::string_view command) {
 }  // namespace
 
 Outcome Prepare(Arguments* arguments) {
-  if (arguments->command == "backup" && command_line::IsSamePlace(arguments->data, arguments->to)) {
-    return {EX_USAGE, "--data and --to are the same directory; backups need one of their own"};
+  if (arguments->command == "backup" && command_line::IsSamePlace(arguments->data_dir, arguments->to)) {
+    return {EX_USAGE, "--data_dir and --to are the same directory; backups need one of their own"};
   }
   if (arguments->command == "restore" && command_line::IsSamePlace(arguments->from, arguments->to)) {
     return {EX_USAGE, "--from and --to are the same directory; name a new one with --to"};

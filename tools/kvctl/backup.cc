@@ -72,12 +72,12 @@ absl::StatusOr<BackupInfo> BackUpStopped(const Arguments& arguments) {
   // One that is not there is not to be made; nor does a backup take changes from those that watch.
   DurableTierOptions options{.log_retention = {.bytes = std::numeric_limits<std::uint64_t>::max()}};
   {
-    const auto store = DataDir::OpenToRead(arguments.data);
+    const auto store = DataDir::OpenToRead(arguments.data_dir);
     if (!store.ok()) return store.status();
     // The size has no effect here: a backup logs nothing.
     if ((*store)->has_commit_log()) options.commit_log_bytes = kMinTierLogBytes;
   }
-  auto tier = DurableTier::Open(arguments.data, options);
+  auto tier = DurableTier::Open(arguments.data_dir, options);
   if (!tier.ok()) return tier.status();
   return (*tier)->Backup(arguments.to, {.version = (*tier)->version_limit() - 1, .keep = arguments.keep});
 }
@@ -136,7 +136,7 @@ Outcome Check(const Arguments& arguments, const Clock& clock) {
     const auto info = VerifyBackup(arguments.from, arguments.id);
     return info.ok() ? WriteOutput(BackupLines(*info)) : FromOffline(info.status());
   }
-  const auto report = CheckData(arguments.data, clock.UnixMillis());
+  const auto report = CheckData(arguments.data_dir, clock.UnixMillis());
   if (!report.ok()) return FromOffline(report.status());
   Outcome outcome = WriteOutput(absl::StrFormat(
       "keys %d\nbytes %d\nexpiring %d\nexpired %d\nclients %d\nlast_version %d\n", report->keys,

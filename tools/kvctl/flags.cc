@@ -201,6 +201,11 @@ Option AddDirectory(Command command, const char* flag, std::string& where, const
   return command.Add(flag, where, help).TypeName("DIR");
 }
 
+/// --data was its name in earlier releases.
+Option AddDataDir(Command command, Arguments* arguments, const char* help) {
+  return AddDirectory(command, "--data_dir", arguments->data_dir, help).Alias("--data");
+}
+
 Option AddFrom(Command command, Arguments* arguments) {
   return AddDirectory(command, "--from", arguments->from, "The directory of backups");
 }
@@ -212,14 +217,13 @@ void AddBackupId(Command command, Option from, Arguments* arguments) {
 }
 
 void AddBackup(Command backup, Arguments* arguments) {
-  Option data = AddDirectory(backup, "--data", arguments->data,
-                             "Without a server: the data directory of a stopped one");
-  Option to = AddDirectory(backup, "--to", arguments->to, "With --data: the directory of backups");
+  Option data = AddDataDir(backup, arguments, "Without a server: the data directory of a stopped one");
+  Option to = AddDirectory(backup, "--to", arguments->to, "With --data_dir: the directory of backups");
   data.Needs(to);
   to.Needs(data);
   backup
       .Add("--keep", arguments->keep,
-           "With --data: delete all but this number of the newest ones; 0: delete none")
+           "With --data_dir: delete all but this number of the newest ones; 0: delete none")
       .Needs(data);
 }
 
@@ -237,8 +241,7 @@ void AddBackups(CommandLine& line, Arguments* arguments) {
   AddBackupId(restore, AddFrom(restore, arguments).Required(), arguments);
   Command check =
       line.AddCommand("check", "Read all of a stopped server's data, or of a backup; print counts");
-  const Option data =
-      AddDirectory(check, "--data", arguments->data, "The data directory of a stopped server");
+  const Option data = AddDataDir(check, arguments, "The data directory of a stopped server");
   const Option from = AddFrom(check, arguments).Excludes(data);
   AddBackupId(check, from, arguments);
   check.RequireOneOf({data, from});
@@ -293,8 +296,7 @@ void AddTop(Command top, Arguments* arguments) {
 }
 
 void AddDoctor(Command doctor, Arguments* arguments) {
-  doctor.Add("--data_dir", arguments->data_dir, "Check the disk for this data directory, too")
-      .TypeName("DIR");
+  AddDataDir(doctor, arguments, "Check the disk for this data directory, too");
   doctor.Add("--memory", arguments->memory, "The server's --memory; else its default for this machine")
       .Size()
       .Range(std::uint64_t{1}, std::uint64_t{kMaxMemorySize});

@@ -75,7 +75,7 @@ struct Arguments {
   bool json = false;
   // The directory of a stopped server, that of backups, and the target directory. For import and export,
   // `from` and `to` are addresses of a Redis.
-  std::string data;
+  std::string data_dir;  // also of doctor
   std::string from;
   std::string to;
   std::uint32_t id = 0;  // 0: the newest
@@ -91,7 +91,6 @@ struct Arguments {
   std::string topology_file;
   ShardIdentity expected_shard{};  // of the server, as the topology says; all zeros: any
   // Flags of the command doctor.
-  std::string data_dir;
   std::uint64_t memory = 0;               // 0: the server's default
   std::optional<std::string> commit_log;  // a size, or off; nothing: the server's default
   std::optional<std::string> device;
@@ -105,7 +104,7 @@ struct Arguments {
   bool is_offline() const {
     return command == "create_token" || command == "backups" || command == "restore" || command == "check" ||
            command == "size" || (command == "cluster" && action == "init") ||
-           (command == "backup" && !data.empty());
+           (command == "backup" && !data_dir.empty());
   }
 };
 

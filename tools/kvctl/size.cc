@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "store/format/memory/layout.h"
 #include "store/memory_plan.h"
+#include "tools/command_line/say.h"
 #include "tools/kvctl/kvctl.h"
 
 namespace remora::kvctl {
@@ -30,6 +31,30 @@ std::uint64_t BytesOfRecord(std::size_t key_size, std::size_t value_size) {
   return ExtentUnits(RecordExtentCode(key_size, value_size)) * kUnitSize;
 }
 
+/// Returns the largest size of a value whose record takes as much memory as one of `value_size`.
+std::size_t LargestOfSameMemory(std::size_t key_size, std::size_t value_size) {
+  const std::uint64_t bytes = BytesOfRecord(key_size, value_size);
+  std::size_t largest = value_size;
+  std::size_t beyond = kMaxValueSize + 1;
+  while (beyond - largest > 1) {
+    const std::size_t middle = largest + (beyond - largest) / 2;
+    (BytesOfRecord(key_size, middle) == bytes ? largest : beyond) = middle;
+  }
+  return largest;
+}
+
+/// Says which larger value takes the same memory, where a record takes more than 1.5 times its bytes. On
+/// standard error: programs read the figures.
+void SayLargerValue(std::size_t key_size, std::size_t value_size) {
+  if (2 * BytesOfRecord(key_size, value_size) <= 3 * (key_size + value_size)) return;
+  const std::size_t largest = LargestOfSameMemory(key_size, value_size);
+  if (largest == value_size) return;
+  constexpr std::size_t kKiB = 1024;
+  const bool is_large = largest >= kKiB && largest / kKiB * kKiB > value_size;
+  command_line::SayError(absl::StrFormat("kvctl: size: a value of %d %s takes the same",
+                                         is_large ? largest / kKiB : largest, is_large ? "KiB" : "bytes"));
+}
+
 }  // namespace
 
 Outcome Size(const Arguments& arguments) {
@@ -45,11 +70,12 @@ Outcome Size(const Arguments& arguments) {
   const std::uint64_t region = std::max<std::uint64_t>(least / 3 * 4, least + 8 * kSegmentSize);
   if (region > kMaxMemorySize) return beyond;
   const std::uint64_t clients = arguments.clients * kClientBytes + kAddressBytes;
+  SayLargerValue(arguments.key_size, arguments.value_size);
   return WriteOutput(absl::StrFormat(
       "record_bytes %d\nindex_bytes %d\nlog_bytes %d\nclient_bytes %d\nleast_memory %dM\nmemory %dM\n"
       "kvserver --memory=%dM --max_clients=%d\n",
-      record_bytes, least - std::min(least, MemoryNeeded(0, records * record_bytes)), records * record_bytes,
-      clients, ToMiB(least + clients), ToMiB(region + clients), ToMiB(region + clients), arguments.clients));
+      record_bytes, IndexBytesNeeded(records), records * record_bytes, clients, ToMiB(least + clients),
+      ToMiB(region + clients), ToMiB(region + clients), arguments.clients));
 }
 
 }  // namespace remora::kvctl

@@ -48,7 +48,7 @@ struct Services {
   const Clock& clock;
 };
 
-/// A command in flight. It stays where it is from its begin to its end.
+/// A command in flight. It stays where it is from its start to its end.
 struct Call {
   Call(Session& of, Services& with) : session(of), services(with), reply(of.protocol) {}
   Call(const Call&) = delete;

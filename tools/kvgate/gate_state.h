@@ -32,7 +32,7 @@ struct GateOptions {
   std::string tokens_file{};
   Users users{};         // of that file
   rdma::TlsFiles tls{};  // for addresses with TLS
-  EventFlags notify{};   // of keyspace notifications, at the begin
+  EventFlags notify{};   // of keyspace notifications, at the start
 };
 
 /// Options, counters and registries that all threads of a gate use.

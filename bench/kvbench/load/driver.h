@@ -32,8 +32,8 @@ using ProgressSink =
 /// that the server still loads.
 class RestartCheck {
  public:
-  /// Shows the server's incarnation (Session::Incarnation) at the begin of a phase. FailedPrecondition: it is
-  /// another one than at the begin of the first phase.
+  /// Shows the server's incarnation (Session::Incarnation) at the start of a phase. FailedPrecondition: it is
+  /// another one than at the start of the first phase.
   absl::Status Check(std::uint64_t incarnation);
 
  private:

@@ -11,10 +11,20 @@
 #include "absl/strings/str_cat.h"
 #include "rdma/sleep.h"
 #include "rdma/tcp/client/client.h"
+#include "rdma/tcp/stream/socket.h"
 #include "rdma/tcp/tcp.h"
 #include "store/base/status_macros.h"
 
 namespace remora::rdma {
+namespace {
+
+absl::Status FailureToConnect(int error, absl::string_view what) {
+  const absl::Status status = TcpStatus(error, what);
+  if (error != ECONNREFUSED) return status;
+  return absl::Status(status.code(), absl::StrCat(status.message(), "; see that kvserver runs there"));
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<ClientConnection>> DialTcp(const Address& address, const QueueLimits& limits,
                                                           const Clock& clock, const ClientTls& tls) {
@@ -109,17 +119,17 @@ absl::Status TcpClient::ConnectSocket(const TcpSocketAddress& host, TimePoint de
   if (!socket_) return TcpStatus(errno, what);
   REMORA_RETURN_IF_ERROR(SetTcpOptions(socket_.get(), kClientPatience));
   if (connect(socket_.get(), host.get(), host.size) != 0) {
-    if (errno != EINPROGRESS) return TcpStatus(errno, what);
+    if (errno != EINPROGRESS) return FailureToConnect(errno, what);
     REMORA_RETURN_IF_ERROR(AwaitSocket(POLLOUT, deadline));
     int error = 0;
     socklen_t size = sizeof(error);
     if (getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
-    if (error != 0) return TcpStatus(error, what);
+    if (error != 0) return FailureToConnect(error, what);
   }
   // If nothing listens on a port of this host, the system may choose that port for the client's own end: the
   // socket is then connected to itself.
   if (LocalAddressOf(socket_.get()).ToString() == PeerAddressOf(socket_.get()).ToString()) {
-    return TcpStatus(ECONNREFUSED, what);
+    return FailureToConnect(ECONNREFUSED, what);
   }
   return absl::OkStatus();
 }

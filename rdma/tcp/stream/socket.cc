@@ -29,10 +29,17 @@ absl::Status ListenStatus(int error, const Address& address) {
   const std::string name = address.ToString();
   switch (error) {
     case EADDRINUSE:
-      return absl::AlreadyExistsError(absl::StrCat(name, ": the port is in use by another program"));
+      return absl::AlreadyExistsError(absl::StrCat(
+          name,
+          ": the port is in use by another program; choose another one, or end that program (ss -ltnp "
+          "names it)"));
     case EADDRNOTAVAIL:
       return absl::FailedPreconditionError(
           absl::StrCat(name, ": no interface of this host has this address (see `ip address`)"));
+    case EACCES:
+      return absl::PermissionDeniedError(absl::StrCat(
+          "listening at ", name,
+          ": Permission denied: this user may not listen at that port; choose one from 1024 on"));
     default:
       return TcpStatus(error, absl::StrCat("listening at ", name));
   }
@@ -124,16 +131,20 @@ void SetInFlightPatience(int socket, std::chrono::milliseconds patience) {
   SetOption(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(patience.count())).IgnoreError();
 }
 
-absl::StatusOr<UniqueFd> ListenAtTcp(const Address& address) {
+absl::StatusOr<UniqueFd> BindAtTcp(const Address& address) {
   REMORA_ASSIGN_OR_RETURN(const std::vector<TcpSocketAddress> addresses, ResolveTcp(address, true));
   const TcpSocketAddress& own = addresses.front();
   UniqueFd socket(::socket(own.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return ListenStatus(errno, address);
   // Without this, a restarted server could not bind its port for a minute, because of old connections.
   REMORA_RETURN_IF_ERROR(SetOption(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1));
-  if (bind(socket.get(), own.get(), own.size) != 0 || listen(socket.get(), kTcpBacklog) != 0) {
-    return ListenStatus(errno, address);
-  }
+  if (bind(socket.get(), own.get(), own.size) != 0) return ListenStatus(errno, address);
+  return socket;
+}
+
+absl::StatusOr<UniqueFd> ListenAtTcp(const Address& address) {
+  REMORA_ASSIGN_OR_RETURN(UniqueFd socket, BindAtTcp(address));
+  if (listen(socket.get(), kTcpBacklog) != 0) return ListenStatus(errno, address);
   return socket;
 }
 

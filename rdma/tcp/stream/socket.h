@@ -60,6 +60,8 @@ absl::Status MakeBlocking(int socket);
 /// Changes how long the peer's system may leave sent bytes without an acknowledgement.
 void SetInFlightPatience(int socket, std::chrono::milliseconds patience);
 
+/// Returns a socket with this address that does not listen yet. Errors are those of rdma::Listen.
+absl::StatusOr<UniqueFd> BindAtTcp(const Address& address);
 /// Returns a listening, non-blocking socket. Errors are those of rdma::Listen.
 absl::StatusOr<UniqueFd> ListenAtTcp(const Address& address);
 

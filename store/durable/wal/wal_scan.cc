@@ -49,7 +49,7 @@ std::uint32_t AddWithInstruction(std::uint32_t crc, std::string_view) { return c
 bool HasInstruction() { return false; }
 #endif
 
-/// Adds bytes to a running CRC-32C, without the inversions at its begin and end. A starting store waits for
+/// Adds bytes to a running CRC-32C, without the inversions at its start and end. A starting store waits for
 /// the checksums of all its logs. With the CPU's CRC instruction they take a small part of the replay's time.
 std::uint32_t Add(std::uint32_t crc, std::string_view bytes) {
   static constexpr std::array<std::uint32_t, 256> kTable = MakeCrcTable();

@@ -4,11 +4,11 @@
 //   text:  CLUSTER/NAME, as in 9f86d081884c7d65/0
 //   wire:  ShardIdentity, behind the proof in HelloReply (store/format/wire/messages.h)
 //
-// N1 A client that expects a shard uses no connection to a server that greets it with another identity, or
-// with
-//    none if it knows the cluster. That holds for each connection: the first one, and all that replace it.
-// N2 A server that has an identity greets each client with it that asks. If the client has a token, the
-//    server's proof covers it.
+// N1 A client that expects a shard closes each connection to a server with another identity. If the client
+//    knows the cluster, it also closes one to a server without an identity. That holds for the first
+//    connection, and for all that replace it.
+// N2 A server with an identity sends it in the reply to each client that asks. If the client has a token, the
+//    server's proof covers the identity.
 // N3 No server opens a data directory that keeps another identity than its own. The directory keeps the
 //    identity of the first server that opened it with one.
 #pragma once

@@ -168,7 +168,7 @@ struct MetricEntry {
   X(kConnectionsVerbs, "connections_verbs", "remora_transport_connections{transport=verbs}", kGauge, kNone,  \
     "Connected clients: over RDMA")                                                                          \
   X(kCommitTime, "commit_time", "remora_commit_seconds", kHistogram, kSeconds,                               \
-    "Time from the begin of a commit group until its answers are sent; writes that wait for the disk are "   \
+    "Time from the start of a commit group until its answers are sent; writes that wait for the disk are "   \
     "answered later")                                                                                        \
   X(kSyncTime, "sync_time", "remora_sync_seconds", kHistogram, kSeconds,                                     \
     "Time of a sync of the log (fsync)")                                                                     \
@@ -201,7 +201,7 @@ struct MetricEntry {
   X(kTcpReadBytes, "tcp_read_bytes", "remora_tcp_read_bytes_total", kCounter, kBytes,                        \
     "Bytes of the answers to READs over TCP")                                                                \
   X(kTcpCpuTime, "tcp_cpu_ns", "remora_tcp_cpu_seconds_total", kCounter, kSeconds,                           \
-    "CPU time of the threads of --tcp_threads, as of their last READ but for up to 0.1 s")                   \
+    "CPU time of the threads of --tcp_threads; each adds its own when it answers READs, once in 0.1 s")      \
   X(kRefusedForgotten, "refused_forgotten", "remora_refusals_total{reason=forgotten}", kCounter, kNone,      \
     "Connections refused: a client that the server has forgotten")                                           \
   X(kMemoryRefuses, "memory_refuses", "remora_memory_refuses", kGauge, kNone,                                \

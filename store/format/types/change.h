@@ -2,9 +2,10 @@
 //
 // All writes of a durable tier have numbers, which increase: its sequence, across restarts. Each
 // time that a store is opened is an incarnation. A power cut takes writes back, and a data
-// directory may be restored from a copy. Both continue the sequence with other writes under the
-// same numbers. A data directory keeps the incarnations that it has seen, and the sequence with
-// which each began; they tell whether a place is on its line.
+// directory may be restored from a copy. In both cases the sequence continues with other writes under
+// the same numbers. So a data directory keeps a list of its incarnations, and the sequence with which
+// each began. A reader's place is valid if the list has its incarnation, and the next incarnation did
+// not begin before that place. Else the directory has other writes under the same numbers.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +30,7 @@ struct Change {
   std::string_view value{};
 };
 
-/// Place where a feed continues.
+/// The place in the order of writes at which a feed continues.
 struct ChangePlace {
   std::uint64_t incarnation = 0;  // in which `sequence` was shown, or might have been; 0: from now on
   std::uint64_t sequence = 0;     // of the next change to be shown
@@ -37,7 +38,7 @@ struct ChangePlace {
 };
 static_assert(std::has_unique_object_representations_v<ChangePlace>);
 
-/// Choice of changes, and the place from which on. The strings are copied.
+/// Says which changes a watch shows, and where it begins. The watch copies the strings.
 struct WatchOptions {
   /// Shows changes of keys that begin with this. Empty: of all.
   std::string_view prefix{};

@@ -29,10 +29,10 @@
 // - with the connection,
 // - kReservationSeconds after it was asked for.
 //
-// A client that WRITEs to a grant that has ended loses the connection. When as much is reserved as
-// the server allows, a reserve waits for its turn. After kTurnSeconds it is answered with
-// kAskAgain, and has its turn if the client asks again within as long. So a frozen client loses its
-// turn, and keeps others waiting for no longer than one reservation lasts.
+// A client that WRITEs to a grant that has ended loses the connection. The server bounds the bytes
+// that are reserved at a time; at the bound, reserves queue up. After kTurnSeconds in the queue, the
+// server answers with kAskAgain. The client keeps its place if it asks again within another
+// kTurnSeconds. So a frozen client loses its place, and delays the others by one reservation at most.
 //
 // The WRITEd bytes are at `payload_offset` of the connection's staging buffer: key, then value (as
 // the operation has them), then reads. They are whole when the Request arrives. A touch gives an

@@ -237,6 +237,14 @@ class HttpAttackCost(Scripts):
             self.assertGreater(int(least), 0, name)
         self.assertEqual(rows[2][2:], ("32", "32"), "all halves of requests are held to the end")
 
+    def test_an_attack_on_a_bare_listener(self):
+        done = run("bench/scripts/http_attack_cost", f"--bin={BIN}", "--records=500", "--rounds=1", "--seconds=0.1",
+                   "--attack=headers", "--attack=half", "--bare")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        names = re.findall(r"^\| ([a-z, ]+) \| [0-9]", done.stdout, re.MULTILINE)
+        self.assertEqual(names, ["headers", "headers, bare listener", "half", "half, bare listener"], done.stdout)
+        self.assertEqual(done.stdout.count("| 32 (32 to 32) connections held |"), 2, done.stdout)
+
     def test_one_attack(self):
         done = run("bench/scripts/http_attack_cost", f"--bin={BIN}", "--records=500", "--rounds=1", "--seconds=0.1",
                    "--attack=nonsense")

@@ -27,6 +27,14 @@ TEST(RegionSizeTest, IsWholeSegmentsAndNoMoreThanGiven) {
   }
 }
 
+TEST(MemoryNeededTest, TheIndexIsPartOfIt) {
+  const std::size_t without = MemoryNeeded(0, std::uint64_t{1} << 30);
+  EXPECT_EQ(IndexBytesNeeded(0), 0u);
+  EXPECT_EQ(MemoryNeeded(1'000'000, std::uint64_t{1} << 30) - without, IndexBytesNeeded(1'000'000));
+  EXPECT_GT(IndexBytesNeeded(1'000'000), 10'000'000u);
+  EXPECT_LT(IndexBytesNeeded(1'000'000), 40'000'000u);
+}
+
 TEST(RegionSizeTest, RefusesSizesOutOfBounds) {
   for (const std::size_t size : {std::size_t{0}, kMinMemorySize - 1, kMaxMemorySize + 1}) {
     EXPECT_EQ(RegionSize(size).status().code(), absl::StatusCode::kInvalidArgument) << size;

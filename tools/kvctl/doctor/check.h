@@ -29,7 +29,7 @@ struct Check {
   std::string found;                   // a clause for a person
   std::optional<std::uint64_t> value;  // the number in `found`: bytes, a count, or us; from 2^63 on: no limit
   std::optional<std::uint64_t> limit;  // the number that `value` was compared with
-  std::string remedy;                  // the action, with its command; empty if the verdict is kOk
+  std::string remedy;  // the action, with its command; empty if the verdict is kOk, or `found` says it
 };
 using Checks = std::vector<Check>;
 

@@ -52,6 +52,14 @@ Check JudgeDirectory(const DiskFacts& facts) {
     check.found = absl::StrCat(facts.directory, " is on a file system that is mounted read-only");
     check.remedy = absl::StrCat("mount it for writing: mount -o remount,rw $(findmnt -no TARGET -T ",
                                 facts.directory, ")");
+  } else if (!facts.may_write && !facts.data_dir.empty() && facts.data_dir != facts.directory) {
+    check.verdict = Verdict::kWarning;
+    check.found =
+        absl::StrCat(facts.data_dir, " does not exist, and this user may not make it in ", facts.directory);
+    check.remedy = absl::StrCat(
+        "make it, and give it to the server's user, here remora: "
+        "sudo install -d -m 700 -o remora ",
+        facts.data_dir);
   } else if (!facts.may_write) {
     check.verdict = Verdict::kWarning;
     check.found = absl::StrCat("this user may not write to ", facts.directory);
@@ -127,8 +135,10 @@ DiskFacts ReadDisk(const std::string& data_dir, const SystemMemory& system) {
   DiskFacts facts;
   std::error_code error;
   fs::path path = fs::absolute(data_dir, error);
+  const std::string data_dir_path = path.string();
   while (!fs::exists(path, error) && path.has_relative_path()) path = path.parent_path();
   facts.directory = path.string();
+  facts.data_dir = data_dir_path;
   struct stat status = {};
   struct statfs file_system = {};
   struct statvfs volume = {};

@@ -11,6 +11,7 @@
 namespace remora::doctor {
 
 struct DiskFacts {
+  std::string data_dir;   // the data directory, which need not exist; empty: `directory` is it
   std::string directory;  // that was looked at: the data directory, or the nearest above it that exists
   std::string failure;    // why it cannot be looked at; empty: the rest holds
   std::string type;       // of the file system, as ext4

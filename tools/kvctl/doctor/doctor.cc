@@ -34,6 +34,11 @@ std::size_t CountOf(const Checks& checks, Verdict verdict) {
   return static_cast<std::size_t>(std::ranges::count(checks, verdict, &Check::verdict));
 }
 
+/// Returns "1 warning", "2 warnings".
+std::string CountText(std::size_t count, const char* noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
 }  // namespace
 
 Checks RunChecks(const Options& options) {
@@ -74,8 +79,9 @@ std::string ToText(const Checks& checks) {
     absl::StrAppendFormat(&text, "%-8s %s: %s%s%s\n", VerdictName(check.verdict), check.name, check.found,
                           check.remedy.empty() ? "" : "; ", check.remedy);
   }
-  absl::StrAppendFormat(&text, "%d checks, %d warnings, %d problems\n", checks.size(),
-                        CountOf(checks, Verdict::kWarning), CountOf(checks, Verdict::kProblem));
+  absl::StrAppend(&text, CountText(checks.size(), "check"), ", ",
+                  CountText(CountOf(checks, Verdict::kWarning), "warning"), ", ",
+                  CountText(CountOf(checks, Verdict::kProblem), "problem"), "\n");
   return text;
 }
 

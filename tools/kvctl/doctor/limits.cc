@@ -8,14 +8,20 @@
 #include <array>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "rdma/address.h"
+#include "rdma/transport.h"
+#include "server/connection/client_session.h"
 #include "server/main/descriptors.h"
-#include "server/server.h"
+#include "server/memory/memory_budget.h"
 
 namespace remora::doctor {
 namespace {
@@ -64,22 +70,28 @@ Check JudgeDescriptors(const LimitFacts& facts, const Plan& plan) {
   constexpr std::array kKinds = {rdma::TransportKind::kLocal, rdma::TransportKind::kTcp,
                                  rdma::TransportKind::kVerbs};
   for (std::size_t i = 0; i < addresses.size(); ++i) addresses[i].kind = kKinds[i];
-  const std::uint32_t clients = ServerOptions().max_clients;
-  const auto needed = [&](std::uint32_t of_clients) {
-    return DescriptorsNeeded(facts.open_descriptors, of_clients, /*is_durable=*/true, addresses);
-  };
+  // As kvserver plans them, for the memory. A plan that fails is a fault of the check `memory`.
+  const absl::StatusOr<MemoryPlan> split = PlanMemory(
+      plan.memory, std::nullopt, addresses, rdma::QueueLimits(), ClientSession::MaxRegisteredBytes());
+  const std::uint32_t clients = split.ok() ? split->max_clients : 1;
+  const std::size_t needed =
+      DescriptorsNeeded(facts.open_descriptors, clients, /*is_durable=*/true, addresses);
   Check check = PassedCheck(
-      "descriptors", absl::StrFormat("a process may open %d (RLIMIT_NOFILE, hard); a durable server with "
-                                     "%d clients takes %d",
-                                     facts.descriptors, clients, needed(clients)));
+      "descriptors",
+      absl::StrFormat("a process may open %d (RLIMIT_NOFILE, hard); a durable server with a local%s address "
+                      "and %d clients, as %s hold them, takes %d",
+                      facts.descriptors, plan.needs_rdma ? ", a TCP and a verbs" : " and a TCP", clients,
+                      BytesText(plan.memory), needed));
   check.value = facts.descriptors;
-  check.limit = needed(clients);
-  if (facts.descriptors >= needed(clients)) return check;
-  check.verdict = facts.descriptors < needed(1) ? Verdict::kProblem : Verdict::kWarning;
-  check.remedy = absl::StrFormat(
-      "%s; raise it: ulimit -n %d, or LimitNOFILE=%d in a unit of systemd",
-      check.verdict == Verdict::kProblem ? "the server refuses to start" : "the server admits fewer clients",
-      needed(clients), needed(clients));
+  check.limit = needed;
+  if (facts.descriptors >= needed) return check;
+  const std::span<const rdma::Address> one_local(addresses.data(), 1);
+  const bool starts =
+      PlanDescriptors(facts.descriptors, facts.open_descriptors, 1, /*is_durable=*/true, one_local).ok();
+  check.verdict = starts ? Verdict::kWarning : Verdict::kProblem;
+  check.remedy = absl::StrFormat("%s; raise it: ulimit -n %d, or LimitNOFILE=%d in a unit of systemd",
+                                 starts ? "such a server admits fewer clients" : "the server does not start",
+                                 needed, needed);
   return check;
 }
 

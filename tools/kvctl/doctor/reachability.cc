@@ -19,17 +19,18 @@ constexpr std::size_t kPings = 9;
 
 double Microseconds(Duration time) { return std::chrono::duration<double, std::micro>(time).count(); }
 
+/// Returns "" for a status whose message says what to do.
 std::string RemedyFor(const absl::Status& status, const std::string& address) {
   if (absl::IsPermissionDenied(status)) {
-    return absl::StrContains(status.message(), "token") ? "name the file of a token: --token_file=FILE"
-                                                        : "the message says what to do";
+    return absl::StrContains(status.message(), "token") ? "name the file of a token: --token_file=FILE" : "";
   }
   if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
     return absl::StrCat(
-        "see that kvserver runs there (systemctl status kvserver), listens at that address, and that ",
+        "systemctl status kvserver shows there whether it runs; see that it listens at that address, and "
+        "that ",
         absl::StartsWith(address, "local:") ? "this user may open the socket" : "no firewall is in between");
   }
-  return "the message says what to do";
+  return "";
 }
 
 void JudgeHealth(const ServerFacts& facts, Checks* checks) {

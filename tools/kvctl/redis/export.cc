@@ -250,7 +250,7 @@ class RedisExporter {
   std::string run_;            // of the Redis; empty: it does not tell
   bool has_lost_ = false;      // records, or may have: the Redis
   std::string scan_token_;     // where this copy begins
-  std::uint64_t records_ = 0;  // of the server at the begin; 0: it is not known
+  std::uint64_t records_ = 0;  // of the server at the start; 0: it is not known
   std::string resume_token_;   // behind the records that the Redis has; empty: there is none to go on with
   std::size_t sent_ = 0;       // commands that have no reply yet
   std::uint64_t exported_ = 0;

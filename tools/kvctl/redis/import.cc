@@ -214,7 +214,7 @@ class RedisImporter {
   RecordWriter writer_;
   std::unique_ptr<RedisConnection> connection_;
   std::unique_ptr<RedisReader> reader_;  // uses the connection
-  std::uint64_t keys_ = 0;               // that the Redis had at the begin
+  std::uint64_t keys_ = 0;               // that the Redis had at the start
   std::string resume_token_;             // behind the records that are put
   std::map<std::string, std::uint64_t> skipped_;
 };

@@ -34,7 +34,7 @@ struct RedisSkipped {
 };
 
 /// A resume token is CURSOR.DATABASE.RUN: the cursor with which SCAN continues, and the process that knows
-/// it. Redis guarantees that such a SCAN shows each key that exists from its begin to its end. A restarted
+/// it. Redis guarantees that such a SCAN shows each key that exists from its start to its end. A restarted
 /// Redis has another order of keys, so the token is not valid for it.
 ///
 /// Thread safety: none.

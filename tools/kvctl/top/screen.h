@@ -19,7 +19,7 @@ struct Page {
 };
 
 /// Returns the lines of the page, without newlines: no more than fit, none longer than fits. `last`: the last
-/// interval. `all`: since the begin.
+/// interval. `all`: since the start.
 std::vector<std::string> PageLines(const Page& page, const Interval& last, const Interval& all,
                                    ScreenSize size);
 

@@ -12,7 +12,7 @@ namespace remora::kvgate {
 std::optional<std::int64_t> ParseInteger(std::string_view text);
 
 /// Reads a number with or without a fraction and an exponent, also infinity. Nothing: the text has blanks at
-/// its begin, is empty, has 256 bytes or more, is no number, or its number overflows or underflows.
+/// its start, is empty, has 256 bytes or more, is no number, or its number overflows or underflows.
 std::optional<long double> ParseFloat(std::string_view text);
 
 /// Writes up to 17 digits behind the point, without zeros at the end, and without an exponent. REQUIRES: the
