@@ -1,13 +1,16 @@
 // Messages for one subscriber that its connection has not taken yet.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/base/thread_annotations.h"
 #include "store/base/clock.h"
@@ -22,13 +25,26 @@ struct Message {
   std::string payload;
 };
 
-/// A message in flight to one subscriber.
+/// The channel of invalidations for subscribers in RESP2.
+inline constexpr std::string_view kInvalidationChannel = "__redis__:invalidate";
+
+/// Kinds of messages of a client:
+///   kMessage: a message of a channel.
+///   kInvalidation: for CLIENT TRACKING of this client. It leaves behind the replies to all commands that
+///   have
+///     begun, or goes to the client that REDIRECT names.
+///   kRedirected: an invalidation of another client, which REDIRECT has sent here.
+enum class DeliveryKind : std::uint8_t { kMessage = 1, kInvalidation = 2, kRedirected = 3 };
+
+/// A message in flight to one client.
 struct Delivery {
   std::shared_ptr<const Message> message{};
   std::shared_ptr<const std::string> pattern{};  // that the channel fits; null: the channel is subscribed
+  DeliveryKind kind = DeliveryKind::kMessage;
+  std::shared_ptr<const std::string> key{};  // of an invalidation; null: all keys
 };
 
-/// Adds the form of the message to `reply`: a push of RESP3, an array of RESP2.
+/// Adds the form of the delivery to `reply`: a push of RESP3, an array of RESP2.
 void AppendDelivery(const Delivery& delivery, Reply* reply);
 
 /// Bounds, those of client-output-buffer-limit in Redis: a mailbox with more than kMostBytes, or with more
@@ -50,9 +66,13 @@ class Mailbox {
   std::optional<Delivery> Take();
   void Clear();
   bool is_overrun() const;
+  /// Returns whether there are messages, or the mailbox is overrun. Costs no lock.
+  bool has_news() const { return has_news_.load(std::memory_order_acquire); }
+
+  /// Returns the bytes that a delivery counts.
+  static std::size_t SizeOf(const Delivery& delivery);
 
  private:
-  static std::size_t SizeOf(const Delivery& delivery);
   void ClearHeld() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::function<void()> wake_;
@@ -61,6 +81,7 @@ class Mailbox {
   std::size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<TimePoint> many_since_ ABSL_GUARDED_BY(mutex_);
   bool is_overrun_ ABSL_GUARDED_BY(mutex_) = false;
+  std::atomic<bool> has_news_{false};  // written under the lock
 };
 
 }  // namespace remora::kvgate
