@@ -126,7 +126,7 @@ class KeyTest(Base):
     def test_own_writes_and_expiries(self):
         wire = self.tracking("NOLOOP")
         wire.call("GET", "k")
-        self.assertEqual(wire.call("SET", "k", "v", "PX", 100), b"+OK\r\n")
+        self.assertEqual(wire.call("SET", "k", "v", "PX", 3000), b"+OK\r\n")
         self.assertEqual(wire.reply(), invalidation(b"k"))
         self.assertEqual(wire.call("GET", "k")[-3:], b"v\r\n")
         self.assertEqual(wire.reply(), invalidation(b"k"))
@@ -183,7 +183,11 @@ class ServerTest(Base):
         self.server_process.kill()
         self.server("--durability=logged", f"--data_dir={self.folder}/other", "--memory=64M", "--commit_log=8M")
         self.assertEqual(wire.reply(), invalidation(None))
-        self.assertEqual(wire.call("GET", "k"), b"_\r\n")
+        wire.send(redis_pair.request("GET", "k"))
+        said = wire.reply()
+        while said == invalidation(None):  # the watch may find only later that its place is lost
+            said = wire.reply()
+        self.assertEqual(said, b"_\r\n")
         # And goes on.
         harness.kvctl(self.address, "put", "k", "3")
         self.assertIn(wire.reply(), (invalidation(None), invalidation(b"k")))
