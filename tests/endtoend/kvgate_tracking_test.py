@@ -1,6 +1,8 @@
 """CLIENT TRACKING of kvgate, beside that of a real Redis; and a cache that is never stale."""
 
 import random
+import re
+import signal
 import threading
 import unittest
 
@@ -41,7 +43,7 @@ class Base(redis_pair.TestCase):
     def setUp(self):
         super().setUp()
         self.server_process = self.logged_server()
-        self.gate("--threads=2", "--timeout=10000")
+        self.gate_process = self.gate("--threads=2", "--timeout=10000").process
 
     def connected(self, address=None, protocol=3):
         wire = self.wire(address)
@@ -53,6 +55,13 @@ class Base(redis_pair.TestCase):
         wire = self.connected()
         self.assertEqual(wire.call(*ON, *options), b"+OK\r\n")
         return wire
+
+    def cached(self, wire, key, value):
+        """Has a client cache a value. Its change has been shown, so the next one is another."""
+        wire.call("GET", key)
+        self.assertEqual(wire.call("SET", key, value), b"+OK\r\n")
+        self.assertEqual(wire.reply(), invalidation(key.encode()))
+        self.assertEqual(wire.call("GET", key), b"$%d\r\n%b\r\n" % (len(value), value.encode()))
 
     def on_both(self, dialogue, protocols=(3,)):
         theirs = self.redis()
@@ -117,19 +126,59 @@ class KeyTest(Base):
 
         self.on_both(dialogue)
 
+    def test_exec_beside_other_writes(self):
+        def dialogue(connect):
+            wire, writer = connect(), connect()
+            said = [wire.call(*ON), wire.call("WATCH", "k"), wire.call("GET", "k"), writer.call("SET", "k", 1), wire.reply()]
+            # Its read is stale: nothing is written, so nothing is invalidated.
+            said += [wire.call("MULTI"), wire.call("GET", "k"), wire.call("SET", "k", 2), wire.call("EXEC")]
+            said += [wire.call("GET", "k"), writer.call("SET", "k", 3), wire.reply()]
+            # Its own write invalidates what the same EXEC has read.
+            said += [wire.call("MULTI"), wire.call("GET", "k"), wire.call("SET", "k", 4), wire.call("EXEC"), wire.reply()]
+            said += [wire.call("MULTI"), wire.call("GET", "k"), wire.call("EXEC"), writer.call("DEL", "k"), wire.reply(), wire.call("PING")]
+            return said
+
+        self.on_both(dialogue)
+
     def test_prefixes(self):
+        def dialogue(connect):
+            wire, writer = connect(), connect()
+            said = [wire.call(*ON, "BCAST", "PREFIX", "x:", "PREFIX", "y:"), writer.call("SET", "x:1", 1), wire.reply()]
+            said += [writer.call("SET", key, 1) for key in ("z", "x", "xx:1", "y:")] + [wire.reply()]
+            said += [writer.call("DEL", "x:1"), wire.reply(), wire.call("GET", "z"), writer.call("SET", "z", 2), wire.call("PING")]
+            said += [wire.call("SET", "x:1", 1), wire.reply(), wire.call(*OFF), writer.call("SET", "x:1", 2), wire.call("PING")]
+            return said
+
+        self.on_both(dialogue)
+
+    def test_several_keys_of_a_prefix(self):
         wire, writer = self.tracking("BCAST", "PREFIX", "x:", "PREFIX", "y:"), self.wire()
         writer.call("MSET", "x:1", 1, "z", 1, "y:1", 1)
-        writer.call("DEL", "x:1")
-        self.assertEqual([wire.reply() for _ in range(3)], [invalidation(key) for key in (b"x:1", b"y:1", b"x:1")])
+        self.assertEqual([wire.reply() for _ in range(2)], [invalidation(key) for key in (b"x:1", b"y:1")])
 
-    def test_own_writes_and_expiries(self):
+    def test_noloop_hides_no_write_of_others(self):
+        def dialogue(connect):
+            wire, writer = connect(), connect()
+            return [wire.call(*ON, "NOLOOP"), wire.call("GET", "k"), writer.call("SET", "k", 1), wire.reply(), wire.call("PING")]
+
+        self.on_both(dialogue)
+
+    def test_noloop_shows_own_writes(self):
+        """A difference from Redis: the server's changes do not tell the writer."""
         wire = self.tracking("NOLOOP")
-        wire.call("GET", "k")
-        self.assertEqual(wire.call("SET", "k", "v", "PX", 3000), b"+OK\r\n")
-        self.assertEqual(wire.reply(), invalidation(b"k"))
-        self.assertEqual(wire.call("GET", "k")[-3:], b"v\r\n")
-        self.assertEqual(wire.reply(), invalidation(b"k"))
+        self.cached(wire, "k", "v")
+
+    def test_expiries(self):
+        wire = self.tracking()
+        for i in range(20):  # until it is read before it expires
+            key = f"k{i}"
+            self.cached(wire, key, "v")
+            wire.call("SET", key, "w", "PX", 50 << i)
+            self.assertEqual(wire.reply(), invalidation(key.encode()))
+            if wire.call("GET", key) == b"$1\r\nw\r\n":
+                return self.assertEqual(wire.reply(), invalidation(key.encode()))
+            wire = self.tracking()  # whether it is invalidated depends on the time
+        return self.fail("no value lives until it is read")
 
     def test_a_full_table(self):
         wire = self.tracking()
@@ -137,6 +186,32 @@ class KeyTest(Base):
         for key in ("a", "b", "c"):
             self.assertEqual(wire.call("GET", key), b"_\r\n")
         self.assertEqual(wire.reply(), invalidation(b"a"))
+        self.assertIn(b"\r\ntracking_total_keys:2\r\n", wire.call("INFO", "stats"))
+
+
+class EndTest(Base):
+    """Ends of the tracking leave no state."""
+
+    def counts(self, wire):
+        return re.findall(rb"tracking_(?:clients|total_prefixes):\d+", wire.call("INFO", "clients") + wire.call("INFO", "stats"))
+
+    def test_reset_off_and_the_end_of_the_connection(self):
+        def dialogue(connect):
+            other, said = connect(), []
+            for end in (("RESET",), OFF):
+                wire = connect()
+                said += [wire.call(*ON), wire.call("GET", "k"), self.counts(other), wire.call(*end), self.counts(other)]
+                said += [other.call("SET", "k", 1), wire.call("PING"), wire.call(*INFO)]
+                wire = connect()
+                said += [wire.call(*ON, "BCAST", "PREFIX", "a", "PREFIX", "b"), self.counts(other), wire.call(*end)]
+                said += [self.counts(other), other.call("SET", "a", 1), wire.call("PING"), wire.call(*INFO)]
+            wire = connect()
+            said += [wire.call(*ON, "BCAST", "PREFIX", "a"), self.counts(other)]
+            wire.close()
+            harness.wait_until(lambda: b"tracking_clients:0" in self.counts(other), "its connection ends")
+            return [*said, self.counts(other)]
+
+        self.on_both(dialogue)
 
 
 class RedirectTest(Base):
@@ -152,45 +227,88 @@ class RedirectTest(Base):
             self.on_both(dialogue, (protocol,))
 
     def test_a_target_that_is_gone(self):
-        target, wire, writer = self.wire(), self.connected(), self.wire()
-        number = int(target.call("CLIENT", "ID")[1:])
-        self.assertEqual(wire.call(*ON, "REDIRECT", number), b"+OK\r\n")
-        self.assertEqual(wire.call(*GET_REDIRECT), b":%d\r\n" % number)
-        wire.call("GET", "k")
-        target.close()
-        harness.wait_until(lambda: b"id=%d " % number not in writer.call("CLIENT", "LIST"), "the gate notices")
-        writer.call("SET", "k", 1)
-        self.assertEqual(wire.reply(), b">2\r\n$21\r\ntracking-redir-broken\r\n:%d\r\n" % number)
-        self.assertIn(b"broken_redirect", wire.call(*INFO))
-        self.assertIn(b" flags=tR ", wire.call("CLIENT", "INFO"))
+        def dialogue(connect):
+            target, wire, writer = connect(), connect(), connect()
+            number = target.call("CLIENT", "ID")[1:-2]
+            said = [wire.call(*ON, "REDIRECT", number), wire.call(*GET_REDIRECT), wire.call("GET", "k"), wire.call(*INFO)]
+            target.close()
+            harness.wait_until(lambda: b"id=%b " % number not in writer.call("CLIENT", "LIST"), "the target has gone")
+            said += [writer.call("SET", "k", 1), wire.reply(), wire.call(*INFO), wire.call(*GET_REDIRECT)]
+            said += re.findall(rb" flags=[A-Tt]+", wire.call("CLIENT", "INFO"))  # without U of a Unix socket
+            said += [wire.call(*ON, "REDIRECT", number), wire.call(*ON), wire.call(*INFO)]
+            return [part.replace(b":" + number, b":N") for part in said]
+
+        self.on_both(dialogue)
+
+    def test_to_a_connection_of_resp2(self):
+        def dialogue(connect):
+            target, wire, writer = connect(2), connect(3), connect(3)
+            number = target.call("CLIENT", "ID")[1:-2]
+            said = [target.call("SUBSCRIBE", "__redis__:invalidate"), wire.call(*ON, "BCAST", "PREFIX", "k", "REDIRECT", number)]
+            for words in (("SET", "k1", 1), ("DEL", "k1")):
+                said += [writer.call(*words), target.reply()]
+            return [*said, target.call("PING"), wire.call("PING")]
+
+        theirs = self.redis()
+        expected, got = (dialogue(lambda protocol, path=path: self.connected(path, protocol)) for path in (theirs, self.gate_path))
+        self.assertEqual(got, expected)
 
 
 class ServerTest(Base):
     def test_a_server_that_comes_back(self):
         wire = self.tracking()
-        wire.call("SET", "k", 1)
-        self.assertEqual(wire.call("GET", "k"), b"$1\r\n1\r\n")
+        self.cached(wire, "k", "1")
         self.server_process.kill()
         self.logged_server()
         harness.kvctl(self.address, "put", "k", "2")
-        self.assertIn(wire.reply(), (invalidation(None), invalidation(b"k")))
+        self.assertEqual(wire.reply(), invalidation(None))
         self.assertEqual(wire.call("GET", "k"), b"$1\r\n2\r\n")
 
     def test_another_server_invalidates_all(self):
         wire = self.tracking()
-        wire.call("SET", "k", 1)
-        self.assertEqual(wire.call("GET", "k"), b"$1\r\n1\r\n")
+        for i in range(20):  # so that the other log ends before the place of the watch
+            self.cached(wire, f"k{i}", "1")
         self.server_process.kill()
         self.server("--durability=logged", f"--data_dir={self.folder}/other", "--memory=64M", "--commit_log=8M")
         self.assertEqual(wire.reply(), invalidation(None))
-        wire.send(redis_pair.request("GET", "k"))
-        said = wire.reply()
-        while said == invalidation(None):  # the watch may find only later that its place is lost
-            said = wire.reply()
-        self.assertEqual(said, b"_\r\n")
+        self.assertEqual(wire.call("GET", "k0"), b"_\r\n")
         # And goes on.
-        harness.kvctl(self.address, "put", "k", "3")
-        self.assertIn(wire.reply(), (invalidation(None), invalidation(b"k")))
+        harness.kvctl(self.address, "put", "k0", "3")
+        self.assertEqual(wire.reply(), invalidation(b"k0"))
+        self.assertEqual(wire.call("GET", "k0"), b"$1\r\n3\r\n")
+
+    def test_a_server_without_changes_ends_the_connection(self):
+        wire, target, sender = self.tracking(), self.connected(), self.connected()
+        target.call("SUBSCRIBE", "__redis__:invalidate")
+        self.assertEqual(sender.call(*ON, "REDIRECT", int(target.call("CLIENT", "ID")[1:])), b"+OK\r\n")
+        self.cached(wire, "k", "1")
+        self.server_process.kill()
+        self.memory_server()
+        self.assertIn(list(iter(wire.reply, b"")), ([], [invalidation(None)]))
+        self.assertEqual(sender.reply(), b"")
+        self.assertEqual(target.reply(), invalidation(None))
+        wire = self.connected()
+        self.assertIn(b"-ERR CLIENT TRACKING: the server does not show its changes", wire.call(*ON))
+        self.assertEqual(wire.call("GET", "k"), b"_\r\n")
+
+    def test_lost_changes_invalidate_all(self):
+        wire = self.tracking()
+        self.cached(wire, "k", "1")
+        other = redis_pair.Gate(f"--listen=redis://{self.folder}/other.sock", f"--server={self.address}")
+        self.addCleanup(other.close)
+        writer = self.wire(f"{self.folder}/other.sock")
+        self.gate_process.send_signal(signal.SIGSTOP)
+        writer.call("SET", "k", 2)
+        for i in range(120):  # several times the log
+            self.assertEqual(writer.call("SET", "large", f"{i}".encode() * (1 << 18)), b"+OK\r\n")
+        self.gate_process.send_signal(signal.SIGCONT)
+        said = wire.reply()
+        if said == invalidation(b"k"):  # the gate had this change before it stopped
+            said = wire.reply()
+        self.assertEqual(said, invalidation(None))
+        self.assertEqual(wire.call("GET", "k"), b"$1\r\n2\r\n")
+        writer.call("SET", "k", 3)
+        self.assertEqual(wire.reply(), invalidation(b"k"))
 
 
 class MemoryTest(redis_pair.TestCase):

@@ -70,6 +70,24 @@ TEST_F(TrackingTableTest, LostChangesTakeAllRegistrations) {
   EXPECT_EQ(table_.counts().items, 0u);
 }
 
+TEST_F(TrackingTableTest, AServerWithoutChangesEndsTheClients) {
+  const auto one = Client(1);
+  const auto other = Client(2);
+  one->Register("a");
+  table_.Invalidate("a");
+  one->Register("a");
+  EXPECT_EQ(mailboxes_[1]->end_reason(), "");
+  table_.DisconnectAll("no changes");
+  table_.Invalidate("a");
+  EXPECT_EQ(table_.counts().items, 0u);
+  EXPECT_EQ(Mail(1), "a all");
+  EXPECT_EQ(Mail(2), "all");
+  EXPECT_TRUE(mailboxes_[1]->has_news()) << "its end";
+  EXPECT_EQ(mailboxes_[1]->end_reason(), "no changes");
+  mailboxes_[2]->Clear();
+  EXPECT_TRUE(mailboxes_[2]->has_news());
+}
+
 TEST_F(TrackingTableTest, PrefixesGetEachChange) {
   auto one = Client(1);
   const auto other = Client(2);
@@ -89,12 +107,12 @@ TEST_F(TrackingTableTest, PrefixesGetEachChange) {
 
 TEST_F(TrackingTableTest, TheOldestKeysGoWithoutSpace) {
   const auto client = Client(1);
-  table_.SetMostKeys(2);
+  table_.SetMaxKeys(2);
   for (const char* const key : {"a", "b", "a", "c", "d"}) client->Register(key);
   EXPECT_EQ(Mail(1), "a b");
-  table_.SetMostKeys(1);
+  table_.SetMaxKeys(1);
   EXPECT_EQ(Mail(1), "c");
-  table_.SetMostKeys(0);
+  table_.SetMaxKeys(0);
   for (int i = 0; i < 100; ++i) client->Register(std::to_string(i));
   EXPECT_EQ(Mail(1), "");
   EXPECT_EQ(table_.counts().keys, 101u);
@@ -103,9 +121,9 @@ TEST_F(TrackingTableTest, TheOldestKeysGoWithoutSpace) {
 TEST_F(TrackingTableTest, BytesAreBounded) {
   const auto client = Client(1);
   const std::string long_part(4000, 'x');
-  const std::size_t count = TrackingTable::kMostBytes / long_part.size() + 100;
+  const std::size_t count = TrackingTable::kMaxBytes / long_part.size() + 100;
   for (std::size_t i = 0; i < count; ++i) client->Register(std::to_string(i) + long_part);
-  EXPECT_LT(table_.counts().keys * long_part.size(), TrackingTable::kMostBytes);
+  EXPECT_LT(table_.counts().keys * long_part.size(), TrackingTable::kMaxBytes);
   EXPECT_EQ(Mail(1).substr(0, 5), "0xxxx");
 }
 

@@ -39,7 +39,7 @@ std::vector<std::pair<std::string, std::string>> Settings(const GateState& gate)
           {std::string(kNotifySetting), gate.watcher->flags().ToString()},
           {"proto-max-bulk-len", absl::StrCat(RequestParser::kMaxStatedLength)},
           {"save", ""},
-          {std::string(kTrackingSetting), absl::StrCat(gate.tracking.most_keys())}};
+          {std::string(kTrackingSetting), absl::StrCat(gate.tracking.max_keys())}};
 }
 
 void ConfigGet(Call& call) {
@@ -137,7 +137,7 @@ Task<void> ConfigSet(Call& call) {
     }
   }
   if (changes.tracked_keys) {
-    call.services.gate.tracking.SetMostKeys(static_cast<std::size_t>(*changes.tracked_keys));
+    call.services.gate.tracking.SetMaxKeys(static_cast<std::size_t>(*changes.tracked_keys));
   }
   if (changes.max_clients) {
     call.services.gate.max_clients = static_cast<std::size_t>(*changes.max_clients);

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
 #include "store/base/check.h"
 #include "store/format/memory/layout.h"
 #include "tools/command_line/say.h"
@@ -39,8 +41,8 @@ void Invalidate(Session& session, Services& services, const Delivery& invalidati
 }
 
 /// Moves messages to the output until it has `most` bytes, with the calls that are in flight. Invalidations
-/// wait for the reply to `last`, if it is not null. Adds their bytes to *held. Returns false if the client
-/// has not taken its messages in time.
+/// wait for the reply to `last`, if it is not null. Adds their bytes to *held. Returns false if the mailbox
+/// has ended, for example as the client has not taken its messages in time.
 bool MoveMessages(Session& session, Services& services, std::size_t most, Call* last, std::size_t* held,
                   ReplyStream* output) {
   Mailbox& mailbox = session.subscriptions->mailbox();
@@ -62,9 +64,10 @@ bool MoveMessages(Session& session, Services& services, std::size_t most, Call* 
     }
   }
   if (messages.size() > 0) output->Add(messages.TakeBytes());
-  if (!mailbox.is_overrun()) return true;
+  const std::string_view reason = mailbox.end_reason();
+  if (reason.empty()) return true;
   command_line::SayError(absl::StrCat("kvgate: client ", session.record->id, " at ", session.record->address,
-                                      " is disconnected: it did not take its messages in time"));
+                                      " is disconnected: ", AbslView(reason)));
   return false;
 }
 

@@ -20,6 +20,11 @@ bool IsPlaceLost(const absl::Status& status) {
   return absl::IsOutOfRange(status) || absl::IsInvalidArgument(status) || absl::IsInternal(status);
 }
 
+/// Returns whether the server shows no changes until its operator acts, for example as it has no log.
+bool HasNoChanges(const absl::Status& status) {
+  return absl::IsFailedPrecondition(status) || absl::IsPermissionDenied(status);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ChangeWatcher>> ChangeWatcher::Start(Connect connect, MessageHub& hub,
@@ -125,6 +130,7 @@ void ChangeWatcher::WatchAll(Period period) {
       continue;
     }
     Complain(status);
+    if (HasNoChanges(status)) DisconnectTracking();
     Pause();
   }
 }
@@ -144,19 +150,27 @@ absl::Status ChangeWatcher::WatchOverOneConnection(Period period, std::string* t
   changed_.notify_all();
   for (;;) {
     const absl::StatusOr<bool> came = watch->Next(kLook);
-    NoteIncarnation(client->incarnation());
     const std::optional<EventFlags> flags = FlagsIn(period);
     if (!flags) return absl::OkStatus();
     if (!came.ok()) {
       *token = watch->resume_token();
       return came.status();
     }
+    NoteIncarnation(client->incarnation());
     if (*came) Show(*flags, watch->kind(), watch->key());
   }
 }
 
 void ChangeWatcher::NoteIncarnation(std::uint64_t incarnation) {
   if (std::exchange(incarnation_, incarnation) != incarnation) tracking_.InvalidateAll();
+}
+
+void ChangeWatcher::DisconnectTracking() {
+  {
+    const MutexLock lock(mutex_);
+    if (!std::exchange(has_begun_, false)) return;
+  }
+  tracking_.DisconnectAll("it tracks keys, and the server no longer shows its changes");
 }
 
 void ChangeWatcher::Show(EventFlags wanted, ChangeKind kind, std::string_view key) const {

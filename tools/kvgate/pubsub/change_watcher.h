@@ -30,7 +30,8 @@ namespace remora::kvgate {
 /// and the hub has a subscriber for them. If the server goes away, it connects again, and continues behind
 /// the last change that it has shown. If the server no longer has the changes that follow, it says so on
 /// standard error, and continues with the changes from then on. Clients that track then get an invalidation
-/// of all keys.
+/// of all keys. If the server shows no changes any more, as it was started without a log, clients that track
+/// are disconnected.
 ///
 /// Thread safety: all methods may be called from any thread.
 class ChangeWatcher {
@@ -55,7 +56,8 @@ class ChangeWatcher {
   /// tracking, began or ended.
   void Update();
   /// Waits until all changes from now on are shown, or none is wanted, up to `timeout`. Returns whether they
-  /// are shown. If they are lost later, clients that track get an invalidation of all keys.
+  /// are shown. If they are lost later, clients that track get an invalidation of all keys, or are
+  /// disconnected.
   bool AwaitBegin(std::chrono::milliseconds timeout);
   /// Ends all waiting. Afterwards no message comes.
   void Stop();
@@ -83,9 +85,11 @@ class ChangeWatcher {
   /// Shows the changes behind *token, which it moves. Ends with OK if the period is over.
   absl::Status WatchOverOneConnection(Period period, std::string* token);
   void Show(EventFlags wanted, ChangeKind kind, std::string_view key) const;
-  /// A server that was started anew may have other data. Then all values that clients have cached may be
-  /// stale.
+  /// Invalidates all keys if the server was started anew, and the watch continues. A power cut may have taken
+  /// back a write that a client has read, and that the watch has not shown.
   void NoteIncarnation(std::uint64_t incarnation);
+  /// Disconnects the clients that track, as no invalidation would come.
+  void DisconnectTracking();
   /// Says a reason for which there are no notifications now, once.
   void Complain(const absl::Status& status);
   void Pause();

@@ -8,6 +8,8 @@ namespace {
 // Bytes of a message's entry, and of the words around it in a reply.
 constexpr std::size_t kOverhead = 128;
 
+constexpr std::string_view kOverrun = "it did not take its messages in time";
+
 /// `key`: null for all keys.
 void AppendInvalidation(const std::string* key, Reply* reply) {
   const bool is_push = reply->protocol() > 2;
@@ -42,14 +44,15 @@ void Mailbox::Add(Delivery delivery, TimePoint now) {
   bool is_news = false;
   {
     const MutexLock lock(mutex_);
-    if (is_overrun_) return;
+    if (!end_reason_.empty()) return;
     is_news = deliveries_.empty();
     bytes_ += SizeOf(delivery);
     deliveries_.push_back(std::move(delivery));
     if (bytes_ > kManyBytes && !many_since_) many_since_ = now;
     if (bytes_ > kMostBytes || (many_since_ && now - *many_since_ >= kPatience)) {
       ClearHeld();
-      is_overrun_ = is_news = true;
+      end_reason_ = kOverrun;
+      is_news = true;
     }
     has_news_.store(true, std::memory_order_release);
   }
@@ -63,7 +66,7 @@ std::optional<Delivery> Mailbox::Take() {
   deliveries_.pop_front();
   bytes_ -= SizeOf(delivery);
   if (bytes_ <= kManyBytes) many_since_.reset();
-  if (deliveries_.empty()) has_news_.store(false, std::memory_order_release);
+  if (deliveries_.empty()) has_news_.store(!end_reason_.empty(), std::memory_order_release);
   return delivery;
 }
 
@@ -76,12 +79,22 @@ void Mailbox::ClearHeld() {
   deliveries_.clear();
   bytes_ = 0;
   many_since_.reset();
-  has_news_.store(is_overrun_, std::memory_order_release);
+  has_news_.store(!end_reason_.empty(), std::memory_order_release);
 }
 
-bool Mailbox::is_overrun() const {
+void Mailbox::End(std::string_view reason) {
+  {
+    const MutexLock lock(mutex_);
+    if (!end_reason_.empty()) return;
+    end_reason_ = reason;
+    has_news_.store(true, std::memory_order_release);
+  }
+  wake_();
+}
+
+std::string_view Mailbox::end_reason() const {
   const MutexLock lock(mutex_);
-  return is_overrun_;
+  return end_reason_;
 }
 
 }  // namespace remora::kvgate

@@ -49,6 +49,7 @@ void AppendDelivery(const Delivery& delivery, Reply* reply);
 
 /// Bounds, those of client-output-buffer-limit in Redis: a mailbox with more than kMostBytes, or with more
 /// than kManyBytes for kPatience, is overrun. It is then empty for good, and its connection ends.
+/// End ends a connection, too.
 ///
 /// Thread safety: all methods may be called from any thread.
 class Mailbox {
@@ -57,16 +58,19 @@ class Mailbox {
   static constexpr std::size_t kManyBytes = std::size_t{8} << 20;
   static constexpr std::chrono::seconds kPatience{60};
 
-  /// `wake` is called when the mailbox has got its first message, or is overrun. It may be called in any
-  /// thread, within Add.
+  /// `wake` is called when the mailbox has got its first message, or has ended. It may be called in any
+  /// thread, within Add or End.
   explicit Mailbox(std::function<void()> wake) : wake_(std::move(wake)) {}
 
   void Add(Delivery delivery, TimePoint now);
   /// Returns the oldest message. Nullopt: there is none.
   std::optional<Delivery> Take();
   void Clear();
-  bool is_overrun() const;
-  /// Returns whether there are messages, or the mailbox is overrun. Costs no lock.
+  /// Has the connection end behind the messages that are there. No more come. `reason` lives longer.
+  void End(std::string_view reason);
+  /// Returns why the connection has to end. Empty: it goes on.
+  std::string_view end_reason() const;
+  /// Returns whether there are messages, or the mailbox has ended. Costs no lock.
   bool has_news() const { return has_news_.load(std::memory_order_acquire); }
 
   /// Returns the bytes that a delivery counts.
@@ -80,7 +84,7 @@ class Mailbox {
   std::deque<Delivery> deliveries_ ABSL_GUARDED_BY(mutex_);
   std::size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<TimePoint> many_since_ ABSL_GUARDED_BY(mutex_);
-  bool is_overrun_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string_view end_reason_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> has_news_{false};  // written under the lock
 };
 

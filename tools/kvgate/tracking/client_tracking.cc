@@ -21,7 +21,7 @@ namespace remora::kvgate {
 namespace {
 
 // Of one client. Each change is compared with the prefixes of all clients by their sizes.
-constexpr std::size_t kMostPrefixes = 1024;
+constexpr std::size_t kMaxPrefixes = 1024;
 
 /// Returns the error; empty: none.
 std::string TakeRedirect(const Call& call, std::string_view text, TrackingOptions* options) {
@@ -67,8 +67,8 @@ std::string OverlapError(std::string_view prefix, std::string_view relation, std
 
 /// Returns the error of prefixes that overlap, or are too many; empty: none.
 std::string CheckPrefixes(const std::vector<std::string>& prefixes, const Tracking* now) {
-  if (prefixes.size() + (now == nullptr ? 0 : now->prefixes().size()) > kMostPrefixes) {
-    return absl::StrCat("ERR a client tracks up to ", kMostPrefixes, " prefixes; use fewer and shorter ones");
+  if (prefixes.size() + (now == nullptr ? 0 : now->prefixes().size()) > kMaxPrefixes) {
+    return absl::StrCat("ERR a client tracks up to ", kMaxPrefixes, " prefixes; use fewer and shorter ones");
   }
   for (std::size_t i = 0; i < prefixes.size(); ++i) {
     if (prefixes[i].size() > kMaxKeySize) {

@@ -76,9 +76,18 @@ void TrackingTable::InvalidateAll() {
   for (const auto& [id, mailbox] : clients_) Send(id, nullptr);
 }
 
-void TrackingTable::SetMostKeys(std::size_t most_keys) {
+void TrackingTable::DisconnectAll(std::string_view reason) {
   const MutexLock lock(mutex_);
-  most_keys_ = most_keys;
+  Clear();
+  for (const auto& [id, mailbox] : clients_) {
+    Send(id, nullptr);
+    mailbox->End(reason);
+  }
+}
+
+void TrackingTable::SetMaxKeys(std::size_t max_keys) {
+  const MutexLock lock(mutex_);
+  max_keys_ = max_keys;
   TakeOldest();
 }
 
@@ -104,7 +113,7 @@ void TrackingTable::Take(Entries::iterator entry) {
 
 void TrackingTable::TakeOldest() {
   const auto is_full = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return (most_keys_ > 0 && entries_.size() > most_keys_) || bytes_ > kMostBytes;
+    return (max_keys_ > 0 && entries_.size() > max_keys_) || bytes_ > kMaxBytes;
   };
   while (!entries_.empty() && is_full()) Take(entries_.begin());
 }

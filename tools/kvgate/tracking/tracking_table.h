@@ -22,7 +22,10 @@ namespace remora::kvgate {
 /// The clients of a gate that track, their keys and their prefixes. The watcher of the server's changes calls
 /// Invalidate for each change, in the order of the server.
 ///
-/// A client that drops a value at its invalidation keeps no stale one. The argument has these invariants:
+/// A client that drops a value at its invalidation, and all values at the end of its connection, keeps no
+/// stale one. That is: let a reply have a value of a key, and let a later write change the key. If the watch
+/// shows changes again behind that write, the gate sends an invalidation behind the reply, or ends the
+/// connection. The argument has these invariants:
 ///   V1: the watch has begun before the first tracked read of a client, as the reply to CLIENT TRACKING ON
 ///       waits for it. The watch goes on while the table has a client.
 ///   V2: a key is registered before the READ of its value begins (Connection::Execute, EXEC).
@@ -30,25 +33,30 @@ namespace remora::kvgate {
 ///       lock. So each registration ends with one invalidation: for a change, for space, or for all keys.
 ///   V4: an invalidation leaves behind the replies to all commands that had begun when the connection took it
 ///       from the mailbox (Connection::Work), also if REDIRECT sends it to another client.
-///   V5: if changes were lost, or the server was started anew, InvalidateAll follows the begin of the next
-///   watch, and precedes its changes. V6: a mailbox that overruns ends its connection, and the client drops
-///   all values with it.
+///   V5: if changes were lost, InvalidateAll follows the begin of the next watch, and precedes its changes.
+///       If the server was started anew, and the watch continues, InvalidateAll precedes its next change.
+///   V6: a mailbox that overruns ends its connection.
+///   V7: if the server shows no changes any more, each client's connection ends (DisconnectAll), and CLIENT
+///       TRACKING ON is an error from then on.
 ///
-/// Let a client get the value of a READ, and let a later write change the key. By V1 the watch shows the
-/// write, or V5 holds. By V2 the client was registered before the READ, and so before the write. If the
-/// registration is there when the write is shown, its invalidation comes, behind the reply by V4. If it is
-/// not, an earlier change took it, after the command had begun: by V3 that invalidation comes, and by V4 it
-/// follows the reply, too. In both cases the client drops the value after it got it. A write before
-/// the READ needs no invalidation, as the READ sees it: the server shows only changes that READs see. With
-/// V5, a READ before InvalidateAll had its registration taken by it; a READ after it began within the watch.
-/// Clients with BCAST have no registrations: all changes of their prefixes come, by V1, V4 and V5.
+/// By V1 the watch shows the write, or V5 or V7 holds. By V2 the client was registered before the READ, and
+/// so before the write. If the registration is there when the write is shown, its invalidation comes, behind
+/// the reply by V4. If it is not, an earlier change took it, after the command had begun: by V3 that
+/// invalidation comes, and by V4 it follows the reply, too. In both cases the client drops the value after it
+/// got it.
+///
+/// A write before the READ needs no invalidation, as the READ sees it: the server shows only changes
+/// that READs see. With V5, a READ before InvalidateAll had its registration taken by it; a READ after it
+/// began within the watch. A READ of a server that has ended began before V5's InvalidateAll, as a client
+/// takes no bytes of a mapping whose server is gone. Clients with BCAST have no registrations: all changes of
+/// their prefixes come, by V1, V4 and V5.
 ///
 /// Thread safety: all methods may be called from any thread.
 class TrackingTable {
  public:
-  static constexpr std::size_t kMostKeysAtBegin = 1'000'000;
+  static constexpr std::size_t kDefaultMaxKeys = 1'000'000;
   /// Bound of keys and registrations together, with what the containers need.
-  static constexpr std::size_t kMostBytes = std::size_t{256} << 20;
+  static constexpr std::size_t kMaxBytes = std::size_t{256} << 20;
 
   struct Counts {
     std::size_t clients = 0;
@@ -70,10 +78,12 @@ class TrackingTable {
   void Invalidate(std::string_view key);
   /// Takes all registrations. Each client gets an invalidation of all keys.
   void InvalidateAll();
+  /// Does InvalidateAll, and then ends the connections of the clients. `reason` lives longer.
+  void DisconnectAll(std::string_view reason);
 
   /// Returns how many keys are registered at most. 0: any number.
-  std::size_t most_keys() const { return most_keys_; }
-  void SetMostKeys(std::size_t most_keys);
+  std::size_t max_keys() const { return max_keys_; }
+  void SetMaxKeys(std::size_t max_keys);
   bool has_clients() const { return has_clients_; }
   Counts counts() const;
 
@@ -92,7 +102,7 @@ class TrackingTable {
   void Clear() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Clock& clock_;
-  std::atomic<std::size_t> most_keys_{kMostKeysAtBegin};
+  std::atomic<std::size_t> max_keys_{kDefaultMaxKeys};
   std::atomic<bool> has_clients_{false};
   mutable Mutex mutex_;
   std::map<std::int64_t, std::shared_ptr<Mailbox>> clients_ ABSL_GUARDED_BY(mutex_);
