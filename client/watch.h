@@ -58,7 +58,9 @@ class ClientWatch {
   /// Goes to the next change, and waits for it up to `wait`. Returns false if no change came in this time.
   /// Outcomes:
   ///   OutOfRange: the watch fell too far behind, so the server no longer keeps the changes that come next;
-  ///     or they were lost with the server's machine. Begin anew, as described above.
+  ///     or they were lost with the server's machine; or the server has other data now. The first call that
+  ///     reaches a server that was started anew says so, also if that server has no changes yet. Begin anew,
+  ///     as described above.
   ///   Unavailable: the connection broke and the client could not reconnect, or the server cannot read its
   ///     disk.
   ///   DeadlineExceeded: the server did not answer within ClientOptions::timeout.

@@ -66,7 +66,7 @@ absl::Status ClientWatch::Impl::FetchPage(Session& session) {
                           session.scan_window().Register(session.connection()));
   const std::size_t page_size = std::min(window.bytes.size(), kMaxPageSize);
   absl::StatusOr<ServerReply> answer = absl::NotFoundError("");
-  if (cursor_ != 0) {
+  if (cursor_ != 0 && KnowsPlace(session)) {
     Request request;
     request.operation = Operation::kScanNext;
     request.value_size = static_cast<std::uint32_t>(page_size);
@@ -126,7 +126,13 @@ absl::StatusOr<ServerReply> ClientWatch::Impl::Open(Session& session, const Scan
   return answer;
 }
 
+bool ClientWatch::Impl::KnowsPlace(const Session& session) const {
+  return session.server().shape().incarnation == place_.incarnation;
+}
+
 absl::StatusOr<bool> ClientWatch::Impl::IsBehind(Session& session) {
+  // The end of another log says nothing about this place: it may stay before it for good.
+  if (!KnowsPlace(session)) return true;
   REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, session.ReadSuperblock());
   return superblock->counters[static_cast<std::size_t>(Counter::kChangesEnd)] >= place_.sequence;
 }

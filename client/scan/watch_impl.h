@@ -38,7 +38,9 @@ class ClientWatch::Impl {
 
   absl::Status FetchPage(Session& session);
   absl::StatusOr<ServerReply> Open(Session& session, const ScanWindow::View& window, std::size_t page_size);
-  /// Returns whether the server has changes that the watch has not got.
+  /// Returns whether the server has checked the watch's place since it was started.
+  bool KnowsPlace(const Session& session) const;
+  /// Returns whether the server has changes that the watch has not got, or has not checked its place.
   absl::StatusOr<bool> IsBehind(Session& session);
   /// Shows the next change. Returns false if it is not complete yet.
   absl::StatusOr<bool> TakeEntry();

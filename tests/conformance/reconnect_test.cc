@@ -204,6 +204,37 @@ TEST_P(Reconnect, AWatchGoesOnBehindWhatMayPass) {
   }
 }
 
+// The log of the other data ends before the watch's place, and may never get there.
+TEST_P(Reconnect, AWatchSaysThatTheServerHasOtherData) {
+  START({.durability = Durability::kLogged});
+  std::string why_not;
+  const auto other = Deployment::Create(GetParam(), {.durability = Durability::kLogged}, &why_not);
+  ASSERT_NE(other, nullptr) << why_not;
+  Deployment* now = deployment_.get();
+  std::unique_ptr<Client> client = *Client::Connect([&](TimePoint) { return now->Dial(); },
+                                                    {.timeout = std::chrono::seconds(20)}, now->clock());
+  std::unique_ptr<ClientWatch> watch = *client->Watch();
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_CODE(kOk, Put("key", std::to_string(i)));
+    const absl::StatusOr<bool> came = watch->Next(std::chrono::seconds(20));
+    ASSERT_TRUE(came.ok() && *came) << came.status();
+  }
+  const std::string token = watch->resume_token();
+  now = other.get();
+  kv_.reset();
+  deployment_->Stop();
+  EXPECT_CODE(kOutOfRange, watch->Next(milliseconds(0)).status());
+  EXPECT_CODE(kOutOfRange, watch->Next(milliseconds(0)).status()) << "it is final";
+  EXPECT_CODE(kOutOfRange, client->Watch({.resume_token = token}).status());
+  watch = *client->Watch();
+  ASSERT_CODE(kOk, client->Put("key", "of the other"));
+  const absl::StatusOr<bool> came = watch->Next(std::chrono::seconds(20));
+  ASSERT_TRUE(came.ok() && *came) << came.status();
+  EXPECT_EQ(watch->value(), "of the other");
+  watch.reset();
+  client.reset();
+}
+
 TEST_P(Reconnect, AnAttemptThatGetsNoAnswerIsNotTheLast) {
   START({.durability = Durability::kLogged});
   if (!deployment_->concurrent()) GTEST_SKIP() << "simulated: nobody else can be asked there";

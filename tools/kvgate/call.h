@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "client/coroutine_client.h"
 #include "store/base/clock.h"
@@ -14,9 +15,11 @@
 #include "tools/kvgate/keys/key_store.h"
 #include "tools/kvgate/keys/transaction.h"
 #include "tools/kvgate/network/client_registry.h"
+#include "tools/kvgate/pubsub/mailbox.h"
 #include "tools/kvgate/pubsub/subscriptions.h"
 #include "tools/kvgate/resp/reply.h"
 #include "tools/kvgate/resp/request.h"
+#include "tools/kvgate/tracking/tracking.h"
 #include "tools/kvgate/users.h"
 
 namespace remora::kvgate {
@@ -36,7 +39,8 @@ struct Session {
   bool closes = false;            // behind the reply to this command
   Transaction transaction{};
   std::unique_ptr<Subscriptions> subscriptions{};
-  std::optional<User> user{};  // nothing: the client has to show a token first
+  std::unique_ptr<Tracking> tracking{};  // null: CLIENT TRACKING is off
+  std::optional<User> user{};            // nothing: the client has to show a token first
 };
 
 /// The parts of a gateway thread that commands use. All live longer than any call.
@@ -68,8 +72,9 @@ struct Call {
   Reply reply;
   bool is_silent = false;  // the client wants no reply
   bool is_done = false;
-  std::size_t held = 0;  // bytes that count to the connection's
-  bool repeats = false;  // its reply was dropped, and it is to run again
+  std::size_t held = 0;                   // bytes that count to the connection's
+  bool repeats = false;                   // its reply was dropped, and it is to run again
+  std::vector<Delivery> invalidations{};  // that leave behind its reply
 };
 
 }  // namespace remora::kvgate

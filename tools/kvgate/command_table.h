@@ -52,7 +52,7 @@ struct Command {
   int key_step;
   const char* group;                            // of COMMAND DOCS
   const char* summary;                          // of COMMAND DOCS
-  void (*run)(Call&);                           // kLocal; else null
+  void (*run)(Call&);                           // kLocal, and such in a transaction; else null
   Task<void> (*begin)(Call&);                   // others; else null
   Order (*order_of)(const Request&) = nullptr;  // where it depends on the options
 };

@@ -57,7 +57,7 @@ absl::Status Gate::StartWatcher() {
   const auto connect = [&options](const Clock& clock) {
     return Client::Connect(options.server, options.client, clock);
   };
-  REMORA_ASSIGN_OR_RETURN(state_.watcher, ChangeWatcher::Start(connect, state_.hub));
+  REMORA_ASSIGN_OR_RETURN(state_.watcher, ChangeWatcher::Start(connect, state_.hub, state_.tracking));
   if (options.notify.empty()) return absl::OkStatus();
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, connect(clock_));
   const absl::Status status = ChangeWatcher::CanWatch(*client);

@@ -17,6 +17,7 @@
 #include "tools/kvgate/pubsub/change_watcher.h"
 #include "tools/kvgate/pubsub/event_flags.h"
 #include "tools/kvgate/pubsub/message_hub.h"
+#include "tools/kvgate/tracking/tracking_table.h"
 #include "tools/kvgate/users.h"
 
 namespace remora::kvgate {
@@ -41,7 +42,7 @@ struct GateOptions {
 struct GateState {
   /// `clock` lives longer.
   GateState(GateOptions gate_options, const Clock& clock)
-      : options(std::move(gate_options)), max_clients(options.max_clients), hub(clock) {}
+      : options(std::move(gate_options)), max_clients(options.max_clients), hub(clock), tracking(clock) {}
 
   const GateOptions options;
   std::atomic<std::size_t> max_clients;
@@ -53,6 +54,7 @@ struct GateState {
   ClientRegistry clients;
   ScanCursors cursors;
   MessageHub hub;
+  TrackingTable tracking;
   std::unique_ptr<ChangeWatcher> watcher;    // set before the first client
   std::atomic<std::size_t> queued_bytes{0};  // of all transactions that are not executed yet
 };

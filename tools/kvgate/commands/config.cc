@@ -27,6 +27,7 @@ namespace {
 
 constexpr std::int64_t kMostClients = 1'000'000;
 constexpr std::string_view kMaxClientsSetting = "maxclients";
+constexpr std::string_view kTrackingSetting = "tracking-table-max-keys";
 
 /// The settings that the gate has, and those that programs ask Redis for before anything else.
 std::vector<std::pair<std::string, std::string>> Settings(const GateState& gate) {
@@ -37,7 +38,8 @@ std::vector<std::pair<std::string, std::string>> Settings(const GateState& gate)
           {"maxmemory", "0"},
           {std::string(kNotifySetting), gate.watcher->flags().ToString()},
           {"proto-max-bulk-len", absl::StrCat(RequestParser::kMaxStatedLength)},
-          {"save", ""}};
+          {"save", ""},
+          {std::string(kTrackingSetting), absl::StrCat(gate.tracking.max_keys())}};
 }
 
 void ConfigGet(Call& call) {
@@ -66,6 +68,7 @@ std::string ConfigSetFailed(std::string_view name, std::string_view why) {
 struct Changes {
   std::optional<std::int64_t> max_clients{};
   std::optional<EventFlags> flags{};
+  std::optional<std::int64_t> tracked_keys{};
 };
 
 /// Adds a setting to `changes`. Returns the error; empty: none.
@@ -80,6 +83,14 @@ std::string AddChange(const GateState& gate, std::string_view name, std::string_
     if (changes->flags) return ConfigSetFailed(name, "duplicate parameter");
     changes->flags = EventFlags::Parse(value);
     return changes->flags ? "" : ConfigSetFailed(name, kUnknownEventClass);
+  }
+  if (IsWord(name, kTrackingSetting)) {
+    if (changes->tracked_keys) return ConfigSetFailed(name, "duplicate parameter");
+    changes->tracked_keys = ParseInteger(value);
+    if (!changes->tracked_keys) return ConfigSetFailed(name, "argument couldn't be parsed into an integer");
+    return *changes->tracked_keys >= 0
+               ? ""
+               : ConfigSetFailed(name, "argument must be between 0 and 9223372036854775807 inclusive");
   }
   if (!IsWord(name, kMaxClientsSetting)) return ConfigSetFailed(name, "can't set immutable config");
   if (changes->max_clients) return ConfigSetFailed(name, "duplicate parameter");
@@ -124,6 +135,9 @@ Task<void> ConfigSet(Call& call) {
           absl::StrCat("the server does not show its changes, so there are no notifications: ",
                        status.message())));
     }
+  }
+  if (changes.tracked_keys) {
+    call.services.gate.tracking.SetMaxKeys(static_cast<std::size_t>(*changes.tracked_keys));
   }
   if (changes.max_clients) {
     call.services.gate.max_clients = static_cast<std::size_t>(*changes.max_clients);

@@ -16,6 +16,7 @@
 #include "tools/kvgate/commands/help.h"
 #include "tools/kvgate/commands/redis_version.h"
 #include "tools/kvgate/resp/number_text.h"
+#include "tools/kvgate/tracking/client_tracking.h"
 
 namespace remora::kvgate {
 namespace {
@@ -82,6 +83,7 @@ void Reset(Call& call) {
   call.session.user = call.services.gate.options.users.OfNewClient();
   NameClient(call, &ClientRecord::name, "");
   call.session.transaction.Reset();
+  EndTracking(call.session, call.services.gate);
   if (!call.session.subscriptions->empty()) {
     call.session.subscriptions->Reset();
     call.session.record->channels = call.session.record->patterns = 0;
@@ -157,14 +159,24 @@ void Hello(Call& call) {
 
 // --- CLIENT ---------------------------------------------------------------------------------------------
 
+/// Returns the letters of Redis.
+std::string FlagsOf(const ClientRecord& client) {
+  std::string flags;
+  if (client.channels + client.patterns > 0) flags += 'P';
+  if (client.redirect >= 0) flags += 't';
+  if (client.is_redirect_broken) flags += 'R';
+  if (client.has_broadcast) flags += 'B';
+  return flags.empty() ? "N" : flags;
+}
+
 std::string Describe(const ClientRecord& client, std::int64_t now_ms) {
   return absl::StrFormat(
       "id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=0 sub=%d psub=%d ssub=0 multi=-1 "
-      "cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
+      "cmd=%s user=%s redir=%d resp=%d lib-name=%s lib-ver=%s\n",
       client.id, client.address, client.local_address, client.fd, client.name,
-      (now_ms - client.connected_ms) / 1000, (now_ms - client.active_ms) / 1000,
-      client.channels + client.patterns > 0 ? "P" : "N", client.channels.load(), client.patterns.load(),
-      client.command.load(), client.user, client.protocol.load(), client.library, client.library_version);
+      (now_ms - client.connected_ms) / 1000, (now_ms - client.active_ms) / 1000, FlagsOf(client),
+      client.channels.load(), client.patterns.load(), client.command.load(), client.user,
+      client.redirect.load(), client.protocol.load(), client.library, client.library_version);
 }
 
 void ClientInfo(Call& call) {
@@ -256,6 +268,11 @@ void ClientNoEvict(Call& call) {
   is_mode ? call.reply.Ok() : call.reply.Error(kSyntaxError);
 }
 
+/// Only a transaction gets here.
+void RejectTracking(Call& call) {
+  call.reply.Error("ERR CLIENT TRACKING is not allowed inside a transaction");
+}
+
 void ClientId(Call& call) { call.reply.Integer(call.session.record->id); }
 
 struct Subcommand {
@@ -264,14 +281,29 @@ struct Subcommand {
   void (*run)(Call&);
 };
 
+bool IsTracking(const Request& request) { return request.size() > 2 && IsWord(request[1], "TRACKING"); }
+
+/// CLIENT TRACKING waits for the server.
+Order OrderOfClient(const Request& request) {
+  return IsTracking(request) ? Order::kExclusive : Order::kLocal;
+}
+
 void RunClient(Call& call) {
   if (RepliedHelp(call)) return;
   constexpr Subcommand kSubcommands[] = {
-      {"getname", 2, ClientGetName},  {"id", 2, ClientId},
-      {"info", 2, ClientInfo},        {"kill", -3, ClientKill},
-      {"no-evict", 3, ClientNoEvict}, {"list", -2, ClientList},
-      {"reply", 3, ClientReply},      {"setinfo", 4, ClientSetInfo},
+      {"caching", 3, ClientCaching},
+      {"getredir", 2, ClientGetRedirect},
+      {"getname", 2, ClientGetName},
+      {"id", 2, ClientId},
+      {"info", 2, ClientInfo},
+      {"kill", -3, ClientKill},
+      {"no-evict", 3, ClientNoEvict},
+      {"list", -2, ClientList},
+      {"reply", 3, ClientReply},
+      {"setinfo", 4, ClientSetInfo},
       {"setname", 3, ClientSetName},
+      {"tracking", -3, RejectTracking},
+      {"trackinginfo", 2, ClientTrackingInfo},
   };
   for (const Subcommand& subcommand : kSubcommands) {
     if (!IsWord(call.argument(1), subcommand.name)) continue;
@@ -287,7 +319,7 @@ constexpr Command kConnectionCommands[] = {
     {"auth", -2, Order::kLocal, kAlwaysFlags | kFlagFast | kFlagNoAuth, 0, 0, 0, "connection",
      "Shows a token of the gate", Auth, nullptr},
     {"client", -2, Order::kLocal, kAlwaysFlags | kFlagFast, 0, 0, 0, "connection",
-     "Shows and names connections", RunClient, nullptr},
+     "Shows and names connections, and tracks keys", RunClient, ClientTracking, OrderOfClient},
     {"echo", 2, Order::kLocal, kAlwaysFlags | kFlagFast, 0, 0, 0, "connection", "Returns its argument", Echo,
      nullptr},
     {"hello", -1, Order::kLocal, kAlwaysFlags | kFlagFast | kFlagNoAuth, 0, 0, 0, "connection",

@@ -18,7 +18,9 @@ struct SubcommandHelp {
 };
 
 constexpr SubcommandHelp kOfClient[] = {
+    {"CACHING (YES|NO)", "Sets whether the keys of the next command are tracked, with OPTIN or OPTOUT."},
     {"GETNAME", "Returns the name of this connection."},
+    {"GETREDIR", "Returns the ID of the connection that gets the invalidations."},
     {"ID", "Returns the ID of this connection."},
     {"INFO", "Describes this connection."},
     {"KILL <address> | <option> <value> [<option> <value> [...]]",
@@ -28,6 +30,9 @@ constexpr SubcommandHelp kOfClient[] = {
     {"REPLY (ON|OFF|SKIP)", "Sets whether this connection gets replies."},
     {"SETINFO (LIB-NAME|LIB-VER) <text>", "Names the library of this connection."},
     {"SETNAME <name>", "Names this connection."},
+    {"TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]] [OPTIN] [OPTOUT] [NOLOOP]",
+     "Sets whether this connection gets invalidations of keys that it has read."},
+    {"TRACKINGINFO", "Describes the tracking of this connection."},
 };
 constexpr SubcommandHelp kOfCommand[] = {
     {"(no subcommand)", "Describes all commands."},
@@ -38,7 +43,7 @@ constexpr SubcommandHelp kOfCommand[] = {
 constexpr SubcommandHelp kOfConfig[] = {
     {"GET <pattern> [<pattern> ...]", "Returns the settings whose names fit a pattern."},
     {"SET <name> <value> [<name> <value> ...]",
-     "Sets maxclients and notify-keyspace-events; others are fixed."},
+     "Sets maxclients, notify-keyspace-events and tracking-table-max-keys; others are fixed."},
 };
 constexpr SubcommandHelp kOfMemory[] = {
     {"USAGE <key> [SAMPLES <count>]", "Returns the bytes of the record of a key."},

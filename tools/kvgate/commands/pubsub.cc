@@ -42,7 +42,13 @@ void Confirm(Call& call, std::string_view word, std::optional<std::string_view> 
 /// Adds the messages that came before: none comes behind the reply that ends a subscription.
 void AddMail(Call& call) {
   Mailbox& mailbox = call.session.subscriptions->mailbox();
-  while (const std::optional<Delivery> delivery = mailbox.Take()) AppendDelivery(*delivery, &call.reply);
+  while (std::optional<Delivery> delivery = mailbox.Take()) {
+    if (delivery->kind == DeliveryKind::kInvalidation) {
+      call.invalidations.push_back(*std::move(delivery));
+    } else {
+      AppendDelivery(*delivery, &call.reply);
+    }
+  }
 }
 
 /// Subscribes. Behind the reply, all changes have their notifications, unless the server is away.

@@ -154,15 +154,19 @@ void AddServerSection(const GateState& gate, std::int64_t now_ms, const absl::St
 void AddClientsSection(const GateState& gate, std::string* text) {
   // The gate has no command that blocks its client.
   absl::StrAppend(text, "# Clients\r\nconnected_clients:", gate.clients.size(),
-                  "\r\nmaxclients:", gate.max_clients.load(), "\r\nblocked_clients:0\r\n");
+                  "\r\nmaxclients:", gate.max_clients.load(), "\r\nblocked_clients:0",
+                  "\r\ntracking_clients:", gate.tracking.counts().clients, "\r\n");
 }
 
 void AddStatsSection(const GateState& gate, std::string* text) {
+  const TrackingTable::Counts tracked = gate.tracking.counts();
   absl::StrAppend(text, "# Stats\r\ntotal_connections_received:", gate.connections.load(),
                   "\r\ntotal_commands_processed:", gate.commands.load(),
                   "\r\nrejected_connections:", gate.rejected.load(),
                   "\r\npubsub_channels:", gate.hub.CountNames(NameKind::kChannel),
-                  "\r\npubsub_patterns:", gate.hub.CountNames(NameKind::kPattern), "\r\n");
+                  "\r\npubsub_patterns:", gate.hub.CountNames(NameKind::kPattern),
+                  "\r\ntracking_total_keys:", tracked.keys, "\r\ntracking_total_items:", tracked.items,
+                  "\r\ntracking_total_prefixes:", tracked.prefixes, "\r\n");
 }
 
 void AddKeyspaceSection(std::uint64_t keys, std::string* text) {

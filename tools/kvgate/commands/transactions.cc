@@ -11,6 +11,7 @@
 #include "tools/kvgate/commands/groups.h"
 #include "tools/kvgate/commands/store_calls.h"
 #include "tools/kvgate/keys/transaction_keys.h"
+#include "tools/kvgate/tracking/client_tracking.h"
 
 namespace remora::kvgate {
 namespace {
@@ -122,6 +123,7 @@ Task<void> Exec(Call& call) {
   if (queue.is_aborted()) {
     co_return call.reply.Error("EXECABORT Transaction discarded because of previous errors.");
   }
+  RegisterQueue(call.session, queue);
   co_await Execute(call, std::move(queue), watched);
 }
 

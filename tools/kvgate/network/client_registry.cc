@@ -47,6 +47,26 @@ void ClientRegistry::ShutDown(const std::function<bool(const ClientRecord&)>& en
   }
 }
 
+void ClientRegistry::SetMailbox(ClientRecord* record, std::shared_ptr<Mailbox> mailbox) {
+  const MutexLock lock(mutex_);
+  record->mailbox = std::move(mailbox);
+}
+
+bool ClientRegistry::Has(std::int64_t id) const {
+  const MutexLock lock(mutex_);
+  const auto found = records_.find(id);
+  return found != records_.end() && !found->second->is_shut_down;
+}
+
+bool ClientRegistry::Send(std::int64_t id, Delivery delivery, TimePoint now) {
+  const MutexLock lock(mutex_);
+  const auto found = records_.find(id);
+  if (found == records_.end() || found->second->is_shut_down || found->second->mailbox == nullptr)
+    return false;
+  found->second->mailbox->Add(std::move(delivery), now);
+  return true;
+}
+
 std::size_t ClientRegistry::size() const {
   const MutexLock lock(mutex_);
   return records_.size();

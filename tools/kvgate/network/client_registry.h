@@ -10,7 +10,9 @@
 #include <string>
 
 #include "absl/base/thread_annotations.h"
+#include "store/base/clock.h"
 #include "store/base/mutex.h"
+#include "tools/kvgate/pubsub/mailbox.h"
 
 namespace remora::kvgate {
 
@@ -26,6 +28,9 @@ struct ClientRecord {
   std::atomic<int> protocol{2};
   std::atomic<int> channels{0};  // that it has subscribed to
   std::atomic<int> patterns{0};
+  std::atomic<std::int64_t> redirect{-1};  // of CLIENT TRACKING; 0: to itself; -1: it does not track
+  std::atomic<bool> has_broadcast{false};  // CLIENT TRACKING with BCAST
+  std::atomic<bool> is_redirect_broken{false};
   std::string user{"default"};
   /// Returns its type in CLIENT LIST and CLIENT KILL.
   const char* type() const { return channels + patterns > 0 ? "pubsub" : "normal"; }
@@ -33,6 +38,7 @@ struct ClientRecord {
   std::string name{};
   std::string library{};
   std::string library_version{};
+  std::shared_ptr<Mailbox> mailbox{};  // under the lock; null: no thread serves it yet
 };
 
 /// The set of all connected clients.
@@ -51,6 +57,12 @@ class ClientRegistry {
   /// Ends the sockets of the clients for which `ends` returns true, under the lock, once each. Their threads
   /// notice it.
   void ShutDown(const std::function<bool(const ClientRecord&)>& ends);
+  /// Sets the mailbox of a record. Remove precedes the end of the thread that the mailbox wakes.
+  void SetMailbox(ClientRecord* record, std::shared_ptr<Mailbox> mailbox);
+  /// Returns whether the client is connected.
+  bool Has(std::int64_t id) const;
+  /// Adds to the mailbox of a client, under the lock. Returns false if it is not connected.
+  bool Send(std::int64_t id, Delivery delivery, TimePoint now);
   std::size_t size() const;
 
  private:

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
 #include "store/base/check.h"
 #include "store/format/memory/layout.h"
 #include "tools/command_line/say.h"
 #include "tools/kvgate/network/admission.h"
+#include "tools/kvgate/tracking/client_tracking.h"
 
 namespace remora::kvgate {
 namespace {
@@ -17,21 +20,54 @@ namespace {
 constexpr std::size_t kMaxRequestBytes = kMaxValueSize + kMaxKeySize + 4096;
 constexpr std::size_t kLeastExpectedReply = 64;
 
-/// Moves messages to the output until it has `most` bytes. Returns false if the client has not taken its
-/// messages in time.
-bool MoveMessages(Session& session, std::size_t most, ReplyStream* output) {
-  if (session.subscriptions->empty()) return true;
+/// Adds an invalidation to the output, or to the mailbox of the client that REDIRECT names.
+void Invalidate(Session& session, Services& services, const Delivery& invalidation, ReplyStream* output) {
+  if (session.tracking == nullptr) return;  // it has ended meanwhile
+  const std::int64_t target = session.tracking->options.redirect;
+  Reply reply(session.protocol);
+  if (target == 0) {
+    AppendDelivery(invalidation, &reply);
+  } else {
+    Delivery redirected = invalidation;
+    redirected.kind = DeliveryKind::kRedirected;
+    if (services.gate.clients.Send(target, std::move(redirected), services.clock.Now())) return;
+    session.tracking->is_broken = session.record->is_redirect_broken = true;
+    reply.Push(2);
+    reply.Bulk("tracking-redir-broken");
+    reply.Integer(target);
+  }
+  // RESP2 cannot tell a push from a reply.
+  if (session.protocol > 2) output->Add(reply.TakeBytes());
+}
+
+/// Moves messages to the output until it has `most` bytes, with the calls that are in flight. Invalidations
+/// wait for the reply to `last`, if it is not null. Adds their bytes to *held. Returns false if the mailbox
+/// has ended, for example as the client has not taken its messages in time.
+bool MoveMessages(Session& session, Services& services, std::size_t most, Call* last, std::size_t* held,
+                  ReplyStream* output) {
   Mailbox& mailbox = session.subscriptions->mailbox();
+  if (!mailbox.has_news()) return true;
   Reply messages(session.protocol);
-  while (output->size() + messages.size() < most) {
-    const std::optional<Delivery> delivery = mailbox.Take();
+  while (output->size() + *held + messages.size() < most) {
+    std::optional<Delivery> delivery = mailbox.Take();
     if (!delivery) break;
-    AppendDelivery(*delivery, &messages);
+    if (delivery->kind != DeliveryKind::kInvalidation) {
+      // Redis sends invalidations in RESP2 to subscribers alone.
+      if (session.protocol > 2 || session.is_for_messages()) AppendDelivery(*delivery, &messages);
+    } else if (last == nullptr) {
+      Invalidate(session, services, *delivery, output);
+    } else {
+      const std::size_t bytes = Mailbox::SizeOf(*delivery);
+      last->held += bytes;
+      *held += bytes;
+      last->invalidations.push_back(*std::move(delivery));
+    }
   }
   if (messages.size() > 0) output->Add(messages.TakeBytes());
-  if (!mailbox.is_overrun()) return true;
+  const std::string_view reason = mailbox.end_reason();
+  if (reason.empty()) return true;
   command_line::SayError(absl::StrCat("kvgate: client ", session.record->id, " at ", session.record->address,
-                                      " is disconnected: it did not take its messages in time"));
+                                      " is disconnected: ", AbslView(reason)));
   return false;
 }
 
@@ -47,10 +83,12 @@ Connection::Connection(std::unique_ptr<Channel> channel, std::shared_ptr<ClientR
   session_.record = std::move(record);
   session_.user = services.gate.options.users.OfNewClient();
   session_.subscriptions = std::make_unique<Subscriptions>(services.gate.hub, std::move(wake));
+  services.gate.clients.SetMailbox(session_.record.get(), session_.subscriptions->shared_mailbox());
 }
 
 Connection::~Connection() {
   REMORA_CHECK(is_idle());
+  EndTracking(session_, services_.gate);
   if (session_.subscriptions->empty()) return;
   session_.subscriptions->Reset();
   services_.gate.watcher->Update();
@@ -107,7 +145,11 @@ void Connection::Work() {
     Collect();
     // A command that runs alone may be the SUBSCRIBE to their channel, whose reply comes first.
     const bool runs_alone = in_flight_ > 0 && order_ == Order::kExclusive;
-    if (!is_broken_ && !runs_alone && !MoveMessages(session_, kMaxOutput, &replies_)) Abandon();
+    Call* const last = calls_.empty() ? nullptr : calls_.back().get();
+    if (!is_broken_ && !runs_alone &&
+        !MoveMessages(session_, services_, kMaxOutput, last, &held_, &replies_)) {
+      Abandon();
+    }
     has_more = is_full || replies_.size() >= kMaxOutput;
     Send();
     // The client may have taken the output just now: nothing else would begin the next command.
@@ -149,6 +191,9 @@ void Connection::BeginNext() {
   session_.record->active_ms = services_.clock.UnixMillis();
   services_.gate.commands.fetch_add(1, std::memory_order_relaxed);
   Execute(call);
+  // The commands of an EXEC need it until Finish.
+  const bool runs_alone = in_flight_ > 0 && order_ == Order::kExclusive;
+  if (session_.tracking != nullptr && !runs_alone) EndCaching(call);
 }
 
 void Connection::Execute(Call& call) {
@@ -163,12 +208,15 @@ void Connection::Execute(Call& call) {
   } else if (IsQueued(call)) {
     Enqueue(call);
     Complete(call);
-  } else if (call.command->run != nullptr) {
+  } else if (OrderOf(*call.command, call.request) == Order::kLocal) {
     RunLocal(call);
   } else {
     session_.record->command = call.command->name;
     order_ = OrderOf(*call.command, call.request);
     ++in_flight_;
+    if (session_.tracking != nullptr && session_.tracking->takes_keys()) [[unlikely]] {
+      RegisterKeys(*session_.tracking, *call.command, call.request);
+    }
     call.Start(RunInStore(call));
   }
 }
@@ -187,6 +235,7 @@ Task<void> Connection::RunInStore(Call& call) {
 
 void Connection::Finish(Call& call) {
   expected_reply_ = std::max(call.reply.size(), kLeastExpectedReply);
+  if (session_.tracking != nullptr && order_ == Order::kExclusive) EndCaching(call);
   const bool waits = &call != calls_.front().get();
   if (waits && !is_broken_ && order_ == Order::kRead && held_ + call.reply.size() > kMaxOutput) {
     call.reply = Reply(call.reply.protocol());
@@ -222,6 +271,7 @@ void Connection::Collect() {
     Call& call = *calls_.front();
     if (!call.is_silent) replies_.Add(call.reply.TakeBytes());
     held_ -= call.held;
+    for (const Delivery& one : call.invalidations) Invalidate(session_, services_, one, &replies_);
     calls_.pop_front();
   }
 }

@@ -29,6 +29,7 @@ namespace remora::kvgate {
 ///   C1: replies leave in the order of their requests.
 ///   C2: a read is in flight only with reads, a write only with writes, another command alone (Order).
 ///   C3: no command begins beside others while their requests, replies and the output have kMaxOutput bytes.
+///   C4: an invalidation (CLIENT TRACKING) leaves behind the replies to all commands that have begun.
 ///
 /// Thread safety: none.
 class Connection {

@@ -20,10 +20,16 @@ bool IsPlaceLost(const absl::Status& status) {
   return absl::IsOutOfRange(status) || absl::IsInvalidArgument(status) || absl::IsInternal(status);
 }
 
+/// Returns whether the server shows no changes until its operator acts, for example as it has no log.
+bool HasNoChanges(const absl::Status& status) {
+  return absl::IsFailedPrecondition(status) || absl::IsPermissionDenied(status);
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ChangeWatcher>> ChangeWatcher::Start(Connect connect, MessageHub& hub) {
-  std::unique_ptr<ChangeWatcher> watcher(new ChangeWatcher(std::move(connect), hub));
+absl::StatusOr<std::unique_ptr<ChangeWatcher>> ChangeWatcher::Start(Connect connect, MessageHub& hub,
+                                                                    TrackingTable& tracking) {
+  std::unique_ptr<ChangeWatcher> watcher(new ChangeWatcher(std::move(connect), hub, tracking));
   REMORA_ASSIGN_OR_RETURN(
       watcher->thread_, StartThread([&watcher] { return std::thread(&ChangeWatcher::Run, watcher.get()); }));
   return watcher;
@@ -70,16 +76,18 @@ void ChangeWatcher::Update() {
 }
 
 bool ChangeWatcher::IsWanted() const {
+  if (tracking_.has_clients()) return true;
   const bool has_events = flags_.has_sets() || flags_.has_deletions();
   return has_events && ((flags_.has_keyspace() && hub_.wants_keyspace()) ||
                         (flags_.has_keyevent() && hub_.wants_keyevent()));
 }
 
-void ChangeWatcher::AwaitBegin(std::chrono::milliseconds timeout) {
+bool ChangeWatcher::AwaitBegin(std::chrono::milliseconds timeout) {
   MutexLock lock(mutex_);
   const TimePoint until = std::chrono::steady_clock::now() + timeout;
   while (!has_begun_ && !stopping_ && IsWanted() && lock.WaitUntil(changed_, until)) {
   }
+  return has_begun_;
 }
 
 void ChangeWatcher::EndIfUnwanted() {
@@ -122,6 +130,7 @@ void ChangeWatcher::WatchAll(Period period) {
       continue;
     }
     Complain(status);
+    if (HasNoChanges(status)) DisconnectTracking();
     Pause();
   }
 }
@@ -130,10 +139,14 @@ absl::Status ChangeWatcher::WatchOverOneConnection(Period period, std::string* t
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, connect_(clock_));
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<ClientWatch> watch, client->Watch({.resume_token = *token}));
   complaint_.clear();
+  if (token->empty()) incarnation_ = client->incarnation();
+  bool has_lost = false;
   {
     const MutexLock lock(mutex_);
+    has_lost = token->empty() && has_begun_;
     has_begun_ = period_ == period;
   }
+  if (has_lost) tracking_.InvalidateAll();
   changed_.notify_all();
   for (;;) {
     const absl::StatusOr<bool> came = watch->Next(kLook);
@@ -143,11 +156,25 @@ absl::Status ChangeWatcher::WatchOverOneConnection(Period period, std::string* t
       *token = watch->resume_token();
       return came.status();
     }
+    NoteIncarnation(client->incarnation());
     if (*came) Show(*flags, watch->kind(), watch->key());
   }
 }
 
+void ChangeWatcher::NoteIncarnation(std::uint64_t incarnation) {
+  if (std::exchange(incarnation_, incarnation) != incarnation) tracking_.InvalidateAll();
+}
+
+void ChangeWatcher::DisconnectTracking() {
+  {
+    const MutexLock lock(mutex_);
+    if (!std::exchange(has_begun_, false)) return;
+  }
+  tracking_.DisconnectAll("it tracks keys, and the server no longer shows its changes");
+}
+
 void ChangeWatcher::Show(EventFlags wanted, ChangeKind kind, std::string_view key) const {
+  if (tracking_.has_clients()) tracking_.Invalidate(key);
   const bool is_put = kind == ChangeKind::kPut;
   if (!(is_put ? wanted.has_sets() : wanted.has_deletions())) return;
   const std::string_view event = is_put ? "set" : "del";

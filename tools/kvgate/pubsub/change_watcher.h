@@ -1,4 +1,4 @@
-// Keyspace notifications: messages for the changes of the server's keys, by any client.
+// Keyspace notifications and invalidations: messages for the changes of the server's keys, by any client.
 #pragma once
 
 #include <atomic>
@@ -22,13 +22,16 @@
 #include "store/base/mutex.h"
 #include "tools/kvgate/pubsub/event_flags.h"
 #include "tools/kvgate/pubsub/message_hub.h"
+#include "tools/kvgate/tracking/tracking_table.h"
 
 namespace remora::kvgate {
 
-/// A thread that watches the server's changes while the flags ask for events and the hub has a subscriber for
-/// them. If the server goes away, it connects again, and continues behind the last change that it has shown.
-/// If the server no longer has the changes that follow, it says so on standard error, and continues with the
-/// changes from then on.
+/// A thread that watches the server's changes while a client tracks keys, or while the flags ask for events
+/// and the hub has a subscriber for them. If the server goes away, it connects again, and continues behind
+/// the last change that it has shown. If the server no longer has the changes that follow, it says so on
+/// standard error, and continues with the changes from then on. Clients that track then get an invalidation
+/// of all keys. If the server shows no changes any more, as it was started without a log, clients that track
+/// are disconnected.
 ///
 /// Thread safety: all methods may be called from any thread.
 class ChangeWatcher {
@@ -36,8 +39,9 @@ class ChangeWatcher {
   /// Connects to the server with the clock.
   using Connect = std::function<absl::StatusOr<std::unique_ptr<Client>>(const Clock& clock)>;
 
-  /// `hub` lives longer. ResourceExhausted: the system does not start a thread.
-  static absl::StatusOr<std::unique_ptr<ChangeWatcher>> Start(Connect connect, MessageHub& hub);
+  /// `hub` and `tracking` live longer. ResourceExhausted: the system does not start a thread.
+  static absl::StatusOr<std::unique_ptr<ChangeWatcher>> Start(Connect connect, MessageHub& hub,
+                                                              TrackingTable& tracking);
   /// Stops, and waits for the thread.
   ~ChangeWatcher();
   ChangeWatcher(const ChangeWatcher&) = delete;
@@ -48,10 +52,13 @@ class ChangeWatcher {
 
   EventFlags flags() const;
   void SetFlags(EventFlags flags);
-  /// Looks whether there is something to watch now. To be called after a subscription began or ended.
+  /// Looks whether there is something to watch now. To be called after a subscription, or a client's
+  /// tracking, began or ended.
   void Update();
-  /// Waits until all changes from now on are shown, or none is wanted, up to `timeout`.
-  void AwaitBegin(std::chrono::milliseconds timeout);
+  /// Waits until all changes from now on are shown, or none is wanted, up to `timeout`. Returns whether they
+  /// are shown. If they are lost later, clients that track get an invalidation of all keys, or are
+  /// disconnected.
+  bool AwaitBegin(std::chrono::milliseconds timeout);
   /// Ends all waiting. Afterwards no message comes.
   void Stop();
 
@@ -66,7 +73,8 @@ class ChangeWatcher {
     std::atomic<bool> is_stopped_{false};
   };
 
-  ChangeWatcher(Connect connect, MessageHub& hub) : connect_(std::move(connect)), hub_(hub) {}
+  ChangeWatcher(Connect connect, MessageHub& hub, TrackingTable& tracking)
+      : connect_(std::move(connect)), hub_(hub), tracking_(tracking) {}
 
   /// A time in which changes are wanted. One that ends never goes on: the next one shows no change of before.
   using Period = std::uint64_t;
@@ -77,6 +85,11 @@ class ChangeWatcher {
   /// Shows the changes behind *token, which it moves. Ends with OK if the period is over.
   absl::Status WatchOverOneConnection(Period period, std::string* token);
   void Show(EventFlags wanted, ChangeKind kind, std::string_view key) const;
+  /// Invalidates all keys if the server was started anew, and the watch continues. A power cut may have taken
+  /// back a write that a client has read, and that the watch has not shown.
+  void NoteIncarnation(std::uint64_t incarnation);
+  /// Disconnects the clients that track, as no invalidation would come.
+  void DisconnectTracking();
   /// Says a reason for which there are no notifications now, once.
   void Complain(const absl::Status& status);
   void Pause();
@@ -88,6 +101,7 @@ class ChangeWatcher {
 
   const Connect connect_;
   MessageHub& hub_;
+  TrackingTable& tracking_;
   StoppableClock clock_;
   mutable Mutex mutex_;
   std::condition_variable changed_;
@@ -95,7 +109,8 @@ class ChangeWatcher {
   Period period_ ABSL_GUARDED_BY(mutex_) = 1;       // the current one, or the next
   bool has_begun_ ABSL_GUARDED_BY(mutex_) = false;  // its watch
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::string complaint_;  // of the thread alone: the last one, until the watch works
+  std::string complaint_;          // of the thread alone: the last one, until the watch works
+  std::uint64_t incarnation_ = 0;  // of the thread alone: of the server that it has watched
   std::thread thread_;
 };
 

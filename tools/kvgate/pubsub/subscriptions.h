@@ -44,6 +44,7 @@ class Subscriptions {
   std::size_t size() const { return names_[0].size() + names_[1].size(); }
   bool empty() const { return size() == 0; }
   Mailbox& mailbox() { return *mailbox_; }
+  const std::shared_ptr<Mailbox>& shared_mailbox() const { return mailbox_; }
 
  private:
   MessageHub& hub_;
