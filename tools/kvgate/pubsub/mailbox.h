@@ -29,11 +29,10 @@ struct Message {
 inline constexpr std::string_view kInvalidationChannel = "__redis__:invalidate";
 
 /// Kinds of messages of a client:
-///   kMessage: a message of a channel.
+///   kMessage:      a message of a channel.
 ///   kInvalidation: for CLIENT TRACKING of this client. It leaves behind the replies to all commands that
-///   have
-///     begun, or goes to the client that REDIRECT names.
-///   kRedirected: an invalidation of another client, which REDIRECT has sent here.
+///                  have begun, or goes to the client that REDIRECT names.
+///   kRedirected:   an invalidation of another client, which REDIRECT has sent here.
 enum class DeliveryKind : std::uint8_t { kMessage = 1, kInvalidation = 2, kRedirected = 3 };
 
 /// A message in flight to one client.

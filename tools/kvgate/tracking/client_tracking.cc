@@ -123,7 +123,7 @@ Task<absl::Status> AwaitWatch(Call& call) {
         return watcher.AwaitBegin(timeout);
       });
   if (!begun.ok()) co_return begun.status();
-  if (!*begun) co_return absl::UnavailableError("their watch has not begun in time; try again");
+  if (!*begun) co_return absl::UnavailableError("watch: it has not begun in time; try again");
   co_return absl::OkStatus();
 }
 

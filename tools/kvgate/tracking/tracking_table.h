@@ -33,7 +33,7 @@ namespace remora::kvgate {
 ///       lock. So each registration ends with one invalidation: for a change, for space, or for all keys.
 ///   V4: an invalidation leaves behind the replies to all commands that had begun when the connection took it
 ///       from the mailbox (Connection::Work), also if REDIRECT sends it to another client.
-///   V5: if changes were lost, InvalidateAll follows the begin of the next watch, and precedes its changes.
+///   V5: if changes were lost, InvalidateAll follows the start of the next watch, and precedes its changes.
 ///       If the server was started anew, and the watch continues, InvalidateAll precedes its next change.
 ///   V6: a mailbox that overruns ends its connection.
 ///   V7: if the server shows no changes any more, each client's connection ends (DisconnectAll), and CLIENT
