@@ -29,8 +29,10 @@ absl::Status Rejected(std::string_view why) {
 }
 
 absl::Status FileError(std::string_view operation, const std::string& path) {
-  return absl::UnavailableError(absl::StrCat("replication: cannot ", AbslView(operation), " ", path, ": ",
-                                             std::strerror(errno), "; see to the disk, and start again"));
+  const int error = errno;
+  const std::string text = absl::StrCat("replication: cannot ", AbslView(operation), " ", path, ": ",
+                                        std::strerror(error), "; see to the disk, and start again");
+  return error == EACCES ? absl::PermissionDeniedError(text) : absl::UnavailableError(text);
 }
 
 std::string PathIn(const std::string& data_dir) {

@@ -64,11 +64,12 @@ std::optional<History> ParseHistory(std::string_view text);
 /// Reads the history of a data directory. Returns nullopt if there is none.
 ///
 /// - DataLoss: the file is damaged.
-/// - Unavailable: it cannot be read.
+/// - PermissionDenied, Unavailable: it cannot be read.
 absl::StatusOr<std::optional<History>> ReadHistory(const std::string& data_dir);
 /// Replaces the history of a data directory in one step. Waits until the disk has it.
 ///
-/// - Unavailable: it cannot be written. The directory then has this history, or the one before.
+/// - PermissionDenied, Unavailable: it cannot be written. The directory then has this history, or the one
+/// before.
 absl::Status WriteHistory(const std::string& data_dir, const History& history);
 
 }  // namespace remora
