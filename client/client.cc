@@ -345,6 +345,18 @@ absl::StatusOr<BackupProgress> Client::Backup(std::uint64_t name) {
   });
 }
 
+absl::StatusOr<Promotion> Client::Promote() {
+  return impl_->Do(ClientMetric::kOther, [](Session& session) -> absl::StatusOr<Promotion> {
+    Request request;
+    request.operation = Operation::kPromote;
+    REMORA_ASSIGN_OR_RETURN(const ServerReply answer, session.CallBare(request));
+    REMORA_RETURN_IF_ERROR(ToStatus(answer));
+    return Promotion{.epoch = static_cast<std::uint64_t>(answer.reply.result),
+                     .last_group = answer.reply.version,
+                     .waits_for = std::string(answer.behind)};
+  });
+}
+
 absl::Status Client::Ping() { return impl_->Do(ClientMetric::kOther, Impl::Answers); }
 
 absl::StatusOr<std::string> Client::Settings() { return impl_->Do(ClientMetric::kOther, ReadSettings); }

@@ -39,6 +39,13 @@
 
 namespace remora {
 
+/// The state of a server that was promoted (Client::Promote).
+struct Promotion {
+  std::uint64_t epoch = 0;
+  std::uint64_t last_group = 0;  // number of the last group of writes that it has
+  std::string waits_for;         // why it does not serve clients yet; empty: it does
+};
+
 /// Progress of a backup of the server's store (Client::Backup).
 struct BackupProgress {
   bool done = false;
@@ -354,6 +361,13 @@ class Client {
   ///   ResourceExhausted: the server's system is short of descriptors, memory or threads, or of the size that
   ///     its files may have; the message says which limit to raise.
   absl::StatusOr<BackupProgress> Backup(std::uint64_t name);
+
+  /// Makes a follower a primary (kvserver --follow). REQUIRES: ClientOptions::administers. The primary before
+  /// must have ended, since readers of it are not told. Outcomes:
+  ///   PermissionDenied: the client's token has not the role replication.
+  ///   FailedPrecondition: the server is a primary already, or follows nobody, or loads.
+  ///   Unavailable: whether it was done is unknown; call it again.
+  absl::StatusOr<Promotion> Promote();
 
   /// Sends a message to the server and waits for its reply: one round trip.
   absl::Status Ping();

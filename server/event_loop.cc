@@ -53,6 +53,8 @@ EventLoop::EventLoop(const Parts& parts, bool has_durable_tier)
 bool EventLoop::Step() { return Serve(TakeRequests()); }
 
 bool EventLoop::Serve(bool busy) {
+  // First: it may end writes, whose outcomes are then answered.
+  if (parts_.replication != nullptr) busy |= parts_.replication->Step();
   if (parts_.signals.TakeSynced()) {
     parts_.writes.AnswerSynced();
     busy = true;
@@ -144,12 +146,12 @@ bool EventLoop::TakeCompletions(rdma::Listener& listener) {
 inline void EventLoop::Dispatch(const PendingRequest& pending) {
   ClientSession& session = *pending.session;
   const Request& request = pending.request;
-  if (session.is_read_only() && NeedsWriter(request.operation)) {
-    parts_.store.Add(Counter::kRequestsDenied, 1);
-    return parts_.replies.Answer(pending, NeedsWriterError());
+  if (NeedsWriter(request.operation)) {
+    if (IsOfReplication(request.operation)) return TakeReplication(pending);
+    if (const absl::Status may = CheckWriter(session, request.operation); !may.ok()) {
+      return parts_.replies.Answer(pending, may);
+    }
   }
-  if (IsShortOfMemory() && NeedsWriter(request.operation))
-    return parts_.replies.Answer(pending, ShortOfMemoryError());
 
   switch (request.operation) {
     case Operation::kPut:
@@ -173,10 +175,40 @@ inline void EventLoop::Dispatch(const PendingRequest& pending) {
     case Operation::kSettings:
       parts_.reads.Add(pending);
       return;
+    case Operation::kFollow:
+    case Operation::kReplicate:
+    case Operation::kPromote:
+      return;  // TakeReplication has taken it
   }
   parts_.store.Add(Counter::kRejectedRequests, 1);
   parts_.acceptor.Drop(&session.connection(),
                        absl::InvalidArgumentError("protocol error: unknown operation"));
+}
+
+absl::Status EventLoop::CheckWriter(const ClientSession& session, Operation operation) const {
+  if (session.is_read_only()) {
+    parts_.store.Add(Counter::kRequestsDenied, 1);
+    return NeedsWriterError();
+  }
+  if (IsShortOfMemory()) return ShortOfMemoryError();
+  const bool writes = operation != Operation::kBackup && operation != Operation::kSettings;
+  return writes && parts_.replication != nullptr ? parts_.replication->CheckWrite() : absl::OkStatus();
+}
+
+void EventLoop::TakeReplication(const PendingRequest& pending) {
+  const TokenUse* const use = pending.session->token_use();
+  const bool may =
+      use == nullptr ? !parts_.acceptor.asks_for_tokens() : use->token.role == Role::kReplication;
+  if (!may) {
+    parts_.store.Add(Counter::kRequestsDenied, 1);
+    return parts_.replies.Answer(
+        pending, absl::UnauthenticatedError("replication: this needs a token with the role replication "
+                                            "(kvctl create_token --role=replication)"));
+  }
+  if (parts_.replication != nullptr) return parts_.replication->Take(pending);
+  parts_.replies.Answer(pending, absl::FailedPreconditionError(
+                                     "replication: this server does not follow a primary; start it with "
+                                     "--follow"));
 }
 
 void EventLoop::TakeRequest(ClientSession& session, const rdma::Completion& completion) {
@@ -282,7 +314,8 @@ void EventLoop::ServeForSleeper(rdma::Listener& listener) {
 
 std::optional<TimePoint> EventLoop::NextWork() const {
   // Postponed requests need another try, even if the store has no work.
-  const bool has_postponed = !parts_.reserves.empty() || !parts_.writes.empty() || !parts_.reads.empty();
+  const bool has_postponed = !parts_.reserves.empty() || !parts_.writes.empty() || !parts_.reads.empty() ||
+                             (parts_.replication != nullptr && parts_.replication->has_work());
   if (has_postponed) return parts_.store.clock().Now() + std::chrono::milliseconds(1);
   std::optional<TimePoint> next = parts_.store.next_work();
   for (const auto& expiry :

@@ -28,6 +28,7 @@
 #include "server/monitoring/rate_limited_log.h"
 #include "server/monitoring/service_notices.h"
 #include "server/monitoring/status_reporter.h"
+#include "server/replication/replication_service.h"
 #include "server/request/pending_request.h"
 #include "server/request/rate_limiter.h"
 #include "server/request/read_service.h"
@@ -56,6 +57,7 @@ class EventLoop final : public SessionObserver, public LoopHandover::Loop {
     ReserveQueue& reserves;
     ReplySender& replies;
     LoopHandover& handover;
+    ReplicationService* replication;  // null: there is none
     RateLimitedLog& rate_limited_log;
     const OperatorLog& log;
     const std::function<void()>& on_reload;
@@ -83,6 +85,10 @@ class EventLoop final : public SessionObserver, public LoopHandover::Loop {
   void TakeRequest(ClientSession& session, const rdma::Completion& completion);
   /// Takes a request to the part that answers it.
   [[gnu::always_inline]] void Dispatch(const PendingRequest& pending);
+  /// Takes a request of replication.
+  void TakeReplication(const PendingRequest& pending);
+  /// Returns why a request that changes data is not taken now. OK: it is.
+  absl::Status CheckWriter(const ClientSession& session, Operation operation) const;
   /// Dispatches the requests whose turn has come. Returns false if there were none.
   bool DispatchDelayed();
   void RecordReads(const ClientSession& session, const Request& request);

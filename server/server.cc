@@ -1,5 +1,6 @@
 #include "server/server.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -38,6 +39,17 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
   if (options.tls != nullptr) REMORA_RETURN_IF_ERROR(options.tls->Load(SecretsOf(tokens)));
   REMORA_ASSIGN_OR_RETURN(server->memory_, ExportedMemory::Create(options.store.memory_size));
   StoreOptions store_options = options.store;
+  History history;
+  if (!store_options.data_dir.empty()) {
+    REMORA_ASSIGN_OR_RETURN(history, CheckHistory(store_options.data_dir, options.replication));
+  }
+  if (options.replication.is_on()) {
+    // A primary, too, until all its followers are there: so it writes nothing outside of its history.
+    store_options.follows = true;
+    // R11: twice, for the writes that were in flight when the bound was reached.
+    store_options.watch_retention_bytes = std::max<std::uint64_t>(
+        store_options.watch_retention_bytes, 2 * std::uint64_t{options.replication.max_pending_bytes});
+  }
   store_options.on_synced = [signals = server->signals_.get()] { signals->ReportSynced(); };
   if (options.huge_pages) {
     server->huge_pages_ = std::make_unique<HugePages>(server->memory_->region());
@@ -56,6 +68,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
   }
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<ColdReadPool> read_pool, server->MakeReadPool(options));
   server->MakeParts(options, std::move(tokens), std::move(read_pool));
+  REMORA_RETURN_IF_ERROR(server->MakeEventLoop(options, std::move(history)));
   server->store_->Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(server->memory_->region().size()));
   return server;
 }
@@ -92,6 +105,22 @@ void Server::MakeParts(const ServerOptions& options, std::vector<Token> tokens,
       [log = rate_limited_log_.get()](LogEvent event, std::string_view line) { log->Write(event, line); });
   reads_ = std::make_unique<ReadService>(*store_, *large_writes_, *reserves_, *replies_, std::move(backups),
                                          *cold_reads_, options.settings);
+}
+
+absl::Status Server::MakeEventLoop(const ServerOptions& options, History history) {
+  if (options.replication.is_on()) {
+    REMORA_ASSIGN_OR_RETURN(
+        replication_,
+        ReplicationService::Create({.store = *store_,
+                                    .replies = *replies_,
+                                    .log = log_,
+                                    .wake = [signals = signals_.get()] { signals->Wake(); },
+                                    .on_promoted = [this] { acceptor_->RememberClients(); }},
+                                   options.replication, options.store.data_dir,
+                                   options.store.durability == Durability::kSynced, std::move(history)));
+    acceptor_->set_gate([this] { return replication_->WhyNotServing(); });
+    acceptor_->AddObserver(*replication_);
+  }
   event_loop_ = std::make_unique<EventLoop>(EventLoop::Parts{.store = *store_,
                                                              .signals = *signals_,
                                                              .acceptor = *acceptor_,
@@ -101,6 +130,7 @@ void Server::MakeParts(const ServerOptions& options, std::vector<Token> tokens,
                                                              .reserves = *reserves_,
                                                              .replies = *replies_,
                                                              .handover = *handover_,
+                                                             .replication = replication_.get(),
                                                              .rate_limited_log = *rate_limited_log_,
                                                              .log = log_,
                                                              .on_reload = on_reload_,
@@ -112,6 +142,7 @@ void Server::MakeParts(const ServerOptions& options, std::vector<Token> tokens,
   acceptor_->AddObserver(*writes_);
   acceptor_->AddObserver(*reserves_);
   acceptor_->AddObserver(*event_loop_);
+  return absl::OkStatus();
 }
 
 Server::~Server() {
@@ -119,6 +150,7 @@ Server::~Server() {
   // the store's data can be anybody else's. The grants and scans of the clients go before the
   // clients. By then the clients have learned of the end; otherwise a WRITE there would fail as if
   // it were not allowed.
+  if (replication_) replication_->EndLinks();
   if (acceptor_) acceptor_->DisconnectAll();
   event_loop_.reset();
   large_writes_.reset();

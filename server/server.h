@@ -23,6 +23,7 @@
 #include "server/monitoring/operator_log.h"
 #include "server/monitoring/rate_limited_log.h"
 #include "server/monitoring/service_notices.h"
+#include "server/replication/replication_service.h"
 #include "server/request/cold_read_pool.h"
 #include "server/request/cold_reads.h"
 #include "server/request/large_writes.h"
@@ -60,6 +61,8 @@ struct ServerOptions {
   /// TLS of its tls:// listeners; null: it has none. The server loads the secrets of the tokens_file into it,
   /// and loads it anew when it reads the tokens anew.
   std::shared_ptr<rdma::ServerTls> tls{};
+  /// The part of the server in replication. Needs a store with a commit log.
+  ReplicationOptions replication{};
   /// Threads that read records from the durable tier for GETs and writes, so that the server thread does not
   /// wait for the disk. 0: the server thread reads. Without meaning for Durability::kMemory.
   std::size_t read_threads = 0;
@@ -133,6 +136,8 @@ class Server {
   /// Makes the parts between the store and its clients.
   void MakeParts(const ServerOptions& options, std::vector<Token> tokens,
                  std::unique_ptr<ColdReadPool> read_pool);
+  /// Makes the part of replication, if there is one, and the event loop.
+  absl::Status MakeEventLoop(const ServerOptions& options, History history);
 
   const OperatorLog log_;
   const std::function<void()> on_reload_;
@@ -150,6 +155,7 @@ class Server {
   std::unique_ptr<WriteBatcher> writes_;
   std::unique_ptr<ReserveQueue> reserves_;
   std::unique_ptr<ReadService> reads_;
+  std::unique_ptr<ReplicationService> replication_;  // null: the server has no part in replication
   std::unique_ptr<EventLoop> event_loop_;
 };
 

@@ -57,6 +57,9 @@ absl::Status ServerStore::Acknowledge(std::uint64_t number) {
   return engine_->replication().Acknowledge(number);
 }
 std::uint64_t ServerStore::last_group() const { return engine_->replication().last_group(); }
+absl::StatusOr<std::unique_ptr<GroupHistory>> ServerStore::ReadGroups(std::uint64_t from) const {
+  return engine_->replication().ReadGroups(from);
+}
 absl::Status ServerStore::ApplyGroup(std::uint64_t number, std::string_view bytes) {
   return engine_->replication().Apply(number, bytes);
 }

@@ -15,6 +15,7 @@
 #include "store/base/clock.h"
 #include "store/durable/completion_records.h"
 #include "store/durable/group_sink.h"
+#include "store/durable/tier_log/group_history.h"
 #include "store/format/memory/layout.h"
 #include "store/format/types/change.h"
 #include "store/format/types/scan_range.h"
@@ -114,6 +115,12 @@ class ServerStore : public Store {
   /// Returns the number of the last group that the store has shipped or applied, also before a restart. 0:
   /// none, or it has written outside of the history of these groups.
   std::uint64_t last_group() const;
+
+  /// Reads the groups from number `from` on out of the commit log, with the bytes that a sink got. Any thread
+  /// may do that while others write. The store outlives the cursor. Cost: the first call reads the whole log.
+  ///   OutOfRange: the log does not have the group, or not any more (StoreOptions::watch_retention_bytes).
+  ///   Unavailable: the disk fails.
+  absl::StatusOr<std::unique_ptr<GroupHistory>> ReadGroups(std::uint64_t from) const;
 
   /// Applies the group that a sink got with this number. REQUIRES: the store was opened with
   /// StoreOptions::follows. The bytes are not needed after this returns. Unless it is OK, no reader sees

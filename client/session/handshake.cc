@@ -45,8 +45,11 @@ absl::Status RefusalStatus(std::span<const std::byte> data, bool has_token) {
                     "(ClientOptions::token, --token_file)");
   }
   const std::size_t size = ::strnlen(refusal.text, sizeof(refusal.text));
-  return absl::FailedPreconditionError(
-      absl::StrCat("connect: the server rejected this client: ", absl::string_view(refusal.text, size)));
+  const std::string why =
+      absl::StrCat("connect: the server rejected this client: ", absl::string_view(refusal.text, size));
+  // It may serve later, and another address of a list may serve now.
+  if (refusal.reason == RefusalReason::kNotServing) return absl::UnavailableError(why);
+  return absl::FailedPreconditionError(why);
 }
 
 absl::Status NotProven() {
@@ -79,6 +82,7 @@ absl::Status Session::Open(std::unique_ptr<rdma::ClientConnection> connection, T
   hello.client = identity_.id;
   if (identity_.returns) hello.flags |= HelloFlag::kReturns;
   if (!options_.expected_shard.is_none()) hello.flags |= HelloFlag::kAsksShard;
+  if (options_.administers) hello.flags |= HelloFlag::kAdministers;
   if (secret_.empty()) return Join(std::move(connection), hello, deadline);
 
   hello.flags |= HelloFlag::kHasToken;

@@ -76,7 +76,9 @@ bool Acceptor::AcceptClient(Port& port) {
   TokenUse* use = nullptr;
   if (!CheckHello(*connection, hello, &use)) return true;
   const std::string peer = connection->peer();
-  ClientEntry* const client = hello.client == 0 ? nullptr : &BeginClient(hello.client, connection.get(), use);
+  // A store that is not a primary's registers no clients.
+  const bool has_id = hello.client != 0 && WhyNotServing().empty();
+  ClientEntry* const client = has_id ? &BeginClient(hello.client, connection.get(), use) : nullptr;
   HelloReply reply;
   reply.flags = LoadingFlag(store_) | ReplyFlag::kHasSettings;
   if (use != nullptr && use->token.role == Role::kReadOnly) reply.flags |= ReplyFlag::kReadOnly;
@@ -109,6 +111,12 @@ bool Acceptor::AcceptClient(Port& port) {
   return true;
 }
 
+void Acceptor::RememberClients() {
+  const auto before = static_cast<std::int64_t>(clients_.size());
+  clients_.Remember(store_.TakeCompletions());
+  store_.Add(Counter::kClientsRemembered, static_cast<std::int64_t>(clients_.size()) - before);
+}
+
 void Acceptor::AddSession(std::unique_ptr<ClientSession> session, const Port& port, ClientEntry* client,
                           TokenUse* use) {
   const std::size_t bytes =
@@ -133,6 +141,11 @@ void Acceptor::AddSession(std::unique_ptr<ClientSession> session, const Port& po
 bool Acceptor::CheckHello(rdma::ServerConnection& connection, const HelloRequest& hello, TokenUse** use) {
   // Before anything is done, or told, of what others have here.
   if (!CheckVersion(connection, hello) || !Authenticate(connection, hello, use)) return false;
+  const std::string_view why_not = WhyNotServing();
+  if (!why_not.empty() && (hello.flags & HelloFlag::kAdministers) == 0) {
+    Reject(connection, Counter::kRefusedNotServing, {.reason = RefusalReason::kNotServing}, why_not);
+    return false;
+  }
   ClientEntry* const known = hello.client == 0 ? nullptr : clients_.Find(hello.client);
   // Everybody who sees the wire sees a client ID: it is of use only with the token that it came
   // with.

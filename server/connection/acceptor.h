@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -41,6 +42,9 @@ struct Port {
 
 /// Accepts and rejects clients, and drops those that are gone or break the protocol.
 ///
+/// The class has more than 25 methods, because it takes a client from its greeting to its end, and each check
+/// of the greeting is a method.
+///
 /// Thread safety: none; the server's one thread.
 class Acceptor {
  public:
@@ -66,6 +70,14 @@ class Acceptor {
   std::span<Port> ports() { return ports_; }
   /// Tells `observer`, which outlives this object's use, of each session that ends.
   void AddObserver(SessionObserver& observer) { observers_.push_back(&observer); }
+  /// Has new clients rejected while `why_not` returns a text, which says why, for them. Those that administer
+  /// are accepted (HelloFlag::kAdministers).
+  void set_gate(std::function<std::string_view()> why_not) { why_not_ = std::move(why_not); }
+  /// Takes the completion records of a store that was promoted, in place of all before. REQUIRES: the gate
+  /// has been closed until now.
+  void RememberClients();
+  /// Returns whether a client needs a token.
+  bool asks_for_tokens() const { return authenticator_ != nullptr; }
   std::size_t client_count() const { return sessions_.size(); }
   /// Returns what clients ask of the server.
   const ClientActivities& activities() const { return activities_; }
@@ -90,6 +102,7 @@ class Acceptor {
 
  private:
   bool AcceptClient(Port& port);
+  std::string_view WhyNotServing() const { return why_not_ ? why_not_() : std::string_view(); }
   /// Notes the clients of the listener that never became a request.
   void CountDropped(Port& port);
   void AddSession(std::unique_ptr<ClientSession> session, const Port& port, ClientEntry* client,
@@ -112,6 +125,7 @@ class Acceptor {
   RateLimitedLog& rate_limited_log_;
   ClientTable clients_;
   std::unique_ptr<Authenticator> authenticator_;  // null: no tokens
+  std::function<std::string_view()> why_not_;     // empty: all may come
   std::vector<SessionObserver*> observers_;
   std::optional<TimePoint> next_probe_;
   ClientActivities activities_;

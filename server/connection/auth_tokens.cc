@@ -43,6 +43,13 @@ absl::Status TakeLimit(absl::string_view word, Token* token) {
       absl::StrCat("limit: ", parts.first, " is a number from 1 to ", kMaxTokenLimit));
 }
 
+std::optional<Role> RoleOf(absl::string_view word) {
+  if (word == "read-only") return Role::kReadOnly;
+  if (word == "read-write") return Role::kReadWrite;
+  if (word == "replication") return Role::kReplication;
+  return std::nullopt;
+}
+
 absl::StatusOr<Token> ParseToken(const std::vector<absl::string_view>& words) {
   if (words.size() < 3) {
     return absl::InvalidArgumentError(
@@ -54,10 +61,9 @@ absl::StatusOr<Token> ParseToken(const std::vector<absl::string_view>& words) {
         absl::StrCat("name: it has 1 to ", kMaxTokenName, " letters, digits, dots, dashes or underscores"));
   }
   token.name = std::string(words[0]);
-  if (words[1] != "read-only" && words[1] != "read-write") {
-    return absl::InvalidArgumentError("role: it is read-only or read-write");
-  }
-  token.role = words[1] == "read-only" ? Role::kReadOnly : Role::kReadWrite;
+  const std::optional<Role> role = RoleOf(words[1]);
+  if (!role) return absl::InvalidArgumentError("role: it is read-only, read-write or replication");
+  token.role = *role;
   std::string why;
   std::optional<std::string> secret = DecodeSecret(StdView(words[2]), &why);
   if (!secret) return absl::InvalidArgumentError(why);

@@ -3,6 +3,7 @@
 //   # name    role        secret                              and, if wanted, limits
 //   web       read-only   9f86d081884c7d659a2feaa0c55ad015
 //   importer  read-write  XoDsBGK2+1wzkqGHHA8Q4w==            connections=4 requests_per_second=1000
+//   primary   replication 3c6e0b8a9c15224a8228b9a98ca1531d
 //
 // with words apart by spaces or tabs; behind a # is a comment. `kvctl create_token` makes such a line.
 #pragma once
@@ -17,7 +18,9 @@
 
 namespace remora {
 
-enum class Role : std::uint8_t { kReadOnly = 1, kReadWrite = 2 };
+/// Rights of a client. A kReplication may do all that a kReadWrite may, send groups to a follower, and
+/// promote it.
+enum class Role : std::uint8_t { kReadOnly = 1, kReadWrite = 2, kReplication = 3 };
 
 struct Token {
   std::string name;

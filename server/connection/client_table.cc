@@ -27,6 +27,13 @@ Reply ClientEntry::Find(std::uint64_t request_id) const {
 
 ClientTable::ClientTable(std::size_t max_gone, std::vector<ClientCompletions> remembered)
     : max_gone_(max_gone) {
+  Remember(std::move(remembered));
+}
+
+void ClientTable::Remember(std::vector<ClientCompletions> remembered) {
+  REMORA_CHECK(gone_.size() == clients_.size());
+  clients_.clear();
+  gone_.clear();
   std::stable_sort(
       remembered.begin(), remembered.end(),
       [](const ClientCompletions& a, const ClientCompletions& b) { return a.since_ms < b.since_ms; });

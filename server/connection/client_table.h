@@ -88,6 +88,9 @@ class ClientTable {
   ClientTable(const ClientTable&) = delete;
   ClientTable& operator=(const ClientTable&) = delete;
 
+  /// Replaces all clients by these, which are disconnected. REQUIRES: none is connected.
+  void Remember(std::vector<ClientCompletions> remembered);
+
   /// Finds a client. Null: it is not here.
   ClientEntry* Find(std::uint64_t id);
   /// The client has come: until End, it is not forgotten. The ID may be here or not. REQUIRES: it has no

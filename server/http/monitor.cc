@@ -175,6 +175,12 @@ std::string_view Monitor::WhyNotReady() const {
   const ServerStore* const store = store_.load(std::memory_order_acquire);
   if (store == nullptr) return "the store is being opened";
   if (store->Read(Counter::kLoading) != 0) return "the store is loading its keys";
+  if (store->Read(Counter::kReplicationRole) == 1)
+    return "the server follows a primary, and serves no clients";
+  if (store->Read(Counter::kReplicationRole) == 2)
+    return "the server waits for its followers before it serves clients; the log has their names";
+  if (store->Read(Counter::kFollowersAway) != 0)
+    return "a follower is away, for which writes wait; the log has its name";
   if (store->Read(Counter::kDiskRefuses) != 0) return "the disk takes no writes; the log has the reason";
   if (store->Read(Counter::kMemoryRefuses) != 0)
     return "the system gives the server no memory, which then rejects writes; the log has the limits";

@@ -27,6 +27,7 @@
 #include "server/main/descriptors.h"
 #include "server/main/listen_checks.h"
 #include "server/main/redis_gate.h"
+#include "server/main/replication_flags.h"
 #include "server/memory/memory_budget.h"
 #include "server/memory/system_memory.h"
 #include "store/base/absl_view.h"
@@ -433,6 +434,7 @@ std::optional<int> ParseFlags(int argc, char** argv, FlagsFor purpose, Flags* fl
   AddMemoryFlags(line, flags, &texts);
   AddStorageFlags(line, flags, &texts);
   AddAccessFlags(line, flags, &texts);
+  AddReplicationFlags(line, flags);
   AddMachineFlags(line, flags, &texts);
   AddOperatorFlags(line, flags, &texts);
   if (const std::optional<int> exit_status = line.Parse(argc, argv)) return exit_status;
@@ -441,6 +443,7 @@ std::optional<int> ParseFlags(int argc, char** argv, FlagsFor purpose, Flags* fl
   if (flags->ready_fd >= 0 && purpose == FlagsFor::kStart) usable = CheckReadyFd(flags->ready_fd);
   if (usable.ok()) usable = TakeStorage(texts, system, flags);
   if (usable.ok()) usable = TakeAddresses(line, texts, flags);
+  if (usable.ok()) usable = TakeReplication(flags);
   if (!usable.ok()) {
     report(std::string(usable.message()));
     return EX_USAGE;

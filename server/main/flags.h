@@ -28,6 +28,10 @@ struct Flags {
   std::uint32_t tcp_threads = 1;
   rdma::LocalAccess local_access;
   rdma::TlsFiles tls{};
+  std::vector<std::string> replicate_to{};
+  std::string replication_token_file{};
+  std::size_t replication_buffer = std::size_t{256} << 20;
+  rdma::TlsFiles replication_tls{};
   int ready_fd = -1;
   bool insecure_open = false;
   std::string http;                  // empty: not served

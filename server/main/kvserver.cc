@@ -35,6 +35,7 @@
 #include "server/main/flags.h"
 #include "server/main/listen_checks.h"
 #include "server/main/redis_gate.h"
+#include "server/main/replication_flags.h"
 #include "server/main/server_log.h"
 #include "server/main/service_notifier.h"
 #include "server/memory/memory_budget.h"
@@ -331,6 +332,14 @@ absl::StatusOr<std::vector<std::string>> Listen(const Flags& flags, const Clock&
   return addresses;
 }
 
+/// Reads the files of tokens, of which the server itself reads --tokens anew. Errors are those of ReadTokens.
+absl::Status CheckTokens(Flags* flags) {
+  if (!flags->server.tokens_file.empty()) {
+    REMORA_RETURN_IF_ERROR(ReadTokens(flags->server.tokens_file).status());
+  }
+  return ReadReplicationToken(flags);
+}
+
 /// Prepares the folder of --backup_dir, if there is one, so that a start fails and not the first backup.
 absl::Status PrepareBackups(const Flags& flags) {
   if (flags.server.backup_dir.empty()) return absl::OkStatus();
@@ -349,10 +358,9 @@ int Main(int argc, char** argv) {
   flags.server.settings = [&reload] { return reload.settings().json(); };
   if (flags.has_config_file) flags.server.on_reload = [&reload] { reload.Reload(); };
 
-  if (!flags.server.tokens_file.empty()) {
-    // Before anything is made; and by clients a token that cannot be read is rejected in the same way.
-    const absl::Status tokens = ReadTokens(flags.server.tokens_file).status();
-    if (!tokens.ok()) return Fail(TokensExitStatus(tokens), tokens);
+  // Before anything is made; and by clients a token that cannot be read is rejected in the same way.
+  if (const absl::Status tokens = CheckTokens(&flags); !tokens.ok()) {
+    return Fail(TokensExitStatus(tokens), tokens);
   }
   Gate gate;
   if (const absl::Status found = gate.Find(flags); !found.ok()) return Fail(EX_UNAVAILABLE, found);

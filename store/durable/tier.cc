@@ -266,6 +266,9 @@ absl::Status DurableTier::WriteFollowed(const ShippedGroup& group) {
 void DurableTier::ExpectVersionsFrom(std::uint64_t version) { impl_->log_->Begin(version); }
 
 absl::Status DurableTier::ApplyLog() const { return impl_->log_->ApplyAll(); }
+absl::StatusOr<std::unique_ptr<GroupHistory>> DurableTier::ReadGroups(std::uint64_t from) const {
+  return impl_->log_->ReadGroups(from);
+}
 
 absl::StatusOr<std::uint64_t> DurableTier::Continue(const ChangePlace& place, std::uint64_t end) const {
   return remora::Continue(impl_->openings_, place, end);

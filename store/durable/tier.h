@@ -29,6 +29,7 @@
 #include "store/durable/completion_records.h"
 #include "store/durable/format.h"
 #include "store/durable/group_sink.h"
+#include "store/durable/tier_log/group_history.h"
 #include "store/durable/tier_log/log_progress.h"
 #include "store/durable/tier_log/log_retention.h"
 #include "store/format/cluster/shard_identity.h"
@@ -134,6 +135,8 @@ class DurableTier {
   /// Has RocksDB show all that is logged, so that Clients does. Errors are those of TierLog::ApplyAll. Any
   /// thread.
   absl::Status ApplyLog() const;
+  /// See GroupHistory::Open. REQUIRES: has_commit_log(); this outlives the cursor.
+  absl::StatusOr<std::unique_ptr<GroupHistory>> ReadGroups(std::uint64_t from) const;
 
   /// Makes all logged writes that were done before the call survive a failure of the machine. Any
   /// thread.

@@ -120,6 +120,14 @@ absl::StatusOr<BackupInfo> Replication::Backup(const std::string& dir, std::uint
   return made;
 }
 
+// Without the lock: the tier stays, and any thread may read its log.
+absl::StatusOr<std::unique_ptr<GroupHistory>> Replication::ReadGroups(std::uint64_t from) const {
+  if (!core_.has_tier() || !core_.tier->has_commit_log()) {
+    return absl::OutOfRangeError("read groups: the store has no commit log, and so no groups");
+  }
+  return core_.tier->ReadGroups(from);
+}
+
 // --- A store that follows -------------------------------------------------------------------------------
 
 absl::StatusOr<std::uint64_t> Replication::SyncGroups() {

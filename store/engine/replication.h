@@ -48,6 +48,8 @@ class Replication {
   std::uint64_t last_group() const;
   absl::Status Apply(std::uint64_t number, std::string_view bytes) { return follower_.Apply(number, bytes); }
   absl::StatusOr<std::uint64_t> SyncGroups();
+  /// Implements ServerStore::ReadGroups. Takes no lock.
+  absl::StatusOr<std::unique_ptr<GroupHistory>> ReadGroups(std::uint64_t from) const;
   /// Implements ServerStore::Promote. Returns the completion records as of now.
   absl::StatusOr<std::vector<ClientCompletions>> Promote(GroupSink* sink);
 

@@ -56,7 +56,8 @@ PARTS = {
         "client/scan/|client/async/", "client/", "client/cluster/", "client/c/", "client/python/",
     ),
     "server": (
-        "server/monitoring/|server/memory/", "server/connection/", "server/request/", "server/event_loop, server/loop_handover, server/wake_signals",
+        "server/monitoring/|server/memory/", "server/connection/", "server/request/", "server/replication/",
+        "server/event_loop, server/loop_handover, server/wake_signals",
         "server/|server/http/", "server/main/",
     ),
     "bench": ("bench/core_workloads.inc", "bench/kvbench/load/target.h", "bench/peers/", "bench/kvbench/", "bench/micro/|bench/ratios/"),

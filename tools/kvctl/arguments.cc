@@ -124,7 +124,7 @@ std::string FindUselessFlag(const CommandLine& line, const Arguments& arguments)
 
 bool TakesKey(std::string_view command) {
   for (const std::string_view other : {"ping", "stats", "config", "top", "doctor", "scan", "watch", "count",
-                                       "drop", "export", "import", "backup", "cluster"}) {
+                                       "drop", "export", "import", "backup", "promote", "cluster"}) {
     if (command == other) return false;
   }
   return true;

@@ -98,6 +98,7 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, cons
   options.tls = arguments.tls;
   options.reconnect = reconnects;
   options.expected_shard = arguments.expected_shard;
+  options.administers = arguments.administers();
   if (!arguments.token_file.empty()) {
     absl::StatusOr<std::string> token = ReadTokenFile(arguments.token_file);
     if (absl::IsPermissionDenied(token.status()) || absl::IsResourceExhausted(token.status())) {
@@ -221,6 +222,19 @@ Outcome Ttl(Client& client, const Arguments& arguments) {
   const auto left = client.Ttl(arguments.key);
   if (!left.ok()) return FromStatus(left.status());
   return WriteOutput(TtlText(left->value_or(kNeverExpires)) + "\n");
+}
+
+Outcome Promote(Client& client) {
+  const absl::StatusOr<Promotion> promotion = client.Promote();
+  if (!promotion.ok()) return FromStatus(promotion.status());
+  std::string text = absl::StrFormat("promoted: a primary of epoch %d, with groups up to %d\n",
+                                     promotion->epoch, promotion->last_group);
+  if (!promotion->waits_for.empty()) {
+    std::string why;
+    AppendEscaped(promotion->waits_for, &why);
+    absl::StrAppend(&text, "it serves no clients yet: ", why, "\n");
+  }
+  return WriteOutput(text);
 }
 
 Outcome Stats(Client& client, const Arguments& arguments) {

@@ -264,8 +264,8 @@ void AddToken(Command token, Arguments* arguments) {
   token.Add("NAME", arguments->key, "Up to 32 letters, digits, dots, dashes and underscores")
       .Required()
       .Check(IsTokenName);
-  token.Add("--role", arguments->role, "read-only or read-write")
-      .IsOneOf({"read-only", "read-write"})
+  token.Add("--role", arguments->role, "read-only, read-write or replication")
+      .IsOneOf({"read-only", "read-write", "replication"})
       .ShowDefault()
       .TypeName("ROLE");
 }
@@ -335,6 +335,9 @@ void AddOperatorCommands(CommandLine& line, Arguments* arguments) {
       .AddFlag("--json", arguments->json, "As one JSON object");
   line.AddCommand("config", "Print the server's settings in force: key, value, and what each comes from")
       .AddFlag("--json", arguments->json, "As a JSON array of objects");
+  line.AddCommand("promote",
+                  "Make a follower a primary, which serves clients; stop the primary before, for its readers "
+                  "are not told");
   AddCluster(line.AddCommand("cluster", "Divide the keys among servers, or show the servers that have them"),
              arguments);
   AddTop(line.AddCommand("top", "Show operations a second, memory and backlog, again and again"), arguments);

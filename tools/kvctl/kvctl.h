@@ -98,6 +98,11 @@ struct Arguments {
   std::string interval_text = "1s";
   std::optional<std::chrono::milliseconds> interval;
 
+  /// Returns true if the command is of use for a server that serves no clients.
+  bool administers() const {
+    return command == "promote" || command == "ping" || command == "stats" || command == "config" ||
+           command == "top" || command == "backup" || command == "doctor";
+  }
   /// Returns true if the command may have a server, and needs none.
   bool may_be_without_server() const { return command == "doctor" || command == "cluster"; }
   /// Returns true if the command runs here, without a server.
@@ -156,6 +161,7 @@ Outcome Doctor(const Arguments& arguments);
 Outcome Size(const Arguments& arguments);
 /// init and status of a cluster.
 Outcome Cluster(const Arguments& arguments, const Clock& clock);
+Outcome Promote(Client& client);
 Outcome Backup(Client& client);
 Outcome BackupOffline(const Arguments& arguments);
 Outcome Backups(const Arguments& arguments);

@@ -41,6 +41,7 @@ Outcome Run(Arguments arguments) {
   if (arguments.command == "config") return Config(**client, arguments);
   if (arguments.command == "scan") return Scan(**client, arguments);
   if (arguments.command == "watch") return Watch(**client, arguments);
+  if (arguments.command == "promote") return Promote(**client);
   if (arguments.command == "backup") return Backup(**client);
   if (arguments.command == "export") {
     return arguments.to.empty() ? Export(**client, arguments) : ExportToRedis(**client, arguments, clock);

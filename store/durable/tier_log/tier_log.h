@@ -55,6 +55,7 @@
 #include "store/durable/data_dir.h"
 #include "store/durable/format.h"
 #include "store/durable/tier_log/group_builder.h"
+#include "store/durable/tier_log/group_history.h"
 #include "store/durable/tier_log/group_numbers.h"
 #include "store/durable/tier_log/log_change_feed.h"
 #include "store/durable/tier_log/log_progress.h"
@@ -100,6 +101,11 @@ class TierLog {
   /// See ReadLogChanges.
   absl::StatusOr<std::unique_ptr<ChangeLog>> ReadChanges(std::uint64_t from) const {
     return ReadLogChanges(*log_, from);
+  }
+
+  /// See GroupHistory::Open.
+  absl::StatusOr<std::unique_ptr<GroupHistory>> ReadGroups(std::uint64_t from) const {
+    return GroupHistory::Open(*log_, from);
   }
 
   /// Tells the log that RocksDB has all versions ever written below this one. REQUIRES: it is called before

@@ -207,7 +207,26 @@ struct MetricEntry {
   X(kMemoryRefuses, "memory_refuses", "remora_memory_refuses", kGauge, kNone,                                \
     "1 while writes are rejected because the system gives the server no memory, else 0")                     \
   X(kTcpServed, "tcp_served", "remora_tcp_served_total", kCounter, kNone,                                    \
-    "Times that a thread of --tcp_threads served requests, as the server's thread slept")
+    "Times that a thread of --tcp_threads served requests, as the server's thread slept")                    \
+  X(kRefusedNotServing, "refused_not_serving", "remora_refusals_total{reason=not_serving}", kCounter, kNone, \
+    "Connections refused: the server follows a primary, or waits for its followers")                         \
+  X(kReplicationRole, "replication_role", "remora_replication_role", kGauge, kNone,                          \
+    "0: no replication; 1: a follower; 2: a primary that waits for its followers before it serves; "         \
+    "3: a primary that serves")                                                                              \
+  X(kReplicationEpoch, "replication_epoch", "remora_replication_epoch", kGauge, kNone,                       \
+    "Number of the last promotion in the history that the server follows or leads; 0: none")                 \
+  X(kFollowers, "followers", "remora_followers", kGauge, kNone,                                              \
+    "Followers that are connected and have answered lately (--replicate_to)")                                \
+  X(kFollowersAway, "followers_away", "remora_followers_away", kGauge, kNone,                                \
+    "Followers of --replicate_to that are not connected, or do not answer; writes wait for them")            \
+  X(kGroupsShipped, "groups_shipped", "remora_groups_shipped_total", kCounter, kNone,                        \
+    "Groups of writes that the server has handed to the links of its followers")                             \
+  X(kGroupsAcknowledged, "groups_acknowledged", "remora_groups_acknowledged_total", kCounter, kNone,         \
+    "Groups of writes that all followers have acknowledged")                                                 \
+  X(kGroupsApplied, "groups_applied", "remora_groups_applied_total", kCounter, kNone,                        \
+    "Groups of writes of its primary that a follower has applied")                                           \
+  X(kReplicationPending, "replication_pending_bytes", "remora_replication_pending_bytes", kGauge, kBytes,    \
+    "Bytes of the groups that not all followers have acknowledged")
 
 /// The places of the metrics in the superblock.
 enum class Counter : std::uint32_t {

@@ -129,10 +129,11 @@ constexpr std::uint32_t FoldedLayoutSignature() {
 }
 
 enum HelloFlag : std::uint8_t {
-  kReturns = 1,    // the server has accepted this client ID before
-  kHasToken = 2,   // it has a token, and accepts only a server that has it
-  kProves = 4,     // `proof` is one
-  kAsksShard = 8,  // it takes HelloReply::shard
+  kReturns = 1,       // the server has accepted this client ID before
+  kHasToken = 2,      // it has a token, and accepts only a server that has it
+  kProves = 4,        // `proof` is one
+  kAsksShard = 8,     // it takes HelloReply::shard
+  kAdministers = 16,  // it comes to a server that does not serve clients, too (RefusalReason::kNotServing)
 };
 
 using HelloNonce = std::array<std::byte, 16>;
@@ -188,8 +189,9 @@ enum class RefusalReason : std::uint32_t {
   kLayout = 3,     // same versions, different layout signature
   kFull = 4,       // the server has as many clients, or as little memory, as it allows
   kStopping = 5,
-  kForgotten = 6,  // the server does not know the client ID that returns: take another
-  kChallenge = 7,  // prove that you have a token, with this nonce
+  kForgotten = 6,   // the server does not know the client ID that returns: take another
+  kChallenge = 7,   // prove that you have a token, with this nonce
+  kNotServing = 8,  // the server follows a primary, or waits for its followers
 };
 
 /// `text` says what to do; zero-terminated unless full.
@@ -255,6 +257,10 @@ enum class Operation : std::uint8_t {
   // Nothing in the staging buffer; condition: the place of the first wanted byte in the text of the settings.
   // For a server with ReplyFlag::kHasSettings.
   kSettings = 17,
+  // Replication (store/format/wire/replication_messages.h), of clients that may replicate:
+  kFollow = 18,     // its value is the history of a primary: follow it
+  kReplicate = 19,  // its value is a part of a group
+  kPromote = 20,    // nothing: become a primary
 };
 
 /// Returns whether it may change stored data, at once.
@@ -274,11 +280,17 @@ constexpr bool IsWrite(Operation operation) {
   }
 }
 
+/// Returns whether it needs a token for replication.
+constexpr bool IsOfReplication(Operation operation) {
+  return operation == Operation::kFollow || operation == Operation::kReplicate ||
+         operation == Operation::kPromote;
+}
+
 /// Returns whether it needs a token for writing: writes, their preparations, backups, which fill the
 /// server's disk, and settings, which have names of its files. (And scans of ScanKind::kDrop.)
 constexpr bool NeedsWriter(Operation operation) {
   return IsWrite(operation) || operation == Operation::kReserve || operation == Operation::kPart ||
-         operation == Operation::kBackup || operation == Operation::kSettings;
+         operation == Operation::kBackup || operation == Operation::kSettings || IsOfReplication(operation);
 }
 
 struct Request {

@@ -1,0 +1,67 @@
+// The primary's state of one connected follower: a state machine without I/O.
+//
+// These invariants hold:
+//   R4  Groups are sent in the order of their numbers, and the parts of a group in their order, without a
+//   gap. R5  A message uses a slot of the follower's staging buffer that no unanswered message uses. So the
+//   follower
+//       never sees a part that a later one has overwritten.
+//   R6  acknowledged() counts what the follower has said since it is connected, and never a group that was
+//   not
+//       sent to it whole, or that it had before.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "store/format/wire/messages.h"
+
+namespace remora {
+
+/// Chooses the next message for a follower, and takes its replies.
+///
+/// Thread safety: none; the thread of the link.
+class FollowerLink {
+ public:
+  /// The follower has groups up to `last`, and acknowledges those up to `acknowledged`.
+  FollowerLink(std::size_t slots, std::size_t slot_size, std::uint64_t last, std::uint64_t acknowledged);
+
+  /// A part of a group, to be sent in a message.
+  struct Part {
+    std::size_t slot = 0;
+    std::uint64_t number = 0;  // of the group
+    std::size_t offset = 0;    // in the group
+    std::size_t size = 0;
+    Request request{};  // without a payload
+  };
+
+  /// Returns the number of the group of which the next part is.
+  std::uint64_t next() const { return next_; }
+  /// Returns the next part of group next(), which has `group_size` bytes (not 0). Nothing: no slot is free.
+  std::optional<Part> Next(std::size_t group_size);
+  /// Takes the reply to a message.
+  ///
+  /// - InvalidArgument: the follower breaks the protocol.
+  /// - FailedPrecondition: the follower takes no more groups; the message is `text`.
+  absl::Status TakeReply(const Reply& reply, std::string_view text);
+
+  std::uint64_t acknowledged() const { return acknowledged_; }
+  /// Returns whether a slot is free.
+  bool can_send() const { return !free_.empty(); }
+  /// Returns whether a message is unanswered.
+  bool awaits_reply() const { return free_.size() < in_slot_.size(); }
+
+ private:
+  const std::size_t slot_size_;
+  std::vector<std::uint64_t> in_slot_;  // request IDs of the unanswered messages; 0: the slot is free
+  std::vector<std::size_t> free_;       // slots
+  std::uint64_t last_request_ = 0;
+  std::uint64_t next_;
+  std::size_t offset_ = 0;  // in group next_
+  std::uint64_t sent_;      // the follower was sent all groups up to this one, or had them
+  std::uint64_t acknowledged_;
+};
+
+}  // namespace remora

@@ -1,0 +1,206 @@
+#include "server/replication/follower_service.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/replication/gauge.h"
+#include "store/base/absl_view.h"
+#include "store/base/status_macros.h"
+#include "store/format/wire/replication_messages.h"
+
+namespace remora {
+namespace {
+
+absl::Status ProtocolError() {
+  return absl::InvalidArgumentError("follow: the request is malformed; use one release on both servers");
+}
+
+}  // namespace
+
+FollowerService::FollowerService(ServerStore& store, ReplySender& replies, const OperatorLog& log,
+                                 FollowerOptions options, History history)
+    : store_(store),
+      replies_(replies),
+      log_(log),
+      data_dir_(std::move(options.data_dir)),
+      is_synced_(options.is_synced),
+      history_(std::move(history)),
+      receiver_([&store](std::uint64_t number, std::string_view bytes) {
+        return store.ApplyGroup(number, bytes);
+      }) {}
+
+absl::StatusOr<std::unique_ptr<FollowerService>> FollowerService::Create(
+    ServerStore& store, ReplySender& replies, const OperatorLog& log, FollowerOptions options,
+    History history, std::function<void()> wake) {
+  std::unique_ptr<FollowerService> service(
+      new FollowerService(store, replies, log, std::move(options), std::move(history)));
+  REMORA_ASSIGN_OR_RETURN(service->syncer_,
+                          GroupSyncer::Start([&store] { return store.SyncGroups(); }, std::move(wake)));
+  return service;
+}
+
+void FollowerService::Take(const PendingRequest& pending) {
+  if (pending.request.operation == Operation::kFollow) return TakeFollow(pending);
+  if (const absl::Status taken = TakePart(pending); !taken.ok()) replies_.Answer(pending, taken);
+}
+
+// --- A primary comes ------------------------------------------------------------------------------------
+
+void FollowerService::TakeFollow(const PendingRequest& pending) {
+  // Copied first, since the primary may still be writing to its staging buffer.
+  const std::span<const std::byte> shared = pending.session->DecodePart(pending.request);
+  const std::vector<std::byte> bytes(shared.begin(), shared.end());
+  if (pending.request.condition == kFollowFails) {
+    LogRejected(pending,
+                {reinterpret_cast<const char*>(bytes.data()), std::min<std::size_t>(bytes.size(), 512)});
+    return replies_.Answer(pending, absl::OkStatus());
+  }
+  FollowStart start;
+  if (!FromBytes(bytes, &start) || start.count == 0 || start.count > kMaxReigns ||
+      bytes.size() != sizeof(start) + start.count * sizeof(Reign)) {
+    return replies_.Answer(pending, ProtocolError());
+  }
+  History primary{.is_primary = false, .began_empty = start.began_empty == 1, .reigns = {}};
+  primary.reigns.resize(start.count);
+  std::memcpy(primary.reigns.data(), bytes.data() + sizeof(start), start.count * sizeof(Reign));
+  if (!IsInOrder(primary.reigns)) return replies_.Answer(pending, ProtocolError());
+  if (const absl::Status follows = Follow(pending, start, std::move(primary)); !follows.ok()) {
+    LogRejected(pending, StdView(follows.message()));
+    replies_.Answer(pending, follows);
+  }
+}
+
+absl::Status FollowerService::Follow(const PendingRequest& pending, const FollowStart& start,
+                                     History primary) {
+  const std::uint64_t last = store_.last_group();
+  const FollowerPosition at{.last = last, .is_empty = store_.Read(Counter::kKeys) == 0 && !store_.loading()};
+  REMORA_RETURN_IF_ERROR(CheckPrimary(history_, at, primary, start.last));
+  if (primary != history_) {  // R1. It waits for the disk, and has no client that would wait with it
+    REMORA_RETURN_IF_ERROR(WriteHistory(data_dir_, primary));
+    history_ = std::move(primary);
+    SetGauge(store_, Counter::kReplicationEpoch, history_.epoch());
+  }
+  RejectWaiting(absl::FailedPreconditionError(
+      "replicate: another connection of a primary has taken over; connect again if this is the primary"));
+  receiver_.Begin(pending.session, last, is_synced_ || start.is_synced == 1);
+  if (receiver_.syncs()) syncer_->Begin();
+  waiting_.push_back({pending, last});
+  last_line_.clear();
+  log_.Write(LogEvent::kFollowing,
+             absl::StrCat("follows the primary at ", pending.session->connection().peer(), " in epoch ",
+                          history_.epoch(), ", from group ", last + 1, " on"));
+  AnswerDue();
+  return absl::OkStatus();
+}
+
+// --- Groups come ----------------------------------------------------------------------------------------
+
+absl::Status FollowerService::TakePart(const PendingRequest& pending) {
+  if (!receiver_.IsFrom(pending.session)) {
+    return absl::FailedPreconditionError(
+        "replicate: this follower takes no groups from this connection; connect again");
+  }
+  const Request& request = pending.request;
+  const GroupReceiver::Part part{.number = request.condition,
+                                 .group_size = static_cast<std::uint64_t>(request.ttl_ms),
+                                 .offset = request.payload_checksum,
+                                 .bytes = pending.session->DecodePart(request)};
+  const bool is_last = part.is_last();
+  REMORA_RETURN_IF_ERROR(receiver_.Take(part));
+  if (is_last || receiver_.is_full()) {
+    waiting_.push_back({pending, is_last ? request.condition : 0});
+  } else {
+    Acknowledge(pending);
+  }
+  return absl::OkStatus();
+}
+
+bool FollowerService::Step() {
+  bool busy = receiver_.has_work() && Apply();
+  if (receiver_.syncs() && receiver_.has_primary()) {
+    const absl::StatusOr<std::uint64_t> synced = syncer_->synced();
+    if (!synced.ok()) {
+      Fail(synced.status());
+      return true;
+    }
+    receiver_.NoteSynced(*synced);
+  }
+  return AnswerDue() || busy;
+}
+
+bool FollowerService::Apply() {
+  const std::uint64_t before = receiver_.applied();
+  const absl::StatusOr<bool> applied = receiver_.Apply();
+  store_.Add(Counter::kGroupsApplied, static_cast<std::int64_t>(receiver_.applied() - before));
+  if (!applied.ok()) {
+    Fail(applied.status());
+    return true;
+  }
+  if (*applied && receiver_.syncs()) syncer_->Begin();
+  return *applied;
+}
+
+bool FollowerService::AnswerDue() {
+  const auto is_due = [this](const Waiting& one) {
+    return one.number == 0 ? !receiver_.is_full() : one.number <= receiver_.acknowledged();
+  };
+  bool busy = false;
+  // One by one: a reply may end the session, which changes waiting_.
+  for (;;) {
+    const auto due = std::ranges::find_if(waiting_, is_due);
+    if (due == waiting_.end()) return busy;
+    busy = true;
+    const PendingRequest pending = due->pending;
+    waiting_.erase(due);
+    Acknowledge(pending);
+  }
+}
+
+void FollowerService::Acknowledge(const PendingRequest& pending) {
+  Reply reply;
+  reply.version = receiver_.acknowledged();
+  reply.result = static_cast<std::int64_t>(receiver_.applied());
+  if (receiver_.IsFrom(pending.session)) replies_.Answer(pending, absl::OkStatus(), reply);
+}
+
+// --- The end --------------------------------------------------------------------------------------------
+
+void FollowerService::Fail(const absl::Status& failure) {
+  const std::string why = absl::StrCat("replicate: the follower cannot apply a group: ", failure.message());
+  if (std::exchange(last_line_, why) != why) log_.Write(LogEvent::kReplicationFailed, why);
+  receiver_.End();
+  RejectWaiting(absl::FailedPreconditionError(why));
+}
+
+void FollowerService::RejectWaiting(const absl::Status& why) {
+  while (!waiting_.empty()) {
+    const PendingRequest pending = waiting_.front().pending;
+    waiting_.pop_front();  // first: the reply may end the session, which changes waiting_
+    replies_.Answer(pending, why);
+  }
+}
+
+History FollowerService::End() {
+  receiver_.End();
+  waiting_.clear();
+  return history_;
+}
+
+void FollowerService::LogRejected(const PendingRequest& pending, std::string_view why) {
+  const std::string line =
+      absl::StrCat("the primary at ", pending.session->connection().peer(), " is rejected: ", AbslView(why));
+  if (std::exchange(last_line_, line) == line) return;
+  log_.Write(LogEvent::kPrimaryRejected, line);
+}
+
+void FollowerService::Forget(ClientSession& session) {
+  std::erase_if(waiting_, [&](const Waiting& one) { return one.pending.session == &session; });
+  if (receiver_.IsFrom(&session)) receiver_.End();
+}
+
+}  // namespace remora

@@ -1,0 +1,87 @@
+// The follower's side of replication: it takes the groups of its primary, which is a client with a session.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/connection/session_observer.h"
+#include "server/monitoring/operator_log.h"
+#include "server/replication/group_receiver.h"
+#include "server/replication/group_syncer.h"
+#include "server/replication/history.h"
+#include "server/request/pending_request.h"
+#include "server/request/reply_sender.h"
+#include "store/server_store.h"
+
+namespace remora {
+
+struct FollowerOptions {
+  std::string data_dir;    // where the history is kept
+  bool is_synced = false;  // the store's level is synced
+};
+
+/// Answers the requests kFollow and kReplicate, and has the store apply the groups.
+///
+/// Thread safety: none; the server's one thread.
+class FollowerService final : public SessionObserver {
+ public:
+  /// `history`: that of the data directory. `wake` wakes the server thread. The references outlive this.
+  static absl::StatusOr<std::unique_ptr<FollowerService>> Create(ServerStore& store, ReplySender& replies,
+                                                                 const OperatorLog& log,
+                                                                 FollowerOptions options, History history,
+                                                                 std::function<void()> wake);
+
+  /// Takes a request, and answers it now or in a later Step.
+  void Take(const PendingRequest& pending);
+  /// Applies groups, and answers what has become due. Returns false if there was nothing to do.
+  bool Step();
+  /// Returns whether Step has work that nobody announces: a group that the store takes later.
+  bool has_work() const { return receiver_.has_work(); }
+  /// Follows nobody any more: later requests are rejected. Returns the history.
+  History End();
+
+  void Forget(ClientSession& session) override;
+
+ private:
+  /// A request that is answered later.
+  struct Waiting {
+    PendingRequest pending;
+    std::uint64_t number = 0;  // of the group that is to be acknowledged; 0: it waits for space
+  };
+
+  FollowerService(ServerStore& store, ReplySender& replies, const OperatorLog& log, FollowerOptions options,
+                  History history);
+  void TakeFollow(const PendingRequest& pending);
+  /// Compares the histories, and keeps that of the primary (R1 to R3).
+  absl::Status Follow(const PendingRequest& pending, const FollowStart& start, History primary);
+  absl::Status TakePart(const PendingRequest& pending);
+  /// Applies the groups that have come. Returns whether it applied one.
+  bool Apply();
+  bool AnswerDue();
+  /// Answers a request that has succeeded.
+  void Acknowledge(const PendingRequest& pending);
+  /// Follows nobody, because of this failure, until the primary connects anew.
+  void Fail(const absl::Status& failure);
+  void RejectWaiting(const absl::Status& why);
+  /// Logs why a primary is rejected, unless the log says so already.
+  void LogRejected(const PendingRequest& pending, std::string_view why);
+
+  ServerStore& store_;
+  ReplySender& replies_;
+  const OperatorLog& log_;
+  const std::string data_dir_;
+  const bool is_synced_;
+  History history_;
+  GroupReceiver receiver_;
+  std::unique_ptr<GroupSyncer> syncer_;
+  std::deque<Waiting> waiting_;  // in the order in which they came
+  std::string last_line_;        // of LogRejected and Fail
+};
+
+}  // namespace remora

@@ -1,0 +1,107 @@
+// The thread of a primary that brings its groups to one follower: it connects, again and again, and drives a
+// FollowerLink.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/replication/follower_connection.h"
+#include "server/replication/follower_link.h"
+#include "server/replication/group_cursor.h"
+#include "server/replication/history.h"
+#include "store/base/clock.h"
+#include "store/base/mutex.h"
+
+namespace remora {
+
+enum class LinkState : std::uint8_t {
+  kAway = 1,  // not connected, or it does not answer
+  kConnected = 2,
+  kRejected = 3,  // the follower and this primary do not fit together
+};
+
+/// Brings the groups of a primary to one follower.
+///
+/// Thread safety: any thread may call Wake, acknowledged and status; the server thread calls the others.
+class LinkThread {
+ public:
+  struct Source {
+    GroupSource groups;
+    History history{};
+    bool is_synced = false;  // the primary's level is synced
+  };
+  /// `on_change` is called in the thread when acknowledged() or status() has changed. The source outlives the
+  /// thread. ResourceExhausted: the system starts no thread, or has no descriptor.
+  static absl::StatusOr<std::unique_ptr<LinkThread>> Start(FollowerAddress to, const Source& source,
+                                                           std::function<void()> on_change);
+  /// Ends the thread, which may take as long as a connection attempt.
+  ~LinkThread();
+  LinkThread(const LinkThread&) = delete;
+  LinkThread& operator=(const LinkThread&) = delete;
+
+  /// Tells the thread to end, without waiting for it.
+  void Stop();
+  /// Tells it that a group has come.
+  void Wake();
+
+  const rdma::Address& address() const { return to_.address; }
+  /// Returns the number up to which the follower has acknowledged all groups; 0 before it has connected.
+  std::uint64_t acknowledged() const { return acknowledged_.load(std::memory_order_acquire); }
+  struct Status {
+    LinkState state = LinkState::kAway;
+    std::string text;  // for the log
+  };
+  Status status() const;
+  /// Returns how often status() has changed.
+  std::uint64_t changes() const { return changes_.load(std::memory_order_acquire); }
+
+ private:
+  LinkThread(FollowerAddress to, const Source& source, std::function<void()> on_change)
+      : to_(std::move(to)), source_(source), on_change_(std::move(on_change)), cursor_(source.groups) {}
+  void Run();
+  /// Serves the follower until the connection ends, and returns why.
+  absl::Status Serve();
+  /// Has the follower compare the histories. Returns its answer.
+  absl::StatusOr<Reply> Follow(FollowerConnection& connection);
+  /// Tells the follower why this primary does not go on.
+  void TellFailure(FollowerConnection& connection, std::string_view why);
+  absl::StatusOr<Reply> Call(FollowerConnection& connection, const Request& request,
+                             std::string_view payload);
+  /// Sends what there is to send. Returns false if that is nothing.
+  absl::StatusOr<bool> SendGroups(FollowerConnection& connection, FollowerLink& link);
+  absl::StatusOr<bool> TakeReplies(FollowerConnection& connection, FollowerLink& link);
+  /// Sleeps until a group or a reply comes.
+  void Sleep(FollowerConnection& connection, const FollowerLink& link);
+  void Pause(Duration pause);
+  void SetStatus(LinkState state, std::string text);
+
+  const FollowerAddress to_;
+  const Source& source_;
+  const std::function<void()> on_change_;
+  const SteadyClock clock_;
+  int wake_fd_ = -1;  // an eventfd
+  std::atomic<bool> is_stopped_ = false;
+  std::atomic<bool> is_asleep_ = false;
+  std::atomic<std::uint64_t> acknowledged_ = 0;
+  std::atomic<std::uint64_t> changes_ = 0;
+  mutable Mutex mutex_;
+  Status shown_ ABSL_GUARDED_BY(mutex_);
+
+  // Only the thread uses these.
+  GroupCursor cursor_;
+  TimePoint last_answer_;
+  bool has_connected_ = false;  // since the last pause
+  std::thread thread_;
+};
+
+}  // namespace remora

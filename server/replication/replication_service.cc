@@ -1,0 +1,241 @@
+#include "server/replication/replication_service.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/replication/gauge.h"
+#include "store/base/absl_view.h"
+#include "store/base/random_id.h"
+#include "store/base/status_macros.h"
+#include "store/durable/data_dir.h"
+
+namespace remora {
+namespace {
+
+bool HasStore(const std::string& data_dir) {
+  const std::string marker = absl::StrCat(data_dir, "/", AbslView(kStoreDir.marker));
+  return ::access(marker.c_str(), F_OK) == 0;
+}
+
+}  // namespace
+
+absl::StatusOr<History> CheckHistory(const std::string& data_dir, const ReplicationOptions& options) {
+  REMORA_ASSIGN_OR_RETURN(const std::optional<History> kept, ReadHistory(data_dir));
+  if (!kept && options.follows && HasStore(data_dir)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "--follow: the store in ", data_dir,
+        " never followed a primary: begin with an empty directory, or with a copy of a follower's"));
+  }
+  if (!kept) return History{.is_primary = !options.follows, .began_empty = false, .reigns = {}};
+  if (kept->is_primary && options.follows) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "--follow: the store in ", data_dir, " is a primary's, of epoch ", kept->epoch(),
+        ": start it without --follow; or, to make a copy of it follow, write 'role follower' in its file ",
+        AbslView(kHistoryFile)));
+  }
+  if (!kept->is_primary && !options.follows) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the store in ", data_dir,
+        " is a follower's: start it with --follow, and then promote it with `kvctl promote` if its "
+        "primary is gone"));
+  }
+  return *kept;
+}
+
+ReplicationService::ReplicationService(Parts parts, ReplicationOptions options, std::string data_dir,
+                                       bool is_synced, History history)
+    : parts_(std::move(parts)),
+      options_(std::move(options)),
+      data_dir_(std::move(data_dir)),
+      is_synced_(is_synced),
+      history_(std::move(history)),
+      is_starting_(!options_.follows) {}
+
+absl::StatusOr<std::unique_ptr<ReplicationService>> ReplicationService::Create(
+    Parts parts, ReplicationOptions options, std::string data_dir, bool is_synced, History history) {
+  const bool follows = options.follows;
+  std::unique_ptr<ReplicationService> service(new ReplicationService(
+      std::move(parts), std::move(options), std::move(data_dir), is_synced, std::move(history)));
+  if (follows) {
+    REMORA_ASSIGN_OR_RETURN(
+        service->follower_,
+        FollowerService::Create(service->parts_.store, service->parts_.replies, service->parts_.log,
+                                {.data_dir = service->data_dir_, .is_synced = is_synced}, service->history_,
+                                service->parts_.wake));
+    // From now on, nobody opens it to write without a promotion (R14).
+    REMORA_RETURN_IF_ERROR(WriteHistory(service->data_dir_, service->history_));
+  }
+  service->SetRole(follows ? Role::kFollower : Role::kOpening);
+  SetGauge(service->parts_.store, Counter::kReplicationEpoch, service->history_.epoch());
+  service->parts_.log.Write(LogEvent::kReplicationStarted,
+                            absl::StrCat(follows ? "follows; clients are rejected until a promotion"
+                                                 : "waits for its followers before it serves clients",
+                                         "; epoch ", service->history_.epoch(), ", last group ",
+                                         service->parts_.store.last_group()));
+  return service;
+}
+
+void ReplicationService::EndLinks() {
+  if (sender_ != nullptr) sender_->End();
+  follower_.reset();
+}
+
+void ReplicationService::SetRole(Role role) {
+  role_ = role;
+  SetGauge(parts_.store, Counter::kReplicationRole, static_cast<std::uint64_t>(role));
+}
+
+std::string_view ReplicationService::WhyNotServing() const {
+  switch (role_) {
+    case Role::kFollower:
+      return "it follows a primary: use that one, or make this one a primary with `kvctl promote`";
+    case Role::kOpening:
+      return "it waits for its followers (--replicate_to); its log says for which";
+    case Role::kPrimary:
+      break;
+  }
+  return {};
+}
+
+absl::Status ReplicationService::CheckWrite() const {
+  if (role_ != Role::kPrimary) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("write: this server takes no writes: ", AbslView(WhyNotServing())));
+  }
+  if (sender_ == nullptr || sender_->pending_bytes() < options_.max_pending_bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("write: ", sender_->pending_bytes(),
+                   " bytes of earlier writes wait for followers, more than --replication_buffer; see the "
+                   "server's log, and try again"));
+}
+
+// --- Promotion ------------------------------------------------------------------------------------------
+
+void ReplicationService::Take(const PendingRequest& pending) {
+  if (pending.request.operation == Operation::kPromote) return AnswerPromote(pending);
+  if (role_ == Role::kFollower && follower_ != nullptr) return follower_->Take(pending);
+  parts_.replies.Answer(
+      pending, absl::FailedPreconditionError(absl::StrCat(
+                   "follow: this server is a primary itself, of epoch ", history_.epoch(),
+                   "; if it was promoted in place of yours, stop yours; else start this one with --follow")));
+}
+
+void ReplicationService::AnswerPromote(const PendingRequest& pending) {
+  const absl::Status promoted = Promote();
+  if (!promoted.ok()) return parts_.replies.Answer(pending, promoted);
+  Reply reply;
+  reply.request_id = pending.request.request_id;
+  reply.result = static_cast<std::int64_t>(history_.epoch());
+  reply.version = parts_.store.last_group();
+  parts_.replies.Send(pending.session, reply, WhyNotServing());
+}
+
+absl::Status ReplicationService::Promote() {
+  if (role_ != Role::kFollower) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("promote: this server is a primary already, of epoch ", history_.epoch()));
+  }
+  if (parts_.store.loading()) {
+    return absl::FailedPreconditionError(
+        "promote: the store is loading its keys; try again when it is loaded");
+  }
+  const History before = follower_->End();
+  history_ = before;
+  history_.is_primary = true;
+  history_.Begin(RandomId(), parts_.store.last_group());
+  absl::Status led = WriteHistory(data_dir_, history_);  // R13
+  if (led.ok()) led = Lead();
+  if (!led.ok()) {
+    history_ = before;
+    led = absl::Status(led.code(), absl::StrCat("promote: ", led.message()));
+    if (const absl::Status kept = WriteHistory(data_dir_, before); !kept.ok()) {
+      parts_.log.Write(LogEvent::kReplicationFailed, StdView(kept.message()));
+    }
+    return led;
+  }
+  parts_.log.Write(LogEvent::kPromoted, absl::StrCat("promoted: a primary from epoch ", history_.epoch(),
+                                                     " on, behind group ", history_.reigns.back().after));
+  return absl::OkStatus();
+}
+
+absl::Status ReplicationService::Lead() {
+  ServerStore& store = parts_.store;
+  if (!options_.followers.empty()) {
+    sender_ = std::make_unique<ReplicationSender>(store, parts_.log, parts_.wake);
+  }
+  const absl::Status promoted = store.Promote(sender_ == nullptr ? nullptr : &sender_->sink());
+  if (!promoted.ok()) {
+    sender_.reset();
+    return promoted;
+  }
+  parts_.on_promoted();
+  SetGauge(store, Counter::kReplicationEpoch, history_.epoch());
+  if (sender_ == nullptr) {
+    SetRole(Role::kPrimary);
+    return absl::OkStatus();
+  }
+  SetRole(Role::kOpening);
+  opens_at_ = store.last_group();
+  const absl::Status started = sender_->Start(options_.followers, history_, is_synced_);
+  // It is a primary all the same, and takes no client.
+  if (!started.ok()) parts_.log.Write(LogEvent::kReplicationFailed, StdView(started.message()));
+  return absl::OkStatus();
+}
+
+// --- A primary ------------------------------------------------------------------------------------------
+
+void ReplicationService::ContinueHistory() {
+  const std::uint64_t last = parts_.store.last_group();
+  // Without a number, the store has written outside of its history, or has none.
+  if (!history_.reigns.empty() && last != 0) return;
+  if (last == 0) {
+    const std::uint64_t epoch = history_.epoch();
+    history_.reigns.clear();
+    history_.began_empty = parts_.store.Read(Counter::kKeys) == 0;
+    history_.reigns.push_back({.epoch = epoch + 1, .id = RandomId(), .after = 0});
+    return;
+  }
+  history_.Begin(RandomId(), last);
+}
+
+bool ReplicationService::Step() {
+  bool busy = false;
+  if (is_starting_ && !parts_.store.loading()) {
+    is_starting_ = false;
+    ContinueHistory();
+    absl::Status led = WriteHistory(data_dir_, history_);  // as in Promote
+    if (led.ok()) led = Lead();
+    if (!led.ok()) {
+      parts_.log.Write(LogEvent::kReplicationFailed,
+                       absl::StrCat("the server cannot be a primary, and serves no clients: ", led.message(),
+                                    "; start it again"));
+    }
+    busy = true;
+  }
+  if (role_ == Role::kFollower && follower_ != nullptr) busy |= follower_->Step();
+  if (sender_ != nullptr) {
+    busy |= sender_->Step();
+    if (role_ == Role::kOpening) ServeIfReady();
+  }
+  return busy;
+}
+
+void ReplicationService::ServeIfReady() {
+  if (sender_->acknowledged() < opens_at_) return;
+  SetRole(Role::kPrimary);
+  parts_.log.Write(LogEvent::kReplicationServing,
+                   absl::StrCat("serves clients: all followers have its groups up to ", opens_at_, "; epoch ",
+                                history_.epoch()));
+}
+
+bool ReplicationService::has_work() const {
+  return (is_starting_ && !parts_.store.loading()) || (follower_ != nullptr && follower_->has_work());
+}
+
+void ReplicationService::Forget(ClientSession& session) {
+  if (follower_ != nullptr) follower_->Forget(session);
+}
+
+}  // namespace remora

@@ -1,0 +1,115 @@
+// The part of a server in replication, with a fixed set of followers.
+//
+//   follower ──kPromote──▶ opening ──all followers have its groups──▶ primary
+//                             ▲
+//   start with --replicate_to ┘  (once the store is loaded)
+//
+//   R12  A primary serves no client before all its followers have all groups that it had at its start. So
+//   after
+//        a restart, no client sees a write that a follower lacks. A primary that was replaced never serves
+//        again: the promoted server rejects it.
+//   R13  A promotion keeps its reign on the disk before the store writes the first group of it. So two stores
+//        with the same reign have the same groups up to the lesser of their last ones.
+//   R14  A store that was promoted does not follow again, and one that follows is not opened to write without
+//        a promotion, unless its operator changes the history's file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/connection/session_observer.h"
+#include "server/monitoring/operator_log.h"
+#include "server/replication/follower_connection.h"
+#include "server/replication/follower_service.h"
+#include "server/replication/history.h"
+#include "server/replication/replication_sender.h"
+#include "server/request/pending_request.h"
+#include "server/request/reply_sender.h"
+#include "store/server_store.h"
+
+namespace remora {
+
+struct ReplicationOptions {
+  bool follows = false;                      // the server starts as a follower
+  std::vector<FollowerAddress> followers{};  // of the server while it is a primary
+  std::size_t max_pending_bytes = std::size_t{256} << 20;
+
+  bool is_on() const { return follows || !followers.empty(); }
+};
+
+/// Returns the history of a data directory, or a new one.
+///
+/// - FailedPrecondition: the directory is a follower's and the server is to be none, or the other way round
+///   (R14). Other errors are those of ReadHistory.
+absl::StatusOr<History> CheckHistory(const std::string& data_dir, const ReplicationOptions& options);
+
+/// Decides whether the server serves clients, and moves groups from and to other servers.
+///
+/// Thread safety: none; the server's one thread.
+class ReplicationService final : public SessionObserver {
+ public:
+  enum class Role : std::uint8_t { kFollower = 1, kOpening = 2, kPrimary = 3 };
+
+  /// `on_promoted`: the store has new completion records. The store was opened with StoreOptions::follows.
+  /// The references outlive this.
+  struct Parts {
+    ServerStore& store;
+    ReplySender& replies;
+    const OperatorLog& log;
+    std::function<void()> wake;  // wakes the server thread; any thread
+    std::function<void()> on_promoted;
+  };
+  static absl::StatusOr<std::unique_ptr<ReplicationService>> Create(Parts parts, ReplicationOptions options,
+                                                                    std::string data_dir, bool is_synced,
+                                                                    History history);
+  /// Ends the links. Then the store may be destroyed, and this after it: it has the store's sink.
+  void EndLinks();
+
+  Role role() const { return role_; }
+  /// Returns why the server does not serve clients. Empty: it does.
+  std::string_view WhyNotServing() const;
+  /// Returns OK if the server takes a write now.
+  absl::Status CheckWrite() const;
+  /// Takes a kFollow, kReplicate or kPromote of a client that may replicate.
+  void Take(const PendingRequest& pending);
+  /// Does what there is to do. Returns false if that was nothing.
+  bool Step();
+  /// Returns whether Step has work soon that nobody announces.
+  bool has_work() const;
+
+  void Forget(ClientSession& session) override;
+
+ private:
+  ReplicationService(Parts parts, ReplicationOptions options, std::string data_dir, bool is_synced,
+                     History history);
+  /// Begins a reign with these groups, if the history has none that goes on.
+  void ContinueHistory();
+  /// Makes the store a primary's, and connects to the followers.
+  absl::Status Lead();
+  void AnswerPromote(const PendingRequest& pending);
+  absl::Status Promote();
+  void SetRole(Role role);
+  /// Serves if all followers have the groups of the start.
+  void ServeIfReady();
+
+  const Parts parts_;
+  const ReplicationOptions options_;
+  const std::string data_dir_;
+  const bool is_synced_;
+  History history_;
+  Role role_ = Role::kFollower;
+  bool is_starting_;                           // as a primary: once the store is loaded
+  std::uint64_t opens_at_ = 0;                 // kOpening: the group that all followers must have
+  std::unique_ptr<FollowerService> follower_;  // null: the server was never a follower
+  std::unique_ptr<ReplicationSender> sender_;  // null: it has no followers
+};
+
+}  // namespace remora

@@ -1,0 +1,59 @@
+// Bytes of replication, between a primary, which connects as a client, and its follower (messages.h).
+//
+//   WRITE FollowStart, reigns into the staging buffer
+//   SEND Request (follow)           ->   the follower compares the history with its own
+//                                    <-  SEND Reply: the position from which on it takes groups
+//   for each group, in parts of at most a slot of the staging buffer:
+//     WRITE the part                ->
+//     SEND Request (replicate)      ->
+//                                    <-  SEND Reply
+//
+// Parts, and groups, are sent without waiting for replies. Each message has a slot of its own: an equal share
+// of the staging buffer for each credit. The sender uses it again once the reply has come.
+//
+// Request (follow): key_size 0. condition: kFollowBegins. value: FollowStart, and behind it its reigns. Or
+// condition: kFollowFails. value: a text for the follower's log, why the primary does not go on.
+// Reply: result: the number of the follower's last group. version: the number up to which it acknowledges
+// them, at its level of durability.
+//
+// Request (replicate): key_size 0. value: the part. condition: the number of the group. ttl_ms: the bytes of
+// the whole group. payload_checksum: the place of the part in it. A part that is not the last is answered at
+// once. The last one is answered when the follower has the whole group, at its level of durability.
+// Reply: version: the number of the last group that the follower acknowledges.
+//
+// Request (promote): nothing in the staging buffer. Reply: result: the new epoch. version: the number of the
+// last group that it has. Behind it: a text, if it waits for its own followers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace remora {
+
+inline constexpr std::uint64_t kFollowBegins = 1;
+inline constexpr std::uint64_t kFollowFails = 2;
+
+/// Most reigns of a message, and of a stored history.
+inline constexpr std::size_t kMaxReigns = 256;
+
+/// A time with one primary. It begins with a promotion, or with the first start of a primary.
+struct Reign {
+  std::uint64_t epoch = 0;  // increases with each reign; 0: none
+  std::uint64_t id = 0;     // random: two primaries never begin the same reign
+  std::uint64_t after = 0;  // number of the last group of the reign before; 0: there is none
+
+  friend bool operator==(const Reign&, const Reign&) = default;
+};
+static_assert(sizeof(Reign) == 24 && std::has_unique_object_representations_v<Reign>);
+
+struct FollowStart {
+  std::uint64_t last = 0;        // number of the primary's last group
+  std::uint32_t count = 0;       // of the reigns behind this
+  std::uint8_t began_empty = 0;  // 1: the first group of the history found an empty store
+  std::uint8_t is_synced = 0;    // 1: the primary's level is synced
+  std::uint8_t reserved[2] = {};
+};
+static_assert(sizeof(FollowStart) == 16 && std::has_unique_object_representations_v<FollowStart>);
+
+}  // namespace remora
