@@ -14,7 +14,7 @@ namespace {
 class GroupHistoryTest : public ReplicatedTest {
  protected:
   void Put(ServerStore& store, std::string_view key, std::string_view value) {
-    Write write{.key = key, .value = value};
+    Write write{.key = key, .value = value, .status = {}};
     SubmitPatiently(store, write);
     ASSERT_TRUE(store.Acknowledge(store.last_group()).ok());
   }
@@ -89,7 +89,7 @@ TEST_F(GroupHistoryTest, AnotherHistoryHidesTheOneBefore) {
   ASSERT_TRUE(store->SetGroupSink(&first).ok());
   for (int i = 0; i < 9; ++i) Put(*store, "first", std::to_string(i));
   store->DropGroupSink();
-  Write outside{.key = "outside", .value = "1"};
+  Write outside{.key = "outside", .value = "1", .status = {}};
   store->Commit(std::span(&outside, 1));
   EXPECT_TRUE(absl::IsOutOfRange(store->ReadGroups(1).status())) << "the store has left the history";
   KeptGroups second;
