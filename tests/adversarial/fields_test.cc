@@ -56,6 +56,9 @@ class Fields : public Hostile {
             {Operation::kScanNext, "", ""},
             {Operation::kBackup, "", ""},
             {Operation::kSettings, "", ""},
+            {Operation::kFollow, "", std::string(64, 'f')},
+            {Operation::kReplicate, "", "a part of a group"},
+            {Operation::kPromote, "", ""},
             {Operation::kQueryCompletion, "", ""}};
   }
 
