@@ -294,7 +294,7 @@ class ServerTest(Base):
     def test_lost_changes_invalidate_all(self):
         wire = self.tracking()
         self.cached(wire, "k", "1")
-        other = redis_pair.Gate(f"--listen=redis://{self.folder}/other.sock", f"--server={self.address}")
+        other = redis_pair.Gate(f"--listen=redis://{self.folder}/other.sock", f"--server={self.address}", "--timeout=60000")
         self.addCleanup(other.close)
         writer = self.wire(f"{self.folder}/other.sock")
         self.gate_process.send_signal(signal.SIGSTOP)
