@@ -179,6 +179,7 @@ TEST(Doctor, ClockSource) {
 
 DiskFacts GoodDisk() {
   return {.directory = "/data",
+          .data_dir = "",
           .failure = "",
           .type = "ext4",
           .maps_log = true,
