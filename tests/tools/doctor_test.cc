@@ -178,8 +178,8 @@ TEST(Doctor, ClockSource) {
 }
 
 DiskFacts GoodDisk() {
-  return {.directory = "/data",
-          .data_dir = "",
+  return {.data_dir = "",
+          .directory = "/data",
           .failure = "",
           .type = "ext4",
           .maps_log = true,
