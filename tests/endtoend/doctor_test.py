@@ -52,7 +52,10 @@ class DoctorTest(harness.TestCase):
             self.assertEqual(verdicts.count(verdict), everything[verdict + "s"])
         self.assertEqual(status, 1 if "problem" in verdicts else 0)
         for check in checks.values():
-            self.assertEqual("remedy" in check, check["verdict"] != "ok", check)
+            # The message of a server, or of a transport, may say what to do.
+            if check["name"] not in ("server", "round_trip") or check["verdict"] == "ok":
+                self.assertEqual("remedy" in check, check["verdict"] != "ok", check)
+            self.assertNotIn("the message says", check.get("remedy", ""))
         return checks
 
     def problems(self, *flags, **options):
@@ -132,7 +135,7 @@ class DoctorTest(harness.TestCase):
         self.assertEqual(checks["data_dir"]["verdict"], "warning")
         self.assertIn(f"{data} does not exist", checks["data_dir"]["found"])
         self.assertRegex(checks["data_dir"]["remedy"], rf"give it to the server's user.* install -d .* {data}\Z")
-        self.assertEqual(self.checks(f"--data={data}"), checks)
+        self.assertEqual(self.checks(f"--data={data}")["data_dir"], checks["data_dir"])
 
     def test_few_descriptors(self):
         """It says that a server does not start where it does not."""
@@ -151,7 +154,8 @@ class DoctorTest(harness.TestCase):
                 with server:
                     line = server.stdout.readline()
                     server.terminate()
-                self.assertEqual((line.startswith(b"kvserver: ready"), server.returncode), (verdict != "problem", 71 if verdict == "problem" else 0))
+                is_ready = verdict != "problem"
+                self.assertEqual((line.startswith(b"kvserver: ready"), server.returncode), (is_ready, 0 if is_ready else 71))
 
     def test_bad_input(self):
         for flag in ("--memory=0", "--memory=x", "--commit_log=1K", "--server=nowhere", "--data_dir=", "more"):
