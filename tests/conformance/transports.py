@@ -28,6 +28,7 @@ EXCEPTIONS = {
     ("On/VisitsBesideWrites", "verbs"): "a value is shown in place where memory is mapped; the writes would take minutes",
     ("On/Handover", "local"): "no thread of the transport receives requests",
     ("On/Handover", "verbs"): "as over local",
+    ("On/OnReplicas", "tls"): "TLS changes nothing above the transport; endtoend.replication has a token",
     ("OnCommitLog/Watches", "tls"): "the log below a watch is the same for each transport",
     ("OnCommitLog/Watches", "verbs"): "as over tls",
 }  # fmt: skip
