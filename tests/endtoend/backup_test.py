@@ -315,7 +315,8 @@ class BackupTest(harness.TestCase):
             )  # fmt: skip
             self.assertEqual(run.returncode, 64, run.stderr)
         run = subprocess.run(
-            [harness.program("kvserver"), f"--listen={self.address}", f"--data_dir={missing}", f"--backup_dir={full}"],
+            [harness.program("kvserver"), f"--listen=local://{self.folder}/other", f"--data_dir={missing}",
+             f"--backup_dir={full}"],
             capture_output=True, timeout=harness.PATIENCE, check=False,
         )  # fmt: skip
         self.assertEqual(run.returncode, 78, run.stderr)

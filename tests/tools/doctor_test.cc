@@ -444,7 +444,7 @@ TEST(Doctor, Output) {
   EXPECT_TRUE(HasProblem(checks));
   checks[0].value = UINT64_MAX;
   EXPECT_EQ(ToText(checks),
-            "ok       good: a \xff\nproblem  bad: 1 of 2; do it\n2 checks, 0 warnings, 1 problems\n");
+            "ok       good: a \xff\nproblem  bad: 1 of 2; do it\n2 checks, 0 warnings, 1 problem\n");
   const std::string text = ToJson(checks, "1.2.3");
   EXPECT_EQ(text.back(), '\n');
   const json::Value all(json_loads(text.c_str(), 0, nullptr));

@@ -432,7 +432,8 @@ TEST(ExpositionTest, MetricsThatDifferInALabelShareOneHeadAndItsHelp) {
                               "remora_refusals_total{reason=\"full\"} 0\n"
                               "remora_refusals_total{reason=\"token\"} 5\n"
                               "remora_refusals_total{reason=\"token_full\"} 0\n"
-                              "remora_refusals_total{reason=\"forgotten\"} 0\n# HELP "));
+                              "remora_refusals_total{reason=\"forgotten\"} 0\n"
+                              "remora_refusals_total{reason=\"not_serving\"} 0\n# HELP "));
   EXPECT_THAT(text, HasSubstr("\nremora_commit_log_slowed_seconds_total 1.5\n"));
 }
 
