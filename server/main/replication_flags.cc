@@ -24,8 +24,7 @@ void AddReplicationFlags(command_line::CommandLine& line, Flags* flags) {
       line.Add("--replicate_to", flags->replicate_to,
                "Address of a follower, which gets all writes before they are answered; may be repeated. The "
                "server serves no clients before all followers have its data, and writes wait while one is "
-               "away. "
-               "With --follow: for the time after a promotion")
+               "away. With --follow: for the time after a promotion")
           .Check([](const std::string& text) {
             return std::string(rdma::ParseAddress(text).status().message());
           })
@@ -40,8 +39,7 @@ void AddReplicationFlags(command_line::CommandLine& line, Flags* flags) {
       .Needs(to);
   line.Add("--replication_tls_ca", flags->replication_tls.ca,
            "For followers at tls:// addresses, the authorities of their certificates (PEM). Without, the "
-           "token "
-           "gives the keys of TLS")
+           "token gives the keys of TLS")
       .TypeName("FILE")
       .Needs(to);
   line.Add("--replication_buffer", flags->replication_buffer,
@@ -59,7 +57,7 @@ absl::Status TakeReplication(Flags* flags) {
     for (const rdma::Address& own : flags->listen) {
       if (!IsSameAddress(address, own)) continue;
       return absl::InvalidArgumentError(
-          absl::StrCat("--replicate_to=", text, ": is an address of this server; name one of its follower"));
+          absl::StrCat("--replicate_to=", text, ": is an address of this server; name one of a follower"));
     }
     for (const FollowerAddress& other : replication.followers) {
       if (!IsSameAddress(address, other.address)) continue;

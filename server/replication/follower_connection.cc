@@ -66,9 +66,7 @@ absl::StatusOr<std::unique_ptr<FollowerConnection>> FollowerConnection::Connect(
     if (asked.ok()) {
       return absl::PermissionDeniedError(
           "follow: the follower has no tokens, so it cannot prove that it is the right one; start it with "
-          "--tokens, "
-          "or "
-          "leave out --replication_token_file");
+          "--tokens, or leave out --replication_token_file");
     }
     if (!absl::IsFailedPrecondition(asked)) return asked;
     const absl::Status rejection = Rejection(asks->peer_data(), /*has_token=*/true, &nonce);

@@ -1,13 +1,12 @@
 // The primary's state of one connected follower: a state machine without I/O.
 //
 // These invariants hold:
-//   R4  Groups are sent in the order of their numbers, and the parts of a group in their order, without a
-//   gap. R5  A message uses a slot of the follower's staging buffer that no unanswered message uses. So the
-//   follower
-//       never sees a part that a later one has overwritten.
-//   R6  acknowledged() counts what the follower has said since it is connected, and never a group that was
-//   not
-//       sent to it whole, or that it had before.
+//   R4   The link sends groups in the order of their numbers, and the parts of a group in their order,
+//        without a gap.
+//   R5   A message uses a slot of the follower's staging buffer that no unanswered message uses. So the
+//        follower never sees a part that a later one has overwritten.
+//   R6   acknowledged() counts the replies of the follower since it connected. It counts a group only if the
+//        link has sent the whole group, or the follower had it before.
 #pragma once
 
 #include <cstddef>

@@ -112,8 +112,7 @@ absl::Status LinkThread::Serve() {
   const auto last = static_cast<std::uint64_t>(reply.result);
   if (last > source_.groups.shipped.last() || reply.version > last) {
     return absl::FailedPreconditionError(
-        "follow: the follower answers with groups that do not exist; use one "
-        "release on both servers");
+        "follow: the follower answers with groups that do not exist; use one release on both servers");
   }
   if (last < source_.groups.shipped.last()) {
     const absl::Status first = cursor_.Find(last + 1).status();

@@ -5,9 +5,8 @@
 //   start with --replicate_to ┘  (once the store is loaded)
 //
 //   R12  A primary serves no client before all its followers have all groups that it had at its start. So
-//   after
-//        a restart, no client sees a write that a follower lacks. A primary that was replaced never serves
-//        again: the promoted server rejects it.
+//        after a restart, no client sees a write that a follower lacks. A primary that was replaced never
+//        serves again: the promoted server rejects it.
 //   R13  A promotion keeps its reign on the disk before the store writes the first group of it. So two stores
 //        with the same reign have the same groups up to the lesser of their last ones.
 //   R14  A store that was promoted does not follow again, and one that follows is not opened to write without
