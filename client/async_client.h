@@ -236,7 +236,7 @@ class AsyncClient {
   /// Returns how many operations have begun whose callbacks were not called yet.
   std::size_t in_flight() const;
   /// Returns how many more operations the caller may begin now.
-  std::size_t room() const;
+  std::size_t free_slots() const;
 
   // For an event loop that sleeps on more than this client:
   //   Arm, then Poll; sleep until fd() is readable, or next_deadline(); Disarm, then Poll.

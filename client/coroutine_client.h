@@ -404,7 +404,7 @@ class CoroutineClient {
       operation.Take({.status = absl::UnavailableError("async: the client is being destroyed")});
       return false;
     }
-    if (!waiting_.empty() || client_->room() == 0) {
+    if (!waiting_.empty() || client_->free_slots() == 0) {
       waiting_.Push(operation);
       return true;
     }
@@ -421,7 +421,7 @@ class CoroutineClient {
     return false;
   }
   void BeginWaiting() {
-    while (!waiting_.empty() && client_->room() > 0) {
+    while (!waiting_.empty() && client_->free_slots() > 0) {
       Operation& operation = waiting_.Pop();
       if (!BeginNow(operation)) operation.awaiting.resume();
     }

@@ -389,7 +389,7 @@ class Listener {
 
   /// Returns a line for the log about a client that was rejected before it became a request. Nothing: there
   /// is none.
-  virtual std::optional<std::string> NextRefusal() { return std::nullopt; }
+  virtual std::optional<std::string> NextRejection() { return std::nullopt; }
 
   /// Waits until the connections that were disconnected or destroyed before have ended. Then none
   /// of their peers can READ the registered memory any more, except through the mappings of a

@@ -126,7 +126,7 @@ remora_code remora_async_poll(remora_async* async, int64_t timeout_ms, size_t* e
 /* Return how many operations have begun whose callbacks were not called yet, and how many more may begin
  * now. */
 size_t remora_async_in_flight(const remora_async* async);
-size_t remora_async_room(const remora_async* async);
+size_t remora_async_free_slots(const remora_async* async);
 
 /* For an event loop that sleeps on more than this client:
  *   remora_async_arm, remora_async_poll(async, 0, ..); sleep until remora_async_wait_fd is readable, for
