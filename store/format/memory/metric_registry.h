@@ -27,12 +27,14 @@ namespace remora {
 /// A counter only grows while the server lives; a gauge goes up and down. A histogram counts times by their
 /// length.
 enum class MetricType : std::uint8_t { kCounter = 1, kGauge, kHistogram };
+/// Returns how many places a metric of this type takes (R3).
 constexpr std::uint32_t MetricPlaces(MetricType type) {
   return type == MetricType::kHistogram ? kHistogramPlaces : 1;
 }
 /// Unit of a metric. kNone: a number of things, or a switch.
 enum class MetricUnit : std::uint8_t { kNone = 1, kBytes, kSeconds };
 
+/// One entry of the registry.
 struct MetricEntry {
   const char* name;             // as `kvctl stats` shows it
   const char* prometheus_name;  // as Prometheus' conventions have it: the unit, and _total of a counter, last
@@ -237,6 +239,7 @@ enum class Counter : std::uint32_t {
 #undef REMORA_METRIC_ENUMERATOR
 };
 
+/// The registry's entries, in its order.
 inline constexpr MetricEntry kMetrics[] = {
 #define REMORA_METRIC_ENTRY(place, name, prometheus_name, type, unit, help) \
   {name,                                                                    \
