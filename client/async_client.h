@@ -167,33 +167,45 @@ class AsyncClient {
 
   // --- Operations: each does and costs the same as Client's call of that name. `done` may be empty. ---
 
+  /// Reads the key's value, with its version and its expiry (AsyncResult).
   Begun Get(std::string_view key, Done done, const CallOptions& call = {});
-  /// Reads the value to the beginning of `into`, memory that this client registered, without a copy, as
-  /// Client does.
+  /// Reads the value to the beginning of `into`, memory that this client registered, without a copy.
+  /// AsyncResult::value shows it there. Outcomes, besides those of Get:
+  ///   OutOfRange: the value is larger than `into`.
+  ///   InvalidArgument, returned at once: another client registered `into`.
   Begun Get(std::string_view key, const RegisteredBytes& into, Done done, const CallOptions& call = {});
   /// Tests whether the key exists. OK: it does. NotFound: it does not.
   Begun Exists(std::string_view key, Done done, const CallOptions& call = {});
+  /// Reads the time until the key expires, and the moment (AsyncResult::ttl and expiry_ms). NotFound: the key
+  /// does not exist.
   Begun Ttl(std::string_view key, Done done, const CallOptions& call = {});
 
   // If an operation ends OK, the client sets *PutOptions::version or *WriteOptions::version, unless null,
   // before it calls the callback.
+  /// Stores the key's value, or replaces it. The client has copied the bytes when the call returns.
   Begun Put(std::string_view key, std::string_view value, Done done) {
     return Put(key, value, PutOptions(), std::move(done));
   }
   Begun Put(std::string_view key, std::string_view value, const PutOptions& options, Done done,
             const CallOptions& call = {});
-  /// Puts a value that is in memory which this client registered, without a copy, as Client does. The memory
-  /// must not change until the client calls the callback.
+  /// Puts a value that is in memory which this client registered, without a copy. The memory must not change
+  /// until the client calls the callback. Outcomes, besides those of Put:
+  ///   DataLoss: the memory changed meanwhile; the server did nothing.
+  ///   InvalidArgument, returned at once: another client registered `value`.
   Begun Put(std::string_view key, const RegisteredBytes& value, const PutOptions& options, Done done,
             const CallOptions& call = {});
+  /// Deletes the key. NotFound: the key does not exist.
   Begun Delete(std::string_view key, Done done) { return Delete(key, WriteOptions(), std::move(done)); }
   Begun Delete(std::string_view key, const WriteOptions& options, Done done, const CallOptions& call = {});
+  /// Sets the key's time to live to `ttl` from now on; Persist removes its expiry. NotFound: the key does not
+  /// exist.
   Begun Touch(std::string_view key, std::chrono::milliseconds ttl, Done done) {
     return Touch(key, ttl, WriteOptions(), std::move(done));
   }
   Begun Touch(std::string_view key, std::chrono::milliseconds ttl, const WriteOptions& options, Done done,
               const CallOptions& call = {});
   Begun Persist(std::string_view key, Done done) { return Touch(key, kNeverExpires, std::move(done)); }
+  /// Adds `delta` to the number that the key's value spells. AsyncResult::number is the sum.
   Begun Increment(std::string_view key, std::int64_t delta, Done done) {
     return Increment(key, delta, PutOptions(), std::move(done));
   }
@@ -202,19 +214,24 @@ class AsyncClient {
   Begun Append(std::string_view key, std::string_view bytes, Done done) {
     return Append(key, bytes, PutOptions(), std::move(done));
   }
-  /// Appends bytes to a value. Returns OutOfRange at once, without beginning, for more than
-  /// kMaxSmallValueSize bytes.
+  /// Appends bytes to a value. AsyncResult::number is the new size in bytes. Returns OutOfRange at once,
+  /// without beginning, for more than kMaxSmallValueSize bytes.
   Begun Append(std::string_view key, std::string_view bytes, const PutOptions& options, Done done,
                const CallOptions& call = {});
+  /// Does all writes of a batch or none. The client has copied the batch when the call returns. `durability`
+  /// is that of the whole batch; unset, the server's default.
   Begun Apply(const WriteBatch& batch, Done done, const CallOptions& call = {}) {
     return Apply(batch, {}, std::move(done), call);
   }
   Begun Apply(const WriteBatch& batch, std::optional<Durability> durability, Done done,
               const CallOptions& call = {});
+  /// Sends a message to the server, which answers it: one round trip.
   Begun Ping(Done done, const CallOptions& call = {});
 
   /// Registers memory as Client::Register does. Without a current connection, the registration takes effect
-  /// with the next one.
+  /// with the next one. The memory remains the caller's and must outlive the returned buffer. Outcomes:
+  ///   ResourceExhausted: the process may not lock enough memory.
+  ///   FailedPrecondition: this process is a forked child.
   absl::StatusOr<std::unique_ptr<RegisteredBuffer>> Register(std::span<std::byte> bytes);
 
   /// Ends the operation with Cancelled, in the next Poll. Returns false if it has ended already. A write that
@@ -236,7 +253,7 @@ class AsyncClient {
   /// Returns how many operations have begun whose callbacks were not called yet.
   std::size_t in_flight() const;
   /// Returns how many more operations the caller may begin now.
-  std::size_t room() const;
+  std::size_t free_slots() const;
 
   // For an event loop that sleeps on more than this client:
   //   Arm, then Poll; sleep until fd() is readable, or next_deadline(); Disarm, then Poll.
@@ -248,10 +265,11 @@ class AsyncClient {
   void Arm();
   /// Ends the effect of Arm. Call it after sleeping, and also after an Arm that no sleep followed.
   void Disarm();
-  /// Returns the descriptor for poll, epoll and the like. The client owns it.
+  /// Returns the descriptor for poll(2), epoll(7) and the like. It is the same one for the client's life, and
+  /// the client owns it.
   int fd() const;
-  /// Returns when Poll is due at the latest: for operations that reach their deadline, or to reconnect.
-  /// Nullopt: no operation is in flight.
+  /// Returns when Poll is due at the latest, by the client's clock: for operations that reach their deadline,
+  /// or to reconnect. Nullopt: no operation is in flight.
   std::optional<TimePoint> next_deadline() const;
 
   // For an event loop that must not wait for an unresponsive server. After the connection broke, Poll makes
@@ -272,6 +290,7 @@ class AsyncClient {
   /// any thread may call it. The time of an operation runs from its start to its end, with the time for which
   /// it waits for others. The path of a GET is that of its last begin, which a lost connection repeats.
   ClientMetrics metrics() const;
+  /// Returns the clock that Connect was given.
   const Clock& clock() const;
 
  private:

@@ -41,7 +41,7 @@ namespace remora {
 
 /// The state of a server that was promoted (Client::Promote).
 struct Promotion {
-  std::uint64_t epoch = 0;
+  std::uint64_t epoch = 0;       // number of its reign, one more than that of the primary before
   std::uint64_t last_group = 0;  // number of the last group of writes that it has
   std::string waits_for;         // why it does not serve clients yet; empty: it does
 };
@@ -119,9 +119,8 @@ class Client {
   ///   PermissionDenied: the local server belongs to another user; or the server requires an auth token, and
   ///     this one is missing or unknown to it; or the server does not know the token and may be an impostor;
   ///     or one side does not accept the TLS certificate of the other.
-  ///   FailedPrecondition: no RDMA device reaches the server, or the server rejected it: its format or
-  ///   version
-  ///     differs, or it is full.
+  ///   FailedPrecondition: no RDMA device reaches the server, or the server rejected the client: its format
+  ///     or version differs, or it is full.
   ///   DeadlineExceeded: ClientOptions::connect_timeout is over.
   ///   ResourceExhausted: the process may not lock enough memory, or has none for the location cache.
   /// If a descriptor of 0 to 2 is closed, Connect opens /dev/null there first. Otherwise a connection could
@@ -136,13 +135,14 @@ class Client {
   static absl::StatusOr<std::unique_ptr<Client>> Connect(Dialer dialer, const ClientOptions& options = {},
                                                          const Clock& clock = DefaultClock());
 
-  /// Connects over `connection`, which the caller has dialled. The client never makes another one.
+  /// Connects over `connection`, which the caller has dialled. The client never makes another one. Outcomes
+  /// as for an address, less those of dialling.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(std::unique_ptr<rdma::ClientConnection> connection,
                                                          const ClientOptions& options = {},
                                                          const Clock& clock = DefaultClock());
 
   /// Returns the address that the client has chosen and its transport, then why it passed over others of the
-  /// list. Empty: the caller made the connection. An example:
+  /// list. Empty: the caller made the connection. Valid as long as the client. An example:
   ///   tcp://kv:7470, tcp (READs are served by the server's CPU); not verbs://kv:7471: no RDMA device ...
   const std::string& description() const;
 
@@ -369,11 +369,12 @@ class Client {
   ///   Unavailable: whether it was done is unknown; call it again.
   absl::StatusOr<Promotion> Promote();
 
-  /// Sends a message to the server and waits for its reply: one round trip.
+  /// Sends a message to the server and waits for its reply: one round trip. Outcomes: those of every call.
   absl::Status Ping();
 
   /// Returns the server's metrics, (name, value) each, in a fixed order. If the server is of another release,
-  /// it returns the metrics that both know. Cost: one or two READs.
+  /// it returns the metrics that both know. Times are in nanoseconds, sizes in bytes
+  /// (store/format/memory/metric_registry.h). Cost: one or two READs. Outcomes: those of every call.
   absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Stats();
 
   /// Returns the settings in force on the server, as kvserver has them: a JSON array of objects with the
@@ -384,7 +385,8 @@ class Client {
   ///   PermissionDenied: the client's token is for reading alone.
   absl::StatusOr<std::string> Settings();
 
-  /// Returns the counters of this client since Connect.
+  /// Returns the counters of this client since Connect. The reference is valid as long as the client, and
+  /// shows later calls, too.
   const ClientCounters& counters() const;
 
   /// Returns the metrics of this client since Connect. With ClientOptions::metrics any thread may call it,

@@ -114,6 +114,7 @@ enum class ClientMetric : std::uint32_t {
 #undef REMORA_CLIENT_METRIC_ENUMERATOR
 };
 
+/// The registry's entries, in its order.
 inline constexpr MetricEntry kClientMetrics[] = {
 #define REMORA_CLIENT_METRIC_ENTRY(place, name, prometheus_name, type, unit, help) \
   {name,                                                                           \
@@ -147,7 +148,9 @@ inline constexpr std::pair<ClientMetric, std::uint64_t ClientCounters::*> kCount
 };
 
 /// Values of all metrics, of one client, or of several together. Each value was right at some moment of the
-/// call that returned the snapshot; these moments may differ.
+/// call that returned the snapshot; these moments may differ. Times are in nanoseconds, sizes in bytes.
+///
+/// Thread safety: any thread may call const functions while no thread calls another function.
 class ClientMetrics {
  public:
   /// Returns the value of a counter or gauge.
@@ -156,13 +159,17 @@ class ClientMetrics {
   std::span<const std::uint64_t, kHistogramPlaces> Histogram(ClientMetric metric) const {
     return std::span(values_).subspan(static_cast<std::size_t>(metric)).first<kHistogramPlaces>();
   }
+  /// Sets the value of a counter or gauge.
   void Set(ClientMetric metric, std::uint64_t value) { values_[static_cast<std::size_t>(metric)] = value; }
+  /// Sets the metrics that such counters have (kCounterMetrics).
   void Set(const ClientCounters& counters);
+  /// Sets the metrics of a pool.
   void Set(const ClientPoolCounters& counters);
+  /// Returns all places, by ClientMetric. Valid as long as this object.
   std::span<std::uint64_t, kClientMetricPlaces> values() { return values_; }
   std::span<const std::uint64_t, kClientMetricPlaces> values() const { return values_; }
 
-  /// Adds the metrics of other clients.
+  /// Adds the metrics of other clients. The maximum of a histogram becomes the larger one.
   ClientMetrics& operator+=(const ClientMetrics& other);
 
   /// Returns name and number of each, in the order of the registry. A histogram becomes five numbers, with
@@ -179,8 +186,10 @@ struct NamedClientMetrics {
   ClientMetrics metrics;
 };
 
-/// Returns the metrics in the text format of Prometheus, version 0.0.4. All clients of a program belong into
-/// one call, each under a name of its own: the format has each metric once, with a line for each name.
+/// Returns the metrics in the text format of Prometheus, version 0.0.4
+/// (https://prometheus.io/docs/instrumenting/exposition_formats/): times in seconds, sizes in bytes. All
+/// clients of a program belong into one call, each under a name of its own: the format has each metric once,
+/// with a line for each name.
 std::string PrometheusText(std::span<const NamedClientMetrics> clients);
 
 }  // namespace remora

@@ -77,8 +77,9 @@ class ClientPool {
    public:
     /// Makes an empty lease.
     Lease() = default;
+    /// Takes over the client of `other`, which is empty then.
     Lease(Lease&& other) noexcept { *this = std::move(other); }
-    /// Returns the client that it had before.
+    /// Returns the client that it had before to the pool, and takes over that of `other`.
     Lease& operator=(Lease&& other) noexcept {
       if (this == &other) return *this;
       Return();
@@ -89,7 +90,8 @@ class ClientPool {
     }
     ~Lease() { Return(); }
 
-    /// Returns the client. An empty lease ends the process with a message.
+    /// Returns the client, which is valid until the lease returns it. An empty lease ends the process with a
+    /// message.
     Client& operator*() const { return *get(); }
     Client* operator->() const { return get(); }
     /// Returns whether it has a client: it was neither moved from nor returned.
@@ -126,6 +128,7 @@ class ClientPool {
                                                             const ClientPoolOptions& pool = {},
                                                             const Clock& clock = DefaultClock());
   /// Makes a pool of clients over connections that `dialer` makes. Several threads call it at the same time.
+  /// InvalidArgument: the auth token or an option is malformed.
   static absl::StatusOr<std::unique_ptr<ClientPool>> Create(Dialer dialer, const ClientOptions& client = {},
                                                             const ClientPoolOptions& pool = {},
                                                             const Clock& clock = DefaultClock());
@@ -151,7 +154,7 @@ class ClientPool {
   /// less, the call does not wait; it may still connect a client.
   absl::StatusOr<Lease> TryAcquire(std::chrono::milliseconds timeout);
 
-  /// Returns the state and the counters of the pool.
+  /// Returns the state and the counters of the pool, all as of one moment.
   ClientPoolCounters counters() const;
 
   /// Returns the sum of the counters of all clients that the pool has had. The work of a client that is in

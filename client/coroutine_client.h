@@ -107,6 +107,8 @@ class [[nodiscard]] Task {
     handle_.destroy();
   }
 
+  /// Begins the task. The awaiting coroutine continues with its result when it has ended. REQUIRES: it has
+  /// not begun.
   auto operator co_await() && {
     struct Awaiter {
       Task& task;
@@ -230,6 +232,7 @@ class CoroutineClient {
   static absl::Status StatusOf(const AsyncResult& result) { return result.status; }
 
  public:
+  /// Takes over the client. REQUIRES: it is not null.
   explicit CoroutineClient(std::unique_ptr<AsyncClient> client) : client_(std::move(client)) {}
   ~CoroutineClient() {
     stopping_ = true;
@@ -271,11 +274,16 @@ class CoroutineClient {
     BeginWaiting();
     return ended;
   }
-  /// Returns the client, for its descriptor and deadlines, and for operations with callbacks.
+  /// Returns the client, for its descriptor and deadlines, and for operations with callbacks. It belongs to
+  /// this object.
   AsyncClient& client() { return *client_; }
 
   // --- Operations: co_await each where it is called. Keys and values must live until it ends. ---
+  //
+  // Each has the outcomes of AsyncClient's operation of that name, also those of its begin. But while `depth`
+  // operations are in flight, it waits for its turn.
 
+  /// Reads the key's value. `version`, unless null, gets its version.
   auto Get(std::string_view key, std::uint64_t* version = nullptr, const CallOptions& call = {}) {
     return Await<absl::StatusOr<std::string>>(
         [=](AsyncClient& client, AsyncClient::Done done) { return client.Get(key, std::move(done), call); },
@@ -307,6 +315,7 @@ class CoroutineClient {
           return KeyRecord{std::string(got.value), got.version, got.expiry_ms};
         });
   }
+  /// Tests whether the key exists.
   auto Exists(std::string_view key, const CallOptions& call = {}) {
     return Await<absl::StatusOr<bool>>(
         [=](AsyncClient& client, AsyncClient::Done done) {
@@ -317,6 +326,7 @@ class CoroutineClient {
           return found.status.ok();
         });
   }
+  /// Reads the time until the key expires; nullopt means for ever.
   auto Ttl(std::string_view key, const CallOptions& call = {}) {
     using Left = std::optional<std::chrono::milliseconds>;
     return Await<absl::StatusOr<Left>>(
@@ -335,6 +345,7 @@ class CoroutineClient {
           return KeyExpiry{left.version, left.expiry_ms, left.ttl};
         });
   }
+  /// Stores the key's value, or replaces it.
   auto Put(std::string_view key, std::string_view value, const PutOptions& options = {},
            const CallOptions& call = {}) {
     return Await<absl::Status>(
@@ -343,6 +354,7 @@ class CoroutineClient {
         },
         StatusOf);
   }
+  /// Puts a value that is in memory which the client registered, without a copy.
   auto Put(std::string_view key, const RegisteredBytes& value, const PutOptions& options = {},
            const CallOptions& call = {}) {
     return Await<absl::Status>(
@@ -351,6 +363,7 @@ class CoroutineClient {
         },
         StatusOf);
   }
+  /// Deletes the key.
   auto Delete(std::string_view key, const WriteOptions& options = {}, const CallOptions& call = {}) {
     return Await<absl::Status>(
         [=](AsyncClient& client, AsyncClient::Done done) {
@@ -358,6 +371,7 @@ class CoroutineClient {
         },
         StatusOf);
   }
+  /// Sets the key's time to live to `ttl` from now on; Persist removes its expiry.
   auto Touch(std::string_view key, std::chrono::milliseconds ttl, const WriteOptions& options = {},
              const CallOptions& call = {}) {
     return Await<absl::Status>(
@@ -367,6 +381,7 @@ class CoroutineClient {
         StatusOf);
   }
   auto Persist(std::string_view key) { return Touch(key, kNeverExpires); }
+  /// Adds `delta` to the number that the key's value spells. The awaiting coroutine gets the sum.
   auto Increment(std::string_view key, std::int64_t delta, const PutOptions& options = {},
                  const CallOptions& call = {}) {
     return Await<absl::StatusOr<std::int64_t>>(
@@ -378,6 +393,7 @@ class CoroutineClient {
           return sum.number;
         });
   }
+  /// Appends bytes to the key's value. The awaiting coroutine gets the new size in bytes.
   auto Append(std::string_view key, std::string_view bytes, const PutOptions& options = {},
               const CallOptions& call = {}) {
     return Await<absl::StatusOr<std::size_t>>(
@@ -389,6 +405,7 @@ class CoroutineClient {
           return static_cast<std::size_t>(size.number);
         });
   }
+  /// Does all writes of a batch or none. The batch must live until the operation ends.
   auto Apply(const WriteBatch& batch, const CallOptions& call = {}) {
     return Await<absl::Status>(
         [&batch, call](AsyncClient& client, AsyncClient::Done done) {
@@ -404,7 +421,7 @@ class CoroutineClient {
       operation.Take({.status = absl::UnavailableError("async: the client is being destroyed")});
       return false;
     }
-    if (!waiting_.empty() || client_->room() == 0) {
+    if (!waiting_.empty() || client_->free_slots() == 0) {
       waiting_.Push(operation);
       return true;
     }
@@ -421,7 +438,7 @@ class CoroutineClient {
     return false;
   }
   void BeginWaiting() {
-    while (!waiting_.empty() && client_->room() > 0) {
+    while (!waiting_.empty() && client_->free_slots() > 0) {
       Operation& operation = waiting_.Pop();
       if (!BeginNow(operation)) operation.awaiting.resume();
     }

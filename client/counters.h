@@ -23,6 +23,7 @@ struct ClientCounters {
   std::uint64_t completion_queries =
       0;  // writes whose answer was lost, so the client asked the server for it
 
+  /// Adds the counters of another client.
   ClientCounters& operator+=(const ClientCounters& other) {
     reads += other.reads;
     requests += other.requests;

@@ -83,7 +83,7 @@ inline constexpr std::size_t kMaxLocationCacheBytes = std::size_t{64} << 30;
 
 /// Returns a connection that is dialled, and not yet connected, before the deadline. A client calls it for
 /// its first connection, and again each time that the previous one broke. A status other than Unavailable and
-/// DeadlineExceeded ends the attempts.
+/// DeadlineExceeded ends the attempts. The client owns the connection.
 using Dialer = std::function<absl::StatusOr<std::unique_ptr<rdma::ClientConnection>>(TimePoint deadline)>;
 
 }  // namespace remora

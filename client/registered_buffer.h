@@ -28,6 +28,7 @@ class RegisteredBuffer {
   ~RegisteredBuffer();
   RegisteredBuffer(const RegisteredBuffer&) = delete;
   RegisteredBuffer& operator=(const RegisteredBuffer&) = delete;
+  /// Returns the memory, which is the caller's.
   std::span<std::byte> bytes() const { return bytes_; }
   /// Returns the `size` bytes from `offset` on. REQUIRES: they are inside the buffer.
   RegisteredBytes Part(std::size_t offset, std::size_t size) const;
@@ -48,8 +49,10 @@ class RegisteredBuffer {
 /// All bytes of a RegisteredBuffer, or a part of them. The buffer must outlive this.
 class RegisteredBytes {
  public:
+  /// Names all bytes of a buffer.
   RegisteredBytes(const RegisteredBuffer& all)  // NOLINT: a buffer is the whole of itself
       : RegisteredBytes(all, all.bytes()) {}
+  /// Returns the bytes that this names.
   std::span<std::byte> bytes() const { return bytes_; }
 
  private:

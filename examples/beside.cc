@@ -97,7 +97,7 @@ int main(int argc, char** argv) {
         continue;
       }
       last |= order == "last";
-      while (kv.room() == 0) {
+      while (kv.free_slots() == 0) {
         const auto ended = kv.Wait(remora::DefaultClock().Now() + std::chrono::seconds(10));
         if (!ended.ok()) Fail("increment", ended.status());
       }

@@ -8,6 +8,7 @@
 
 namespace remora::rdma {
 
+/// Choice of the processes that may connect to a local address, and of its socket's file.
 struct LocalAccess {
   /// The server's own user and root may connect, and in addition:
   enum class Admits : std::uint8_t {
@@ -16,7 +17,8 @@ struct LocalAccess {
     kAnyone,  // all processes that reach the socket
   };
   Admits admits = Admits::kOwner;
-  /// Mode of the socket's file. Nothing: read and write for those that are admitted, less the umask.
+  /// Mode of the socket's file (chmod(2)). Nothing: read and write for those that are admitted, less the
+  /// umask(2).
   std::optional<mode_t> mode;
   /// Group of the socket's file. Nothing: as the system has it for a new file in that directory.
   std::optional<gid_t> group;

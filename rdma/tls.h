@@ -21,12 +21,13 @@ struct TlsFiles {
   std::string cert;  // the own certificate, and behind it those between it and the authority
   std::string key;   // its private key, in a file that others cannot read
 
+  /// Returns whether there is no file.
   bool empty() const { return ca.empty() && cert.empty() && key.empty(); }
 };
 
 /// The means of a client to connect to tls:// addresses. With `files.ca` it verifies the server's
 /// certificate, and shows its own, if it has one. Without, it needs the secret of an auth token, from which
-/// both sides derive a pre-shared key (PSK).
+/// both sides derive a pre-shared key (PSK; RFC 8446, 2.2).
 struct ClientTls {
   TlsFiles files;
   std::string secret;
@@ -59,10 +60,11 @@ class ServerTls {
   /// stays as it was.
   absl::Status Load(const std::vector<std::string>& secrets);
 
+  /// Returns whether Create was given files.
   bool has_files() const { return !files_.empty(); }
   /// Returns whether clients must show a certificate.
   bool asks_for_certificates() const { return !files_.ca.empty(); }
-  /// Returns the context for the next connection.
+  /// Returns the context for the next connection. A connection keeps its own, also after Load.
   std::shared_ptr<const TlsContext> context() const;
 
  private:

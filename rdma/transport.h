@@ -77,6 +77,7 @@ struct SharedBytes {
   std::size_t connection = 0;  // for each of its connections, beside what is registered with it
   std::size_t ahead = 0;  // not bytes: how often a listener has what it provides to one, for those to come
 };
+/// Returns what a transport of this kind takes on a server, in bytes, when its queues have these limits.
 SharedBytes SharedBytesOf(TransportKind kind, const QueueLimits& limits);
 
 /// Descriptors that a server's end takes, at most, including those in transfer.
@@ -84,6 +85,7 @@ struct Descriptors {
   std::size_t listener = 0;
   std::size_t connection = 0;  // each that was accepted
 };
+/// Returns how many descriptors a transport of this kind takes on a server.
 Descriptors DescriptorsOf(TransportKind kind);
 
 /// Memory of this process made known to a transport (an ibv_mr). Destruction deregisters it
@@ -93,6 +95,7 @@ Descriptors DescriptorsOf(TransportKind kind);
 class Registration {
  public:
   virtual ~Registration() = default;
+  /// Returns the memory, and the key for an Sge of it (the lkey of an ibv_mr).
   std::span<std::byte> bytes() const { return bytes_; }
   std::uint32_t local_key() const { return local_key_; }
   /// Returns the description that a peer needs to read or write the memory. Size 0 for message
@@ -116,7 +119,8 @@ struct Sge {
   std::uint32_t local_key = 0;
 };
 
-/// The entry for bytes [offset, offset + size) of `registration`.
+/// Returns the entry for bytes [offset, offset + size) of `registration`. REQUIRES: they are inside it, and
+/// `size` is less than 2^32.
 inline Sge MakeSge(const Registration& registration, std::size_t offset, std::size_t size) {
   return {registration.bytes().data() + offset, static_cast<std::uint32_t>(size), registration.local_key()};
 }
@@ -207,7 +211,7 @@ class Connection {
   /// the peer's messages, and on verbs its READs behind them, wait: keep as many posted as the peer may send.
   virtual absl::Status PostRecv(std::uint64_t context, const Sge& into) = 0;
 
-  /// OK while usable; else the first cause.
+  /// Returns OK while the connection is usable; else the first cause. Valid as long as the connection.
   virtual const absl::Status& status() const = 0;
 
   /// Describes the other end for log lines: "pid 12 uid 1000" or "10.0.0.7:40312".
@@ -354,6 +358,7 @@ class Listener {
 
   /// Returns the address that Listen was asked for, with the port that was really taken.
   virtual const Address& address() const = 0;
+  /// Returns the limits that Listen was given.
   virtual const QueueLimits& limits() const = 0;
 
   /// Returns whether only the peer of a connection can write the memory that the connection
@@ -366,7 +371,8 @@ class Listener {
   /// for this listener's connections alone. At most 8. Errors as Connection::RegisterMessages.
   virtual absl::StatusOr<RemoteRegion> RegisterRead(SharedMemory& memory) = 0;
 
-  /// The next client that asks to connect, or null. Its connection must be destroyed before the listener.
+  /// Returns the next client that asks to connect; null: there is none. The caller owns its connection, which
+  /// must be destroyed before the listener.
   virtual std::unique_ptr<ServerConnection> NextRequest() = 0;
 
   /// Calls `count`, from other threads than the caller's, with what threads of this process have done for
@@ -389,16 +395,16 @@ class Listener {
 
   /// Returns a line for the log about a client that was rejected before it became a request. Nothing: there
   /// is none.
-  virtual std::optional<std::string> NextRefusal() { return std::nullopt; }
+  virtual std::optional<std::string> NextRejection() { return std::nullopt; }
 
   /// Waits until the connections that were disconnected or destroyed before have ended. Then none
   /// of their peers can READ the registered memory any more, except through the mappings of a
   /// process (local.h).
   virtual void AwaitEnds() {}
 
-  /// Takes completions of all accepted connections. Never blocks. After a connection's kDisconnected
-  /// nothing more comes of it; the caller destroys it. (Completions of a connection that the caller has
-  /// destroyed itself no longer come.)
+  /// Takes up to out.size() completions of all accepted connections; returns how many. Never blocks. After a
+  /// connection's kDisconnected nothing more comes of it; the caller destroys it. (Completions of a
+  /// connection that the caller has destroyed itself no longer come.)
   virtual std::size_t Poll(std::span<Completion> out) = 0;
 
   /// Returns whether a client may send while the caller polls. False: a client whose message the last
@@ -410,6 +416,7 @@ class Listener {
   virtual void Arm() = 0;
   /// Undoes Arm, after sleeping. Also after an Arm that was not followed by sleeping.
   virtual void Disarm() = 0;
+  /// Returns a descriptor for the listener's life, owned by it.
   virtual int wait_fd() const = 0;
 
  protected:
@@ -418,16 +425,19 @@ class Listener {
 
 /// Resolves `address` and makes a connection that is not connected yet. `clock` must outlive it.
 /// Unavailable: no such host, no route, or nobody listens (some transports find out in Connect).
-/// FailedPrecondition: no RDMA device reaches the address (says what to do). PermissionDenied.
+/// FailedPrecondition: no RDMA device reaches the address (says what to do). PermissionDenied: this
+/// user may not open the socket of a local address, or an RDMA device.
 /// The connection gets none of the descriptors 0 to 2 (store/base/standard_streams.h).
 /// `tls`: for tls:// addresses. It reads the files; errors as ServerTls::Create. InvalidArgument: a tls://
 /// address and neither authorities nor a token, or files for TLS and another address.
 absl::StatusOr<std::unique_ptr<ClientConnection>> Dial(const Address& address, const QueueLimits& limits,
                                                        const Clock& clock, TimePoint deadline,
                                                        const ClientTls& tls = {});
+/// Rejects at compile time a temporary clock, which would not outlive the connection.
 void Dial(const Address&, const QueueLimits&, const Clock&&, TimePoint, const ClientTls& = {}) = delete;
 
 /// Returns OK if such memory may be offered; for implementations of ClientConnection::OfferWrite.
+/// InvalidArgument: as there.
 absl::Status CheckOffer(const SharedMemory& memory);
 
 /// Starts to listen. `clock` must outlive the listener. `tcp_threads`: threads that serve READs over tcp://.
@@ -441,6 +451,7 @@ absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const Q
                                                  std::uint32_t tcp_threads = 1,
                                                  const LocalAccess& access = {},
                                                  std::shared_ptr<ServerTls> tls = nullptr);
+/// Rejects at compile time a temporary clock, which would not outlive the listener.
 void Listen(const Address&, const QueueLimits&, const Clock&&, MemoryWindows = MemoryWindows::kAuto,
             std::uint32_t = 1, const LocalAccess& = {}, std::shared_ptr<ServerTls> = nullptr) = delete;
 

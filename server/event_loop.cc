@@ -93,8 +93,8 @@ bool EventLoop::RunPeriodicTasks() {
     if (!news.empty()) {
       parts_.log.Write(IsShortOfMemory() ? LogEvent::kMemoryShort : LogEvent::kMemoryRecovered, news);
     }
-    const bool is_shown = parts_.store.Read(Counter::kMemoryRefuses) != 0;
-    if (is_shown != IsShortOfMemory()) parts_.store.Add(Counter::kMemoryRefuses, is_shown ? -1 : 1);
+    const bool is_shown = parts_.store.Read(Counter::kMemoryRejects) != 0;
+    if (is_shown != IsShortOfMemory()) parts_.store.Add(Counter::kMemoryRejects, is_shown ? -1 : 1);
   }
   reporter_.ReportDiskStatus();
   if (heartbeat_.is_on()) heartbeat_.BeatIfDue(parts_.store.clock().Now());

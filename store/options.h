@@ -40,6 +40,7 @@ enum class Syncing : std::uint8_t {
       2,  // the thread that calls ServerStore::Sync, or a call that waits for its write (Commit, Put, ...)
 };
 
+/// Bounds of StoreOptions::memory_size, in bytes.
 inline constexpr std::size_t kMinMemorySize = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxMemorySize = std::size_t{8} << 40;
 

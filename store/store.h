@@ -43,9 +43,9 @@ class StoreEngine;
 /// The class has more than 25 methods, because it is the interface of the store: one for each operation.
 /// ServerStore (store/server_store.h) adds the calls of a server.
 ///
-/// Thread safety: any number of threads may call the members at the same time, except Load: one at a time.
-/// Writers take turns by a lock. Get and Locate take that lock in two cases: the record is not in memory, or
-/// eight searches for it failed in a row. A search fails if the key is written or its record is moved
+/// Thread safety: any number of threads may call the members at the same time, except ServerStore::Load: one
+/// at a time. Writers take turns by a lock. Reads take that lock in two cases: the record is not in memory,
+/// or eight searches for it failed in a row. A search fails if the key is written or its record is moved
 /// meanwhile, or if its thread is held up for longer than the grace period.
 class Store {
  public:
@@ -123,7 +123,7 @@ class Store {
   absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options = {});
   absl::Status Delete(std::string_view key, const WriteOptions& options = {});
 
-  /// Puts each of `requests`, in their order, as one group (Commit). Each is a write of its own, and is done
+  /// Puts each of `requests`, in their order, in one group commit. Each is a write of its own, and is done
   /// or fails independently of the others; use Apply to do all or none. Outcomes:
   ///   OK: each result has the outcome of its write, as for Put.
   ///   InvalidArgument: `requests` and `results` differ in size; nothing was done.
@@ -236,7 +236,8 @@ class Store {
   /// no commit log.
   std::string commit_log_description() const;
 
-  /// Returns all metrics as (name, value), in a fixed order (ShownMetrics).
+  /// Returns all metrics as (name, value), in a fixed order. Times are in nanoseconds, sizes in bytes
+  /// (store/format/memory/metric_registry.h).
   std::vector<std::pair<std::string, std::uint64_t>> Stats() const;
 
  private:

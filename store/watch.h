@@ -81,6 +81,7 @@ class StoreWatch {
   ///   kOpening: a thread of the watch is finding its place in the log.
   enum class Step : std::uint8_t { kChange = 1, kNotYet = 2, kNone = 3, kOpening = 4 };
   absl::StatusOr<Step> Advance();
+  /// Returns the place behind the change that was shown last, at which a watch would continue.
   ChangePlace place() const { return place_; }
 
  private:

@@ -177,7 +177,7 @@ class Pipeline {
     absl::Status failed;
     const TimePoint deadline = clock_.Now() + std::chrono::minutes(1);
     for (const KeyText& key : keys_) {
-      while (client.room() == 0) REMORA_RETURN_IF_ERROR(client.Wait(deadline).status());
+      while (client.free_slots() == 0) REMORA_RETURN_IF_ERROR(client.Wait(deadline).status());
       REMORA_RETURN_IF_ERROR(begin(key.view(), &failed).status());
     }
     REMORA_RETURN_IF_ERROR(client.WaitAll(deadline));

@@ -175,7 +175,7 @@ absl::Status AsyncClient::WaitAll(TimePoint deadline) {
   return absl::OkStatus();
 }
 std::size_t AsyncClient::in_flight() const { return core_->operations().in_flight(); }
-std::size_t AsyncClient::room() const { return core_->operations().room(); }
+std::size_t AsyncClient::free_slots() const { return core_->operations().free_slots(); }
 void AsyncClient::Arm() { Called(*core_)->connection().Arm(); }
 void AsyncClient::Disarm() { Called(*core_)->connection().Disarm(); }
 int AsyncClient::fd() const { return core_->connection().waker().fd(); }

@@ -35,7 +35,7 @@ class OperationTable {
   /// Returns the operation that has this ID and has not ended; null: there is none.
   AsyncOperation* Find(AsyncClient::OperationId id);
   std::size_t in_flight() const { return in_flight_; }
-  std::size_t room() const { return free_.size(); }
+  std::size_t free_slots() const { return free_.size(); }
 
   /// Takes a place for an operation, which is in no list yet. `done` is moved only if there is one.
   /// ResourceExhausted: no place is free.

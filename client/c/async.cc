@@ -262,7 +262,7 @@ remora_code remora_async_poll(remora_async* async, int64_t timeout_ms, size_t* e
 }
 
 size_t remora_async_in_flight(const remora_async* async) { return async->client->in_flight(); }
-size_t remora_async_room(const remora_async* async) { return async->client->room(); }
+size_t remora_async_free_slots(const remora_async* async) { return async->client->free_slots(); }
 int remora_async_wait_fd(const remora_async* async) { return async->client->fd(); }
 
 int64_t remora_async_wait_ms(const remora_async* async) {

@@ -99,7 +99,7 @@ typedef struct remora_options {
    * the only one. After REMORA_UNAVAILABLE or REMORA_DEADLINE_EXCEEDED all calls fail. */
   uint32_t reconnect;
   /* 1: the client records the times of its calls, for remora_client_metrics. Each call then reads the clock
-   * twice. 0, the default: it does not. A remora_async ignores it. */
+   * twice. 0, the default: it does not. Of a remora_async, for remora_async_metrics. */
   uint32_t metrics;
   /* Auth token, for a server that requires one: the line that `kvctl create_token` printed, or the secret in
    * it. Null, the default: no token. */
@@ -260,7 +260,7 @@ remora_code remora_put_from(remora_client* client, const void* key, size_t key_s
                             const remora_buffer* buffer, size_t offset, size_t size,
                             const remora_write_options* options);
 
-/* Deletes the key. REMORA_NOT_FOUND: it does not exist. Conditions as for remora_put. */
+/* Deletes the key. REMORA_NOT_FOUND: it does not exist. Conditions and other outcomes as for remora_put. */
 remora_code remora_delete(remora_client* client, const void* key, size_t key_size,
                           const remora_write_options* options);
 
@@ -349,11 +349,15 @@ typedef struct remora_backup_progress {
 /* Has the server make a backup of the whole store in the directory that its administrator chose. The first
  * call with a `name`, a random number other than 0, begins the backup. Each call returns the progress of
  * the backup of that name: call again now and then until it is done. The backup includes every write that
- * was acknowledged before the first call. Outcomes:
+ * was acknowledged before the first call.
+ *
+ * Outcomes:
  *   REMORA_ALREADY_EXISTS: another backup is in progress; the server began none.
  *   REMORA_FAILED_PRECONDITION: the server has no backup directory, or its store is only in memory.
  *   REMORA_NOT_FOUND: the backup directory is gone.
- *   REMORA_UNAVAILABLE: also, the server's disk failed or is full. */
+ *   REMORA_UNAVAILABLE: also, the server's disk failed or is full.
+ *   REMORA_RESOURCE_EXHAUSTED: the server's system is short of descriptors, memory or threads; the message
+ *     says which limit to raise. */
 remora_code remora_backup(remora_client* client, uint64_t name, remora_backup_progress* progress);
 
 /* Sends a message to the server and waits for its reply: one round trip. */
@@ -367,7 +371,8 @@ remora_code remora_ping(remora_client* client);
  *   REMORA_PERMISSION_DENIED: the client's token is for reading alone. */
 remora_code remora_settings(remora_client* client, const char** json);
 
-/* Calls `each` with `context` for every counter of the server, in a fixed order. */
+/* Calls `each` with `context` for every metric of the server, in a fixed order, before the call returns.
+ * Times are in nanoseconds, sizes in bytes (remora_metrics(7)). The name is valid until `each` returns. */
 remora_code remora_stats(remora_client* client, void (*each)(void* context, const char* name, uint64_t value),
                          void* context);
 
@@ -378,7 +383,8 @@ remora_code remora_counters(remora_client* client,
 
 /* Calls `each` with `context` for every metric of this client, in a fixed order; docs/operating/metrics.md
  * has their meaning. A histogram is five numbers, with the ends _count, _sum_ns, _p50_ns, _p99_ns and _max_ns
- * behind its name. With `metrics` of the options off, only the counters are not 0. Sends nothing. */
+ * behind its name. With `metrics` of the options off, only the counters are not 0. With it on, any thread may
+ * call this, also during a call of another one. Sends nothing. */
 remora_code remora_client_metrics(remora_client* client,
                                   void (*each)(void* context, const char* name, uint64_t value),
                                   void* context);

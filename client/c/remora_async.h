@@ -31,7 +31,7 @@ typedef void (*remora_async_done)(void* context, const remora_async_result* resu
 
 /* Connects as remora_connect does. `depth` is the number of operations that may be in flight at once, up
  * to 1024, at 5 KiB of memory each; 0 stands for 64. On REMORA_OK the caller owns *async and ends it with
- * remora_async_close. */
+ * remora_async_close. Outcomes as for remora_connect; REMORA_INVALID_ARGUMENT: also, `depth` is larger. */
 remora_code remora_async_open(const char* address, const remora_options* options, size_t depth,
                               remora_async** async);
 /* Ends all operations in flight with REMORA_CANCELLED, calls their callbacks, which cannot begin
@@ -84,7 +84,8 @@ remora_code remora_async_put_from(remora_async* async, const void* key, size_t k
                                   const remora_write_options* options, remora_async_done done, void* context,
                                   uint64_t* operation);
 
-/* Ends with REMORA_OK if the key exists, otherwise with REMORA_NOT_FOUND. */
+/* Ends with REMORA_OK if the key exists, otherwise with REMORA_NOT_FOUND. The operations below, up to
+ * remora_async_ping, are those of a remora_client with the same names. */
 remora_code remora_async_exists(remora_async* async, const void* key, size_t key_size, remora_async_done done,
                                 void* context, uint64_t* operation);
 remora_code remora_async_ttl(remora_async* async, const void* key, size_t key_size, remora_async_done done,
@@ -126,7 +127,7 @@ remora_code remora_async_poll(remora_async* async, int64_t timeout_ms, size_t* e
 /* Return how many operations have begun whose callbacks were not called yet, and how many more may begin
  * now. */
 size_t remora_async_in_flight(const remora_async* async);
-size_t remora_async_room(const remora_async* async);
+size_t remora_async_free_slots(const remora_async* async);
 
 /* For an event loop that sleeps on more than this client:
  *   remora_async_arm, remora_async_poll(async, 0, ..); sleep until remora_async_wait_fd is readable, for

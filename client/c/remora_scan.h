@@ -48,12 +48,16 @@ void remora_scan_options_init(remora_scan_options* options);
  * On a store with a disk, any order is the order of the keys. A resume token of the one kind of scan does
  * not work with the other: REMORA_FAILED_PRECONDITION.
  *
- * The caller owns *scan and ends it with remora_scan_end. */
+ * The caller owns *scan and ends it with remora_scan_end. Outcomes of remora_scan_begin, besides these:
+ *   REMORA_INVALID_ARGUMENT: a bound is longer than a key, or the resume token is malformed. */
 typedef struct remora_scan remora_scan;
 remora_code remora_scan_begin(remora_client* client, const remora_scan_options* options, remora_scan** scan);
 /* Goes to the next entry; the first call goes to the first one. The entry's bytes are in memory of the
  * client, valid until the next step of any scan, or the end of this one. `value` and `version` may be
- * null. REMORA_NOT_FOUND: the scan has no more entries. */
+ * null. Outcomes:
+ *   REMORA_NOT_FOUND: the scan has no more entries.
+ *   REMORA_ABORTED: with one_moment, the server has given the scan up, or the connection broke.
+ *   REMORA_UNAVAILABLE: also, the server cannot read its disk. */
 remora_code remora_scan_next(remora_scan* scan, remora_bytes* key, remora_bytes* value, uint64_t* version);
 /* Gets a resume token with which any client may later continue after the last entry. It consists of
  * letters, digits, "-" and "_". The token is valid until the next call with this scan. */
@@ -67,10 +71,12 @@ void remora_scan_end(remora_scan* scan);
 /* Counts the keys that a scan of the range would show, in any order; on a store that is only in memory, as
  * such a scan shows them. With a null range, *count becomes the server's counter of all keys, including
  * those that have expired and are not removed yet. While the server loads its durable tier, a null range
- * counts as a range with all keys. */
+ * counts as a range with all keys. Outcomes as for remora_scan_begin. */
 remora_code remora_count(remora_client* client, const remora_range* range, uint64_t* count);
 /* Deletes the keys that are in the range when the call begins, one by one. Unless `deleted` is null,
- * *deleted becomes the number of keys deleted. REMORA_INVALID_ARGUMENT: the range has no bound. */
+ * *deleted becomes the number of keys deleted. Outcomes:
+ *   REMORA_INVALID_ARGUMENT: the range has no bound, or one is longer than a key.
+ *   REMORA_UNAVAILABLE, REMORA_DEADLINE_EXCEEDED: some keys may be deleted. */
 remora_code remora_delete_range(remora_client* client, const remora_range* range, uint64_t* deleted);
 /* Deletes all keys, as remora_delete_range does. */
 remora_code remora_drop_all(remora_client* client, uint64_t* deleted);

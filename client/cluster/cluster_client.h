@@ -148,6 +148,7 @@ class ClusterClient {
 
   // --- Shards ---
 
+  /// Returns the topology of Connect. Valid as long as this client.
   const Topology& topology() const { return topology_; }
   /// Returns the number of shards.
   std::size_t size() const { return clients_.size(); }

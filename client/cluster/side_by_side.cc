@@ -48,7 +48,7 @@ void SideBySide::Run(std::span<ShardLane> lanes, Begin begin) {
   for (;;) {
     bool is_done = true;
     for (ShardLane& lane : lanes) {
-      while (lane.begun < lane.count && lane.client->room() > 0) begin(lane, lane.begun++);
+      while (lane.begun < lane.count && lane.client->free_slots() > 0) begin(lane, lane.begun++);
     }
     const std::size_t ended = PollAll(lanes);
     for (const ShardLane& lane : lanes) {

@@ -67,18 +67,19 @@ class Topology {
   /// none, or more than kMaxShards.
   static absl::StatusOr<Topology> Even(std::span<const std::string> servers, std::uint64_t cluster = 0);
 
-  /// Returns the text, for Parse.
+  /// Returns the text of a file, for Parse. It has no comments.
   std::string ToText() const;
 
   /// Returns the ID of the cluster; 0: it has none, as in a file of version 1.
   std::uint64_t cluster() const { return cluster_; }
+  /// Returns the shards, in the order of the file. Valid as long as the topology.
   std::span<const ShardPlace> shards() const { return shards_; }
   /// Returns the identity with which the server of a shard must greet
-  /// (store/format/cluster/shard_identity.h).
+  /// (store/format/cluster/shard_identity.h). REQUIRES: shard < shards().size().
   ShardIdentity IdentityOfShard(std::size_t shard) const { return IdentityOf(cluster_, shards_[shard].name); }
   /// Returns the index of the slot's shard. REQUIRES: slot < kSlots (store/format/cluster/slot.h).
   std::size_t ShardOfSlot(std::uint32_t slot) const { return shard_of_slot_[slot]; }
-  /// Returns the index of the key's shard.
+  /// Returns the index of the key's shard: that of its slot (store/format/cluster/slot.h).
   std::size_t ShardOf(std::string_view key) const;
 
  private:

@@ -376,7 +376,7 @@ static PyMethodDef async_methods[] = {
     {"poll", AsyncPoll, METH_NOARGS, "What has ended: (future, whether it went well, result or exception)."},
     {"wait_seconds", AsyncWaitSeconds, METH_NOARGS, "When poll is due at the latest, or None."},
     {"fileno", AsyncFileno, METH_NOARGS, "Readable when poll is due."},
-    {"room", AsyncRoom, METH_NOARGS, "How many more may be begun."},
+    {"free_slots", AsyncFreeSlots, METH_NOARGS, "How many more may be begun."},
     {"metrics", AsyncMetrics, METH_NOARGS, "What it did and how long that took, by name."},
     {"close", AsyncClose, METH_NOARGS, "Disconnects; what ended by it, as poll."},
     {NULL, NULL, 0, NULL},

@@ -105,9 +105,9 @@ PyObject* AsyncFileno(PyObject* object, PyObject* Py_UNUSED(none)) {
   return IsOpen(self) ? PyLong_FromLong(remora_async_wait_fd(self->async)) : NULL;
 }
 
-PyObject* AsyncRoom(PyObject* object, PyObject* Py_UNUSED(none)) {
+PyObject* AsyncFreeSlots(PyObject* object, PyObject* Py_UNUSED(none)) {
   Async* const self = (Async*)object;
-  return IsOpen(self) ? PyLong_FromSize_t(remora_async_room(self->async)) : NULL;
+  return IsOpen(self) ? PyLong_FromSize_t(remora_async_free_slots(self->async)) : NULL;
 }
 
 int AsyncInit(PyObject* object, PyObject* args, PyObject* kwargs) {

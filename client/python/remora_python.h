@@ -222,7 +222,7 @@ PyObject* AsyncStop(PyObject* async, PyObject* none);
 PyObject* AsyncPoll(PyObject* async, PyObject* none);
 PyObject* AsyncWaitSeconds(PyObject* async, PyObject* none);
 PyObject* AsyncFileno(PyObject* async, PyObject* none);
-PyObject* AsyncRoom(PyObject* async, PyObject* none);
+PyObject* AsyncFreeSlots(PyObject* async, PyObject* none);
 PyObject* AsyncClose(PyObject* async, PyObject* none);
 
 // --- async_buffer.c -------------------------------------------------------------------------------------

@@ -29,26 +29,26 @@ absl::Status NoServer() {
       "connect: the process that listens there is not a Remora server; check the address");
 }
 
-absl::Status RefusalStatus(std::span<const std::byte> data, bool has_token) {
-  HelloRefusal refusal;
-  const bool is_refusal = FromBytes(data, &refusal);
+absl::Status Rejectionstatus(std::span<const std::byte> data, bool has_token) {
+  HelloRejection rejection;
+  const bool is_rejection = FromBytes(data, &rejection);
   // A server that ends, or whose device has no space for another connection, rejects without a reason.
-  if (!is_refusal || refusal.magic == 0) {
+  if (!is_rejection || rejection.magic == 0) {
     return absl::UnavailableError(
         "connect: the server rejected the connection: it is ending, or has no space; try again");
   }
-  if (refusal.magic != kHelloMagic) return NoServer();
-  if (refusal.reason == RefusalReason::kChallenge) {
+  if (rejection.magic != kHelloMagic) return NoServer();
+  if (rejection.reason == RejectionReason::kChallenge) {
     return absl::PermissionDeniedError(
         has_token ? "the server does not accept this client's auth token; ask its operator for a valid one"
                   : "the server requires an auth token, and this client has none; pass one "
                     "(ClientOptions::token, --token_file)");
   }
-  const std::size_t size = ::strnlen(refusal.text, sizeof(refusal.text));
+  const std::size_t size = ::strnlen(rejection.text, sizeof(rejection.text));
   const std::string why =
-      absl::StrCat("connect: the server rejected this client: ", absl::string_view(refusal.text, size));
+      absl::StrCat("connect: the server rejected this client: ", absl::string_view(rejection.text, size));
   // It may serve later, and another address of a list may serve now.
-  if (refusal.reason == RefusalReason::kNotServing) return absl::UnavailableError(why);
+  if (rejection.reason == RejectionReason::kNotServing) return absl::UnavailableError(why);
   return absl::FailedPreconditionError(why);
 }
 
@@ -99,28 +99,28 @@ absl::Status Session::Open(std::unique_ptr<rdma::ClientConnection> connection, T
     std::copy_n(mac.begin(), hello.proof.size(), hello.proof.begin());
     REMORA_ASSIGN_OR_RETURN(connection, dialer_(deadline));
     absl::Status joined = Join(std::move(connection), hello, deadline);
-    if (joined.ok() || refusal_ != RefusalReason::kChallenge) return joined;
-    HelloRefusal refusal;
-    if (!FromBytes(connection_->peer_data(), &refusal) || refusal.nonce == nonce ||
+    if (joined.ok() || rejection_ != RejectionReason::kChallenge) return joined;
+    HelloRejection rejection;
+    if (!FromBytes(connection_->peer_data(), &rejection) || rejection.nonce == nonce ||
         clock_.Now() >= deadline) {
       return joined;
     }
-    nonce = refusal.nonce;  // the nonce was too old, or came from the previous server
+    nonce = rejection.nonce;  // the nonce was too old, or came from the previous server
   }
 }
 
 absl::StatusOr<HelloNonce> Session::AskForNonce(rdma::ClientConnection& connection, const HelloRequest& hello,
                                                 TimePoint deadline) {
   const absl::Status connected = connection.Connect(AsBytes(hello), deadline);
-  refusal_ = RefusalReason{};
+  rejection_ = RejectionReason{};
   if (connected.ok()) return NotProven();
   if (connected.code() != absl::StatusCode::kFailedPrecondition) return connected;
-  HelloRefusal refusal;
-  if (FromBytes(connection.peer_data(), &refusal)) refusal_ = refusal.reason;
-  if (refusal.magic != kHelloMagic || refusal_ != RefusalReason::kChallenge) {
-    return RefusalStatus(connection.peer_data(), true);
+  HelloRejection rejection;
+  if (FromBytes(connection.peer_data(), &rejection)) rejection_ = rejection.reason;
+  if (rejection.magic != kHelloMagic || rejection_ != RejectionReason::kChallenge) {
+    return Rejectionstatus(connection.peer_data(), true);
   }
-  return refusal.nonce;
+  return rejection.nonce;
 }
 
 absl::Status Session::Join(std::unique_ptr<rdma::ClientConnection> connection, const HelloRequest& hello,
@@ -138,11 +138,11 @@ absl::Status Session::Join(std::unique_ptr<rdma::ClientConnection> connection, c
 absl::Status Session::Greet(const HelloRequest& hello, TimePoint deadline) {
   const TimePoint sent = clock_.Now();
   const absl::Status connected = connection_->Connect(AsBytes(hello), deadline);
-  refusal_ = RefusalReason{};
+  rejection_ = RejectionReason{};
   if (connected.code() == absl::StatusCode::kFailedPrecondition) {
-    HelloRefusal refusal;
-    if (FromBytes(connection_->peer_data(), &refusal)) refusal_ = refusal.reason;
-    return RefusalStatus(connection_->peer_data(), !secret_.empty());
+    HelloRejection rejection;
+    if (FromBytes(connection_->peer_data(), &rejection)) rejection_ = rejection.reason;
+    return Rejectionstatus(connection_->peer_data(), !secret_.empty());
   }
   REMORA_RETURN_IF_ERROR(connected);
   HelloReply reply;

@@ -26,7 +26,7 @@ constexpr std::chrono::milliseconds kFirstAttempt{1000};
 constexpr int kMaxQuadruplings = 6;
 
 /// Returns whether another attempt may succeed.
-bool MayPass(const absl::Status& status, RefusalReason refusal) {
+bool MayPass(const absl::Status& status, RejectionReason rejection) {
   switch (status.code()) {
     case absl::StatusCode::kCancelled:
     case absl::StatusCode::kInvalidArgument:
@@ -35,8 +35,8 @@ bool MayPass(const absl::Status& status, RefusalReason refusal) {
     case absl::StatusCode::kUnimplemented:
       return false;
     case absl::StatusCode::kFailedPrecondition:
-      return refusal == RefusalReason::kFull || refusal == RefusalReason::kStopping ||
-             refusal == RefusalReason::kForgotten;
+      return rejection == RejectionReason::kFull || rejection == RejectionReason::kStopping ||
+             rejection == RejectionReason::kForgotten;
     default:
       return true;
   }
@@ -78,8 +78,8 @@ Session::Attempt Session::TryToReconnect(TimePoint deadline) {
       return {.status = {}, .is_final = false, .was_forgotten = std::exchange(identity_.forgotten, false)};
     }
     if (absl::IsDeadlineExceeded(opened)) ++unanswered_attempts_;
-    const bool is_final = !MayPass(opened, refusal_);
-    if (is_final || refusal_ != RefusalReason::kForgotten) return {std::move(opened), is_final};
+    const bool is_final = !MayPass(opened, rejection_);
+    if (is_final || rejection_ != RejectionReason::kForgotten) return {std::move(opened), is_final};
     identity_.forgotten = true;
     identity_.id = RandomId();
     identity_.returns = false;
@@ -105,7 +105,7 @@ absl::Status Session::OpenFirst(std::unique_ptr<rdma::ClientConnection> connecti
 }
 
 absl::Status Session::OpenAnother(TimePoint deadline) {
-  refusal_ = RefusalReason{};
+  rejection_ = RejectionReason{};
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::ClientConnection> connection, dialer_(deadline));
   // The connection may still access the buffer, so it ends before the client reuses the buffer.
   EndConnection();

@@ -278,8 +278,8 @@ class Session {
 
   // Identity, and attempts to connect:
   Identity identity_;
-  RefusalReason refusal_ = RefusalReason{};  // of the last attempt, if the server rejected it
-  int unanswered_attempts_ = 0;              // since the last connection was made
+  RejectionReason rejection_ = RejectionReason{};  // of the last attempt, if the server rejected it
+  int unanswered_attempts_ = 0;                    // since the last connection was made
 
   // Parts:
   ClientCounters counters_;

@@ -45,7 +45,7 @@ PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-class Refusal(Exception):
+class Rejection(Exception):
     """A request that gets an error: the text says what is wrong, and what to do."""
 
     def __init__(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
@@ -87,64 +87,64 @@ def admits(host: str, names: frozenset[str]) -> bool:
 def parse_target(target: str) -> tuple[str, dict[str, str]]:
     """Returns the path and the query of a request's target, decoded."""
     if len(target) > MOST_TARGET:
-        raise Refusal(414, f"the address has {len(target)} bytes; send at most {MOST_TARGET}")
+        raise Rejection(414, f"the address has {len(target)} bytes; send at most {MOST_TARGET}")
     path, _, query = target.partition("?")
     if not path.startswith("/"):
-        raise Refusal(400, "the target of the request is not a path; begin it with /")
+        raise Rejection(400, "the target of the request is not a path; begin it with /")
     if "#" in target or PERCENT.search(target):
-        raise Refusal(400, "the address has a # or a % that no two hexadecimal digits follow; encode it")
+        raise Rejection(400, "the address has a # or a % that no two hexadecimal digits follow; encode it")
     try:
         path = urllib.parse.unquote(path, errors="strict")
         pairs = urllib.parse.parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=8)
     except UnicodeDecodeError:
-        raise Refusal(400, "the address is not UTF-8; encode it as UTF-8") from None
+        raise Rejection(400, "the address is not UTF-8; encode it as UTF-8") from None
     except ValueError:
-        raise Refusal(400, "the query has more than 8 fields") from None
+        raise Rejection(400, "the query has more than 8 fields") from None
     if any(CONTROL.search(text) for text in [path, *(text for pair in pairs for text in pair)]):
-        raise Refusal(400, "the address has control characters; leave them out")
+        raise Rejection(400, "the address has control characters; leave them out")
     if any(segment in (".", "..") for segment in path.split("/")) or "//" in path:
-        raise Refusal(400, "the path has an empty segment, or one that is . or ..; write the path without them")
+        raise Rejection(400, "the path has an empty segment, or one that is . or ..; write the path without them")
     if len(dict(pairs)) != len(pairs):
-        raise Refusal(400, "the query has a field twice; send each once")
+        raise Rejection(400, "the query has a field twice; send each once")
     return path, dict(pairs)
 
 
 def parse_fields(lines: list[bytes]) -> dict[str, str]:
     """Returns the header fields of a request, by names in lower case."""
     if len(lines) > MOST_FIELDS:
-        raise Refusal(431, f"the request has {len(lines)} header fields; send at most {MOST_FIELDS}")
+        raise Rejection(431, f"the request has {len(lines)} header fields; send at most {MOST_FIELDS}")
     fields: dict[str, str] = {}
     for line in lines:
         match = FIELD.fullmatch(line)
         if not match:
-            raise Refusal(400, "a header line is not NAME: VALUE, or has control characters")
+            raise Rejection(400, "a header line is not NAME: VALUE, or has control characters")
         name, value = match[1].decode().lower(), match[2].decode("latin-1")
         if name in fields and name in ("host", "content-length", "transfer-encoding"):
-            raise Refusal(400, f"the header {name} stands twice; send it once")
+            raise Rejection(400, f"the header {name} stands twice; send it once")
         fields[name] = value
     return fields
 
 
 def parse_head(head: bytes, names: frozenset[str]) -> Request:
-    """Returns the request of a head without its last empty line; or raises `Refusal` (invariants 1 and 2)."""
+    """Returns the request of a head without its last empty line; or raises `Rejection` (invariants 1 and 2)."""
     line, *rest = head.split(b"\r\n")
     match = REQUEST_LINE.fullmatch(line)
     if not match:
-        raise Refusal(400, "the first line is not METHOD PATH HTTP/1.1")
+        raise Rejection(400, "the first line is not METHOD PATH HTTP/1.1")
     method, target, major, minor = (part.decode() for part in match.groups())
     if major != "1" or minor not in "01":
-        raise Refusal(505, f"HTTP/{major}.{minor} is not spoken here; use HTTP/1.1")
+        raise Rejection(505, f"HTTP/{major}.{minor} is not spoken here; use HTTP/1.1")
     fields = parse_fields(rest)
     if fields.get("transfer-encoding") is not None:
-        raise Refusal(413, "requests have no bodies here; leave out Transfer-Encoding")
+        raise Rejection(413, "requests have no bodies here; leave out Transfer-Encoding")
     if (length := fields.get("content-length")) is not None and not re.fullmatch(r"0+", length):
-        raise Refusal(413 if length.isascii() and length.isdigit() else 400, "requests have no bodies here; leave out Content-Length")
+        raise Rejection(413 if length.isascii() and length.isdigit() else 400, "requests have no bodies here; leave out Content-Length")
     if "host" not in fields and minor == "1":
-        raise Refusal(400, "the request has no header Host; send it")
+        raise Rejection(400, "the request has no header Host; send it")
     if "host" in fields and not admits(fields["host"], names):
-        raise Refusal(421, f"this server is not {fields['host'][:100]}; ask for it by its address, or start it with --host=NAME")
+        raise Rejection(421, f"this server is not {fields['host'][:100]}; ask for it by its address, or start it with --host=NAME")
     if method not in ("GET", "HEAD"):
-        raise Refusal(405, f"{method} is not served here; use GET or HEAD", {"Allow": "GET, HEAD"})
+        raise Rejection(405, f"{method} is not served here; use GET or HEAD", {"Allow": "GET, HEAD"})
     path, query = parse_target(target)
     wishes = [wish.strip().lower() for wish in fields.get("connection", "").split(",")]
     return Request(method, path, query, minor == "1" and "close" not in wishes)
@@ -163,8 +163,8 @@ class Connection:
                 if head is None:
                     return
                 request = parse_head(head, self.names)
-            except Refusal as refusal:
-                await self.refuse(refusal)
+            except Rejection as rejection:
+                await self.reject(rejection)
                 return
             response = await self._ask_handler(request)
             if not await self._send(request, response):
@@ -181,28 +181,28 @@ class Connection:
         try:
             rest = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), HEAD_SECONDS)
         except asyncio.TimeoutError:
-            raise Refusal(408, f"the request did not come within {HEAD_SECONDS} s; send all of its head") from None
+            raise Rejection(408, f"the request did not come within {HEAD_SECONDS} s; send all of its head") from None
         except asyncio.IncompleteReadError:
-            raise Refusal(400, "the request ends before its head does; end that with an empty line") from None
+            raise Rejection(400, "the request ends before its head does; end that with an empty line") from None
         except asyncio.LimitOverrunError:
             begin = await self.reader.read(MOST_HEAD)
             if b"\n" not in begin:
-                raise Refusal(414, f"the first line has more than {MOST_HEAD} bytes; send a shorter address") from None
-            raise Refusal(431, f"the head has more than {MOST_HEAD} bytes; send less") from None
+                raise Rejection(414, f"the first line has more than {MOST_HEAD} bytes; send a shorter address") from None
+            raise Rejection(431, f"the head has more than {MOST_HEAD} bytes; send less") from None
         return first + rest[:-4]
 
     async def _ask_handler(self, request: Request) -> Response:
         try:
             return await self.handler(request)
-        except Refusal as refusal:
-            return plain(refusal)
+        except Rejection as rejection:
+            return plain(rejection)
         except Exception as error:  # a fault of the handler is not to end the server
             print(f"http: {request.path!r}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            return plain(Refusal(500, "an error of this server; its log has more"))
+            return plain(Rejection(500, "an error of this server; its log has more"))
 
-    async def refuse(self, refusal: Refusal) -> None:
+    async def reject(self, rejection: Rejection) -> None:
         """Answers, and reads on for a moment: else a client that still sends may lose the answer."""
-        await self._send(Request("GET", "/", {}, False), plain(refusal))
+        await self._send(Request("GET", "/", {}, False), plain(rejection))
         with contextlib.suppress(asyncio.TimeoutError, OSError):
             if self.writer.can_write_eof():
                 self.writer.write_eof()
@@ -251,10 +251,10 @@ class Connection:
         await asyncio.wait_for(self.writer.drain(), WRITE_SECONDS)
 
 
-def plain(refusal: Refusal) -> Response:
+def plain(rejection: Rejection) -> Response:
     """Returns the answer to a rejected request, as text."""
-    text = f"{refusal.status} {HTTPStatus(refusal.status).phrase}: {refusal.text}\n"
-    return Response(text.encode(), "text/plain; charset=utf-8", refusal.status, refusal.headers)
+    text = f"{rejection.status} {HTTPStatus(rejection.status).phrase}: {rejection.text}\n"
+    return Response(text.encode(), "text/plain; charset=utf-8", rejection.status, rejection.headers)
 
 
 async def listen(handler: Handler, host: str, port: int, names: frozenset[str] = frozenset()) -> asyncio.Server:
@@ -266,7 +266,7 @@ async def listen(handler: Handler, host: str, port: int, names: frozenset[str] =
         task = asyncio.current_task()
         try:
             if len(connections) >= MOST_CONNECTIONS:
-                await connection.refuse(Refusal(503, f"{MOST_CONNECTIONS} clients are connected already; try again later"))
+                await connection.reject(Rejection(503, f"{MOST_CONNECTIONS} clients are connected already; try again later"))
                 return
             connections.add(task)
             await connection.serve()

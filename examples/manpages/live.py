@@ -46,7 +46,7 @@ class Live:
                 token = token if isinstance(error, remora.Unavailable) else None
                 await asyncio.sleep(RETRY_SECONDS)
 
-    def has_room(self) -> bool:
+    def has_space(self) -> bool:
         return self._listeners < MOST_LISTENERS
 
     async def events(self) -> AsyncIterator[bytes]:

@@ -24,7 +24,7 @@ from remora import aio
 import render
 import views
 from catalogue import MOST_QUERY, Catalogue, Found
-from http_server import Refusal, Request, Response, listen
+from http_server import Rejection, Request, Response, listen
 from live import Live
 from pages import SECTION, SYSTEM, Key
 from views import Times
@@ -55,10 +55,10 @@ def time_of_file(path: pathlib.Path) -> tuple[float, float] | None:
 def query_of(request: Request, *names: str) -> list[str]:
     """Returns these fields of the query; rejects others, and texts that are too long."""
     if unknown := set(request.query) - set(names):
-        raise Refusal(400, f"the query has a field {sorted(unknown)[0][:40]!r}; this page takes {', '.join(names) or 'none'}")
+        raise Rejection(400, f"the query has a field {sorted(unknown)[0][:40]!r}; this page takes {', '.join(names) or 'none'}")
     texts = [request.query.get(name, "") for name in names]
     if any(len(text) > MOST_QUERY for text in texts):
-        raise Refusal(400, f"a field of the query has more than {MOST_QUERY} characters; send fewer")
+        raise Rejection(400, f"a field of the query has more than {MOST_QUERY} characters; send fewer")
     return texts
 
 
@@ -106,8 +106,8 @@ class Site:
 
     async def _listen(self, request: Request, catalogue: Catalogue) -> Response:
         query_of(request)
-        if not self.live.has_room():
-            raise Refusal(503, "too many pages listen already; open fewer")
+        if not self.live.has_space():
+            raise Rejection(503, "too many pages listen already; open fewer")
         return Response(self.live.events(), "text/event-stream")
 
     async def _manual(self, request: Request, catalogue: Catalogue) -> Response:
@@ -134,7 +134,7 @@ class Site:
     async def _section(self, request: Request, catalogue: Catalogue, system: str, section: str, titles: dict[str, str]) -> Response:
         (after,) = query_of(request, "after")
         if after and not Key.make(system, "1", after):
-            raise Refusal(400, "the field after is no name of a page")
+            raise Rejection(400, "the field after is no name of a page")
         results = await catalogue.listing(system, section, after, LISTED) if SECTION.fullmatch(section) else None
         if results is None or not (results.entries or after):
             return await self._missing(catalogue, "This system has no such section.")
@@ -145,7 +145,7 @@ class Site:
     async def _compare(self, request: Request, catalogue: Catalogue) -> Response:
         keys = [Key.parse(text) for text in query_of(request, "left", "right")]
         if None in keys:
-            raise Refusal(400, "left and right are not SYSTEM/SECTION/NAME, as linux/7/tcp")
+            raise Rejection(400, "left and right are not SYSTEM/SECTION/NAME, as linux/7/tcp")
         titles = await catalogue.systems()
         sides, seconds = [], 0.0
         for key in keys:

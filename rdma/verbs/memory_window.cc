@@ -79,8 +79,8 @@ int MemoryWindow::PostBind(ibv_qp* qp, std::uint64_t request_id, unsigned flags)
                                .addr = remote().address,
                                .length = remote().size,
                                .mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
-  ibv_send_wr* refused = nullptr;
-  return ibv_post_send(qp, &request, &refused);
+  ibv_send_wr* rejected = nullptr;
+  return ibv_post_send(qp, &request, &rejected);
 }
 
 MemoryWindow::~MemoryWindow() {

@@ -50,15 +50,16 @@ void Acceptor::CountDropped(Port& port) {
     store_.Add(Counter::kHandshakesDropped, static_cast<std::int64_t>(dropped - port.dropped_handshakes));
     port.dropped_handshakes = dropped;
   }
-  if (const std::uint64_t refused = port.listener->without_descriptor(); refused != port.without_descriptor) {
+  if (const std::uint64_t rejected = port.listener->without_descriptor();
+      rejected != port.without_descriptor) {
     rate_limited_log_.Write(LogEvent::kDescriptorsShort,
-                            absl::StrCat(refused - port.without_descriptor,
-                                         " clients refused: no descriptor is left for them; raise the "
+                            absl::StrCat(rejected - port.without_descriptor,
+                                         " clients rejected: no descriptor is left for them; raise the "
                                          "limit (ulimit -n)"));
-    port.without_descriptor = refused;
+    port.without_descriptor = rejected;
   }
-  while (const std::optional<std::string> refusal = port.listener->NextRefusal()) {
-    rate_limited_log_.Write(LogEvent::kClientRefused, *refusal);
+  while (const std::optional<std::string> rejection = port.listener->NextRejection()) {
+    rate_limited_log_.Write(LogEvent::kClientRejected, *rejection);
   }
 }
 
@@ -101,7 +102,7 @@ bool Acceptor::AcceptClient(Port& port) {
   }
   if (client != nullptr) clients_.End(*client);
   if (connection != nullptr) {
-    Reject(*connection, Counter::kRefusedFull, {.reason = RefusalReason::kFull},
+    Reject(*connection, Counter::kRejectedFull, {.reason = RejectionReason::kFull},
            StdView(session.status().message()));
   } else {
     rate_limited_log_.Write(
@@ -143,7 +144,7 @@ bool Acceptor::CheckHello(rdma::ServerConnection& connection, const HelloRequest
   if (!CheckVersion(connection, hello) || !Authenticate(connection, hello, use)) return false;
   const std::string_view why_not = WhyNotServing();
   if (!why_not.empty() && (hello.flags & HelloFlag::kAdministers) == 0) {
-    Reject(connection, Counter::kRefusedNotServing, {.reason = RefusalReason::kNotServing}, why_not);
+    Reject(connection, Counter::kRejectedNotServing, {.reason = RejectionReason::kNotServing}, why_not);
     return false;
   }
   ClientEntry* const known = hello.client == 0 ? nullptr : clients_.Find(hello.client);
@@ -161,13 +162,13 @@ bool Acceptor::CheckHello(rdma::ServerConnection& connection, const HelloRequest
          absl::UnavailableError("disconnect: the client has reconnected over another connection"));
   }
   if (*use != nullptr && (*use)->is_full()) {
-    Reject(connection, Counter::kRefusedTokenFull, {.reason = RefusalReason::kFull},
+    Reject(connection, Counter::kRejectedTokenFull, {.reason = RejectionReason::kFull},
            absl::StrCat("the token ", (*use)->token.name, " has ", (*use)->connections,
                         " connections, as many as it may"));
     return false;
   }
   if (sessions_.size() >= options_.max_clients) {
-    Reject(connection, Counter::kRefusedFull, {.reason = RefusalReason::kFull},
+    Reject(connection, Counter::kRejectedFull, {.reason = RejectionReason::kFull},
            absl::StrCat("it has ", sessions_.size(), " clients, as many as ", options_.max_clients_by));
     return false;
   }
@@ -176,26 +177,26 @@ bool Acceptor::CheckHello(rdma::ServerConnection& connection, const HelloRequest
 
 bool Acceptor::RejectClientId(rdma::ServerConnection& connection) {
   store_.Add(Counter::kClientsForgotten, 1);
-  Reject(connection, Counter::kRefusedForgotten, {.reason = RefusalReason::kForgotten},
+  Reject(connection, Counter::kRejectedForgotten, {.reason = RejectionReason::kForgotten},
          "it does not know this client, or not any more; the outcome of its last write is unknown");
   return false;
 }
 
 bool Acceptor::CheckVersion(rdma::ServerConnection& connection, const HelloRequest& hello) {
   if (hello.magic != kHelloMagic) {
-    Reject(connection, Counter::kRefusedVersion, {.reason = RefusalReason::kNotRemora},
+    Reject(connection, Counter::kRejectedVersion, {.reason = RejectionReason::kNotRemora},
            "that was no Remora client's greeting");
     return false;
   }
   if (hello.protocol_version != kProtocolVersion || hello.format_version != kFormatVersion) {
     Reject(
-        connection, Counter::kRefusedVersion, {.reason = RefusalReason::kVersion},
+        connection, Counter::kRejectedVersion, {.reason = RejectionReason::kVersion},
         absl::StrCat("it speaks protocol ", kProtocolVersion, " and format ", kFormatVersion, ", the client ",
                      hello.protocol_version, " and ", hello.format_version, "; use one release"));
     return false;
   }
   if (hello.layout_signature != FoldedLayoutSignature()) {
-    Reject(connection, Counter::kRefusedVersion, {.reason = RefusalReason::kLayout},
+    Reject(connection, Counter::kRejectedVersion, {.reason = RejectionReason::kLayout},
            absl::StrCat("its layout signature is ", absl::Hex(FoldedLayoutSignature()), ", the client's ",
                         absl::Hex(hello.layout_signature), "; use builds of one release"));
     return false;
@@ -211,13 +212,13 @@ bool Acceptor::Authenticate(rdma::ServerConnection& connection, const HelloReque
   if (!has_token && options_.serves_without_token) return true;
   if (proves) *use = authenticator_->Prove(hello);
   if (*use != nullptr) return true;
-  HelloRefusal refusal{.reason = RefusalReason::kChallenge};
-  refusal.nonce = authenticator_->NonceFor(hello);
+  HelloRejection rejection{.reason = RejectionReason::kChallenge};
+  rejection.nonce = authenticator_->NonceFor(hello);
   if (has_token && !proves) {  // as it must begin; nothing for the log
-    connection.Reject(AsBytes(refusal));
+    connection.Reject(AsBytes(rejection));
     store_.Add(Counter::kChallenges, 1);
   } else {
-    Reject(connection, Counter::kRefusedToken, refusal,
+    Reject(connection, Counter::kRejectedToken, rejection,
            has_token ? "the client's auth token is unknown" : "an auth token is required");
   }
   return false;
@@ -238,14 +239,14 @@ ClientEntry& Acceptor::BeginClient(std::uint64_t id, rdma::Connection* connectio
   return client;
 }
 
-void Acceptor::Reject(rdma::ServerConnection& connection, Counter why, HelloRefusal refusal,
+void Acceptor::Reject(rdma::ServerConnection& connection, Counter why, HelloRejection rejection,
                       std::string_view text) {
-  text.copy(refusal.text, sizeof(refusal.text));
-  connection.Reject(AsBytes(refusal));
-  store_.Add(Counter::kConnectionsRefused, 1);
+  text.copy(rejection.text, sizeof(rejection.text));
+  connection.Reject(AsBytes(rejection));
+  store_.Add(Counter::kConnectionsRejected, 1);
   store_.Add(why, 1);
-  rate_limited_log_.Write(LogEvent::kClientRefused,
-                          absl::StrCat("client ", connection.peer(), ": refused: ", AbslView(text)));
+  rate_limited_log_.Write(LogEvent::kClientRejected,
+                          absl::StrCat("client ", connection.peer(), ": rejected: ", AbslView(text)));
 }
 
 // --- Clients go -----------------------------------------------------------------------------------------

@@ -117,7 +117,8 @@ class Acceptor {
   bool Authenticate(rdma::ServerConnection& connection, const HelloRequest& hello, TokenUse** use);
   /// Notes the client ID, before its client is accepted.
   ClientEntry& BeginClient(std::uint64_t id, rdma::Connection* connection, const TokenUse* use);
-  void Reject(rdma::ServerConnection& connection, Counter why, HelloRefusal refusal, std::string_view text);
+  void Reject(rdma::ServerConnection& connection, Counter why, HelloRejection rejection,
+              std::string_view text);
 
   const Options options_;
   ServerStore& store_;

@@ -49,14 +49,14 @@ class MemoryStream final : public httplib::Stream {
   std::string written_;
 };
 
-HttpResponse Refusal(std::string_view status, std::string_view fields = {}) {
+HttpResponse Rejection(std::string_view status, std::string_view fields = {}) {
   return {absl::StrCat("HTTP/1.1 ", AbslView(status), "\r\n", AbslView(fields),
                        "Content-Length: 0\r\nConnection: close\r\n\r\n"),
           true};
 }
 
 /// Returns a rejection whose text says why. `head`: of the request.
-HttpResponse RefusalWithText(std::string_view status, std::string_view text, std::string_view head) {
+HttpResponse RejectionWithText(std::string_view status, std::string_view text, std::string_view head) {
   return {absl::StrCat("HTTP/1.1 ", AbslView(status),
                        "\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n"
                        "Content-Length: ",
@@ -139,48 +139,48 @@ void HttpResponder::Add(const std::string& path, std::function<HttpAnswer()> ans
 }
 
 HttpResponse HttpResponder::Respond(std::string_view head) {
-  if (!HasWholeLines(head)) return Refusal("400 Bad Request");
+  if (!HasWholeLines(head)) return Rejection("400 Bad Request");
   if (!head.starts_with("GET ") && !head.starts_with("HEAD ")) {
     return absl::ascii_isupper(static_cast<unsigned char>(head.front()))
-               ? Refusal("405 Method Not Allowed", "Allow: GET, HEAD\r\n")
-               : Refusal("400 Bad Request");
+               ? Rejection("405 Method Not Allowed", "Allow: GET, HEAD\r\n")
+               : Rejection("400 Bad Request");
   }
   // The bytes behind the head would be taken for another request.
   if (FindField(head, "content-length:") != std::string_view::npos ||
       FindField(head, "transfer-encoding:") != std::string_view::npos) {
-    return Refusal("413 Payload Too Large");
+    return Rejection("413 Payload Too Large");
   }
-  if (std::optional<HttpResponse> refusal = RefuseHost(head)) return *std::move(refusal);
+  if (std::optional<HttpResponse> rejection = RejectHost(head)) return *std::move(rejection);
   const std::string rest = WithoutRanges(head);
   MemoryStream stream(rest);
   HttpResponse response;
   try {
     if (!library_->Process(stream, &response.closes)) response.closes = true;
   } catch (const std::exception&) {  // the one translator of the library's
-    return Refusal("400 Bad Request");
+    return Rejection("400 Bad Request");
   }
   response.text = std::move(stream.written());
-  return response.text.empty() ? Refusal("400 Bad Request") : response;
+  return response.text.empty() ? Rejection("400 Bad Request") : response;
 }
 
-std::optional<HttpResponse> HttpResponder::RefuseHost(std::string_view head) const {
+std::optional<HttpResponse> HttpResponder::RejectHost(std::string_view head) const {
   constexpr std::string_view kField = "host:";
   constexpr std::string_view kBadRequest = "400 Bad Request";
   const std::size_t at = FindField(head, kField);
   if (at == std::string_view::npos) {
     // No browser leaves it out, and version 1.0 may.
     if (head.substr(0, head.find("\r\n")).ends_with(" HTTP/1.0")) return std::nullopt;
-    return RefusalWithText(kBadRequest, "the request has no Host header, which HTTP/1.1 demands; add it\n",
-                           head);
+    return RejectionWithText(kBadRequest, "the request has no Host header, which HTTP/1.1 demands; add it\n",
+                             head);
   }
   if (FindField(head, kField, at + 2) != std::string_view::npos) {
-    return RefusalWithText(kBadRequest, "the request has more than one Host header; send one\n", head);
+    return RejectionWithText(kBadRequest, "the request has more than one Host header; send one\n", head);
   }
   const std::size_t begin = at + 2 + kField.size();
   const std::string_view value = head.substr(begin, head.find("\r\n", begin) - begin);
   if (hosts_.Admits(value)) return std::nullopt;
   const std::string host = HostOf(value);
-  return RefusalWithText(
+  return RejectionWithText(
       "421 Misdirected Request",
       absl::StrCat("the Host header ", IsHostName(host) ? host : "", IsHostName(host) ? " is" : "has",
                    " no name of this server. Use its IP address or localhost, or start kvserver with "
@@ -189,6 +189,6 @@ std::optional<HttpResponse> HttpResponder::RefuseHost(std::string_view head) con
       head);
 }
 
-HttpResponse HttpResponder::TooLong() { return Refusal("431 Request Header Fields Too Large"); }
+HttpResponse HttpResponder::TooLong() { return Rejection("431 Request Header Fields Too Large"); }
 
 }  // namespace remora

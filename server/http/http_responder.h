@@ -47,7 +47,7 @@ class HttpResponder {
  private:
   class Library;
   /// Returns the rejection of a request whose Host is missing, there twice, or not of this server.
-  std::optional<HttpResponse> RefuseHost(std::string_view head) const;
+  std::optional<HttpResponse> RejectHost(std::string_view head) const;
 
   const HostCheck hosts_;
   const std::unique_ptr<Library> library_;

@@ -181,8 +181,8 @@ std::string_view Monitor::WhyNotReady() const {
     return "the server waits for its followers before it serves clients; the log has their names";
   if (store->Read(Counter::kFollowersAway) != 0)
     return "a follower is away, for which writes wait; the log has its name";
-  if (store->Read(Counter::kDiskRefuses) != 0) return "the disk takes no writes; the log has the reason";
-  if (store->Read(Counter::kMemoryRefuses) != 0)
+  if (store->Read(Counter::kDiskRejects) != 0) return "the disk takes no writes; the log has the reason";
+  if (store->Read(Counter::kMemoryRejects) != 0)
     return "the system gives the server no memory, which then rejects writes; the log has the limits";
   return {};
 }

@@ -171,7 +171,7 @@ void AddMemoryFlags(command_line::CommandLine& line, Flags* flags, Texts* texts)
 void AddStorageFlags(command_line::CommandLine& line, Flags* flags, Texts* texts) {
   const command_line::Option backup_dir = line.Add("--backup_dir", flags->server.backup_dir,
                                                    "Directory in which `kvctl backup` makes backups; made "
-                                                   "when missing. Without it they are refused")
+                                                   "when missing. Without it they are rejected")
                                               .TypeName("DIR");
   line.Add("--backup_keep", flags->server.backup_keep,
            "After a backup, delete all but this number of the newest ones; 0: delete none")
@@ -297,7 +297,7 @@ void AddOperatorFlags(command_line::CommandLine& line, Flags* flags, Texts* text
   line.Add("--http_host", flags->http_hosts,
            "Name of this server, beside an IP address, localhost and that of --http, under which --http "
            "answers; "
-           "may be repeated. A request for another host is refused, as pages of other sites could send it")
+           "may be repeated. A request for another host is rejected, as pages of other sites could send it")
       .Check([](const std::string& text) {
         return IsHostName(text) ? ""
                                 : "'" + text + "' is no name of a host; write it without a scheme and a port";

@@ -84,7 +84,7 @@ std::string_view CheckMemoryReserve(TimePoint now) {
   }
   if (told) return {};
   told = true;
-  return "the system has no memory left for this process: writes are refused, reads go on; raise its limits "
+  return "the system has no memory left for this process: writes are rejected, reads go on; raise its limits "
          "(ulimit -v), or start it again with less (--memory)";
 }
 

@@ -18,7 +18,7 @@ std::string_view NameOf(LogEventGroup group) {
     case LogEventGroup::kClients:
       return "clients that came or went";
     case LogEventGroup::kStrangers:
-      return "clients that were refused";
+      return "clients that were rejected";
     case LogEventGroup::kShortages:
       return "clients without a descriptor";
     case LogEventGroup::kBackups:

@@ -42,12 +42,12 @@ void StatusReporter::NotifyLoadProgress() {
 }
 
 void StatusReporter::ReportDiskStatus() {
-  if ((store_.Read(Counter::kDiskRefuses) != 0) == disk_rejects_) return;
+  if ((store_.Read(Counter::kDiskRejects) != 0) == disk_rejects_) return;
   const absl::Status status = store_.disk_status();
   disk_rejects_ = !status.ok();
   if (report_) report_(disk_rejects_ ? "serving reads; the disk takes no writes: see the log" : "serving");
   if (disk_rejects_) {
-    log_.Write(LogEvent::kDiskFailed, absl::StrCat("writes are refused, reads go on: ", status.message()));
+    log_.Write(LogEvent::kDiskFailed, absl::StrCat("writes are rejected, reads go on: ", status.message()));
   } else {
     log_.Write(LogEvent::kDiskRecovered, "the disk takes writes again");
   }

@@ -23,23 +23,23 @@ static_assert(sizeof(Request) <= kRequestStride);
 
 /// Returns why the follower has rejected the connection, with the challenge's nonce if it has one.
 absl::Status Rejection(std::span<const std::byte> data, bool has_token, std::optional<HelloNonce>* nonce) {
-  HelloRefusal refusal;
-  if (!FromBytes(data, &refusal) || refusal.magic == 0) {
+  HelloRejection rejection;
+  if (!FromBytes(data, &rejection) || rejection.magic == 0) {
     return absl::UnavailableError("the server there rejected the connection: it is ending, or has no space");
   }
-  if (refusal.magic != kHelloMagic) {
+  if (rejection.magic != kHelloMagic) {
     return absl::FailedPreconditionError("follow: the process there is no kvserver; check the address");
   }
-  if (refusal.reason == RefusalReason::kChallenge) {
-    *nonce = refusal.nonce;
+  if (rejection.reason == RejectionReason::kChallenge) {
+    *nonce = rejection.nonce;
     return absl::PermissionDeniedError(
         has_token ? "the follower does not accept this primary's token; see --replication_token_file"
                   : "the follower requires a token; name the file of one with --replication_token_file");
   }
-  const std::size_t size = ::strnlen(refusal.text, sizeof(refusal.text));
-  const absl::string_view text(refusal.text, size);
+  const std::size_t size = ::strnlen(rejection.text, sizeof(rejection.text));
+  const absl::string_view text(rejection.text, size);
   // A server that is full, or ends, may have space later.
-  if (refusal.reason == RefusalReason::kFull || refusal.reason == RefusalReason::kStopping) {
+  if (rejection.reason == RejectionReason::kFull || rejection.reason == RejectionReason::kStopping) {
     return absl::UnavailableError(absl::StrCat("the follower rejected the primary: ", text));
   }
   return absl::FailedPreconditionError(absl::StrCat("the follower rejected the primary: ", text));

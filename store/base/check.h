@@ -13,6 +13,7 @@ namespace remora {
 /// goes to standard error. The function allocates nothing, and may be called by any thread.
 inline std::atomic<void (*)(const char* line)> check_failure_sink = nullptr;
 
+/// Writes a line with the place and the condition of a check that failed, and aborts the process.
 [[noreturn]] inline void CheckFailed(const char* condition, const char* file, int line) {
   std::array<char, 512> text;
   std::snprintf(text.data(), text.size(), "%s:%d: check failed: %s", file, line, condition);
@@ -26,5 +27,6 @@ inline std::atomic<void (*)(const char* line)> check_failure_sink = nullptr;
 
 }  // namespace remora
 
+/// Evaluates the condition once, in every build. Ends the process with a line if it is false.
 #define REMORA_CHECK(condition) \
   ((condition) ? static_cast<void>(0) : ::remora::CheckFailed(#condition, __FILE__, __LINE__))

@@ -18,28 +18,32 @@ using Duration = std::chrono::steady_clock::duration;
 class Clock {
  public:
   virtual ~Clock() = default;
+  /// Returns the current time.
   virtual TimePoint Now() const = 0;
-  /// Now, or up to kCoarseness earlier: where a look at the time must cost next to nothing.
+  /// Returns Now, or up to kCoarseness earlier: where a look at the time must cost next to nothing.
   virtual TimePoint Coarse() const { return Now(); }
-  /// Milliseconds since 1970, rounded down; goes on as Now does.
+  /// Returns the milliseconds since 1970 (UTC), rounded down. They go on as Now does.
   virtual std::int64_t UnixMillis() const = 0;
   /// Returns UnixMillis at `now`, which Now has just returned, so that one read of the clock is
   /// enough.
   virtual std::int64_t UnixMillisAt([[maybe_unused]] TimePoint now) const { return UnixMillis(); }
-  /// Returns when this much time has passed.
+  /// Blocks the calling thread until this much time has passed.
   virtual void Sleep(Duration duration) const { std::this_thread::sleep_for(duration); }
 
   /// Returns whether the caller's call shall not wait any more: then it ends with Cancelled. A
   /// client asks when it begins to sleep, and again after each LongestSleep.
   virtual bool IsInterrupted() const { return false; }
+  /// Returns the longest time to sleep before the next IsInterrupted.
   virtual Duration LongestSleep() const { return Duration::max(); }
 
+  /// Bound of Now less Coarse.
   static constexpr std::chrono::milliseconds kCoarseness{20};
 };
 
+/// Message of the Cancelled with which a call ends for IsInterrupted.
 inline constexpr const char* kInterrupted = "the call was interrupted while it waited";
 
-/// The machine's monotonic clock.
+/// The machine's monotonic clock: CLOCK_MONOTONIC (clock_gettime(2)).
 class SteadyClock : public Clock {
  public:
   TimePoint Now() const override { return std::chrono::steady_clock::now(); }

@@ -9,6 +9,7 @@
 
 namespace remora {
 
+/// A std::mutex that MutexLock alone locks. Not recursive.
 class ABSL_LOCKABLE Mutex {
  private:
   friend class MutexLock;
@@ -20,11 +21,13 @@ class ABSL_LOCKABLE Mutex {
 /// Thread safety: none; the thread that made it.
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
+  /// Waits for the mutex and locks it. It must outlive this object.
   explicit MutexLock(Mutex& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : lock_(mutex.mutex_) {}
   ~MutexLock() ABSL_UNLOCK_FUNCTION() {}
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;
 
+  /// Releases the mutex. REQUIRES: this object holds it; for Lock, it does not.
   void Unlock() ABSL_UNLOCK_FUNCTION() { lock_.unlock(); }
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { lock_.lock(); }
 

@@ -8,6 +8,7 @@
 
 namespace remora {
 
+/// Result of one get.
 struct GetResult {
   absl::Status status;  // as of a Get of the key
   // If that is OK; else unspecified. The value's memory is used again.

@@ -24,7 +24,7 @@ void DiskHealth::SetStatus(const absl::Status& status) {
   if (status.ok() && status_.ok()) return;
   if (!status.ok()) metrics_.Add(Counter::kDiskFailures, 1);
   status_ = status;
-  metrics_.Set(Counter::kDiskRefuses, status.ok() ? 0 : 1);
+  metrics_.Set(Counter::kDiskRejects, status.ok() ? 0 : 1);
 }
 
 }  // namespace remora

@@ -54,10 +54,10 @@ void SyncQueue::Enqueue(StagedWrite& staged, std::uint64_t logged_before) {
 
 // If no write is pending, the write on which the rejection depends is visible by now, or was abandoned with
 // its group.
-void SyncQueue::EnqueueRefusal(Write& write, std::uint64_t logged_before) {
+void SyncQueue::EnqueueRejection(Write& write, std::uint64_t logged_before) {
   if (pending_.empty()) return;
   PendingWrite& pending = Add(write, logged_before);
-  pending.is_refused = true;
+  pending.is_rejected = true;
   pending.write.continues_batch = false;  // a rejected batch has one outcome
 }
 
@@ -68,7 +68,7 @@ void SyncQueue::PopFront(bool tells) {
   pending_.pop_front();
 }
 
-void SyncQueue::PopRefusal() {
+void SyncQueue::PopRejection() {
   PendingWrite& pending = pending_.front();
   if (!core_.disk.sync_failure().ok()) pending.write.status = core_.disk.sync_failure();
   synced_to_ = std::max(synced_to_, pending.ticket);  // no write before it is pending

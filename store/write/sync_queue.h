@@ -89,7 +89,7 @@ class SyncQueue {
     SyncWaiter* waiter = nullptr;  // of the caller
     std::uint64_t logged_before = 0;  // the tier's sequence before the group of the write
     std::uint64_t group = 0;          // the number of its group; 0: the followers need not have it
-    bool is_refused = false;          // rejected (S6): nothing is staged, and write.status is the error
+    bool is_rejected = false;         // rejected (S6): nothing is staged, and write.status is the error
     StagedWrite staged;
   };
 
@@ -110,7 +110,7 @@ class SyncQueue {
     if (pending_.empty()) return false;
     const PendingWrite& first = pending_.front();
     const bool on_disk = first.ticket <= synced_to_ || !first.staged.synced;
-    return (on_disk && !waits_for_followers()) || first.is_refused;
+    return (on_disk && !waits_for_followers()) || first.is_rejected;
   }
   /// Returns whether the first write waits for the followers. After a failed fsync, none does.
   bool waits_for_followers() const REMORA_WRITER {
@@ -126,12 +126,12 @@ class SyncQueue {
   /// group of the write.
   void Enqueue(StagedWrite& staged, std::uint64_t logged_before) REMORA_WRITER;
   /// Adds a write that was rejected because of a pending one (S6). Does nothing if none is pending any more.
-  void EnqueueRefusal(Write& write, std::uint64_t logged_before) REMORA_WRITER;
+  void EnqueueRejection(Write& write, std::uint64_t logged_before) REMORA_WRITER;
   /// Removes the first write. Reports its outcome if `tells`, or if a waiting caller wants it. Only the first
   /// write of a batch reports the outcome of the batch.
   void PopFront(bool tells) REMORA_WRITER;
   /// Removes the first write, which was rejected, and reports its outcome.
-  void PopRefusal() REMORA_WRITER;
+  void PopRejection() REMORA_WRITER;
 
   // --- The followers
 

@@ -166,10 +166,10 @@ void WritePipeline::SubmitLocked(std::span<Write> writes, std::uint64_t prefetch
     }
     const std::size_t run = large_.RunOf(writes.front());
     const absl::Status never = run > 0 ? space_.NoRunError(run) : space_.FullError();
-    const std::size_t refused = BatchSize(writes);
-    large_.Release(writes.first(refused));
-    for (Write& write : writes.first(refused)) write.status = never;
-    writes = writes.subspan(refused);
+    const std::size_t rejected = BatchSize(writes);
+    large_.Release(writes.first(rejected));
+    for (Write& write : writes.first(rejected)) write.status = never;
+    writes = writes.subspan(rejected);
   }
   space_.StartGracePeriod();
   maintenance_.AddDebt(now, unix_ms);
@@ -192,7 +192,7 @@ std::size_t WritePipeline::CommitGroup(std::span<Write> writes, TimePoint now, s
   group_is_on_disk_ = false;
   const std::size_t done = StageGroup(writes, now, unix_ms);
   if (stage_.staged().empty()) {
-    EnqueueRefusals();
+    EnqueueRejections();
     return done;
   }
   SealAll();
@@ -202,12 +202,12 @@ std::size_t WritePipeline::CommitGroup(std::span<Write> writes, TimePoint now, s
     core_.disk.NoteWrite(durable);
     if (!durable.ok()) {
       Abandon(durable);
-      EnqueueRefusals();
+      EnqueueRejections();
       return done;
     }
   }
   PublishOrEnqueue(now);
-  EnqueueRefusals();
+  EnqueueRejections();
   if (group_is_on_disk_) {  // and so are all writes that were pending before it
     queue_.MarkAllSynced();
     PublishSynced(now, unix_ms);
@@ -220,7 +220,7 @@ std::size_t WritePipeline::CommitGroup(std::span<Write> writes, TimePoint now, s
 std::size_t WritePipeline::StageGroup(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) {
   stage_.Begin(writes.size());
   for (const SyncQueue::PendingWrite& pending : queue_.pending()) {  // S5
-    if (!pending.is_refused && !pending.staged.is_delete()) stage_.AddPendingKey(pending.staged.key_hash);
+    if (!pending.is_rejected && !pending.staged.is_delete()) stage_.AddPendingKey(pending.staged.key_hash);
   }
   std::size_t done = 0;
   std::size_t prefetched = 0;
@@ -240,7 +240,7 @@ std::size_t WritePipeline::StageGroup(std::span<Write> writes, TimePoint now, st
     }
     // A batch of checks alone has no write that would wait.
     const bool has_write = first.status.ok() && first.kind != Write::Kind::kCheck;
-    if (!has_write && !is_put_off && stage_.decided_on_pending()) refused_.push_back(&first);
+    if (!has_write && !is_put_off && stage_.decided_on_pending()) rejected_.push_back(&first);
     for (Write& write : batch.subspan(1)) write.status = first.status;
     done += some;
   }
@@ -384,9 +384,9 @@ void WritePipeline::PublishOrEnqueue(TimePoint now) {
   }
 }
 
-void WritePipeline::EnqueueRefusals() {
-  if (refused_.empty()) return;
-  for (Write* const write : std::exchange(refused_, {})) queue_.EnqueueRefusal(*write, logged_before_);
+void WritePipeline::EnqueueRejections() {
+  if (rejected_.empty()) return;
+  for (Write* const write : std::exchange(rejected_, {})) queue_.EnqueueRejection(*write, logged_before_);
   queue_.UpdateChangesEnd();
 }
 
@@ -411,8 +411,8 @@ void WritePipeline::PublishSynced(TimePoint now, std::int64_t unix_ms) {
   const absl::Status& failure = core_.disk.sync_failure();
   while (queue_.front_is_due()) {
     ended = true;
-    if (queue_.front().is_refused) {
-      queue_.PopRefusal();
+    if (queue_.front().is_rejected) {
+      queue_.PopRejection();
       continue;
     }
     const std::size_t batch = queue_.FrontBatchSize();

@@ -100,7 +100,7 @@ class WritePipeline {
   absl::Status MakeDurable(TimePoint now) REMORA_WRITER;
   void PublishOrEnqueue(TimePoint now) REMORA_WRITER;
   void Abandon(const absl::Status& why) REMORA_WRITER;
-  void EnqueueRefusals() REMORA_WRITER;
+  void EnqueueRejections() REMORA_WRITER;
   bool MakeSpaceForPending(std::size_t batch, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
 
   StoreCore& core_;
@@ -115,7 +115,7 @@ class WritePipeline {
   TimingSample timed_ REMORA_WRITERS;                // of the writes to RocksDB
   std::uint64_t logged_before_ REMORA_WRITERS = 0;   // the tier's sequence before the group
   std::vector<const void*> put_off_ REMORA_WRITERS;  // senders of the writes that need a read (D8)
-  std::vector<Write*> refused_ REMORA_WRITERS;       // rejected writes of the group that must wait (S6)
+  std::vector<Write*> rejected_ REMORA_WRITERS;      // rejected writes of the group that must wait (S6)
   // Entries that pending writes will add, by main bucket. Reused, to allocate no memory.
   absl::flat_hash_map<std::uint64_t, std::size_t> pending_growth_ REMORA_WRITERS;
 };

@@ -94,7 +94,7 @@ class Fields : public Hostile {
     EXPECT_TRUE(status >= ReplyStatus::kOk && status <= ReplyStatus::kAskAgain) << what;
     if (status != ReplyStatus::kOk) {
       EXPECT_FALSE(answer->behind.empty()) << what << ": no words";
-      ++refused_;
+      ++rejected_;
     }
   }
   void TryFieldsOf(const Base& base) {
@@ -150,7 +150,7 @@ class Fields : public Hostile {
   std::string image_;  // of the staging buffer
   std::uint64_t seed_ = 0;
   std::uint64_t tries_ = 0;
-  std::uint64_t refused_ = 0;
+  std::uint64_t rejected_ = 0;
   std::uint64_t ends_ = 0;
 };
 INSTANTIATE_HOSTILE(Fields);
@@ -170,31 +170,32 @@ TEST_P(Fields, OfRequestsAndTheirPayloads) {
     if (base.operation == Operation::kScan) TryPayload(base, kScanFields);
   }
   EXPECT_GT(tries_, is_dear() ? 400u : 5'000u);
-  EXPECT_GT(refused_, tries_ / 10);
+  EXPECT_GT(rejected_, tries_ / 10);
   EXPECT_GT(ends_, 0u);
-  EXPECT_GT(Count("rejected_requests"), refused_ / 4);
+  EXPECT_GT(Count("rejected_requests"), rejected_ / 4);
   ExpectBroken(ends_);
   RecordProperty("tries", static_cast<int>(tries_));
-  RecordProperty("refused", static_cast<int>(refused_));
+  RecordProperty("rejected", static_cast<int>(rejected_));
   RecordProperty("ends", static_cast<int>(ends_));
   ExpectNobodyElseHarmed();
 }
 
 TEST_P(Fields, OfGreetings) {
   START_HOSTILE();
-  std::uint64_t refused = 0;
+  std::uint64_t rejected = 0;
   const auto greet = [&](std::span<const std::byte> hello, const std::string& what) {
     const auto peer = RawPeer::At(served_->where());
     const RawPeer::Answer answer = peer->Join(hello);
     ASSERT_NE(answer, RawPeer::Answer::kHungUpOn) << what;
-    HelloRefusal refusal;
+    HelloRejection rejection;
     if (answer == RawPeer::Answer::kAccepted) return;
-    ASSERT_TRUE(FromBytes(peer->said(), &refusal)) << what;
-    EXPECT_EQ(refusal.magic, kHelloMagic) << what;
-    EXPECT_TRUE(refusal.reason >= RefusalReason::kNotRemora && refusal.reason <= RefusalReason::kChallenge)
+    ASSERT_TRUE(FromBytes(peer->said(), &rejection)) << what;
+    EXPECT_EQ(rejection.magic, kHelloMagic) << what;
+    EXPECT_TRUE(rejection.reason >= RejectionReason::kNotRemora &&
+                rejection.reason <= RejectionReason::kChallenge)
         << what;
-    EXPECT_NE(refusal.text[0], '\0') << what;
-    ++refused;
+    EXPECT_NE(rejection.text[0], '\0') << what;
+    ++rejected;
   };
   for (const Field& field : kHelloFields) {
     std::vector<std::uint64_t> values = ValuesFor(field, is_dear(), ++seed_);
@@ -209,8 +210,8 @@ TEST_P(Fields, OfGreetings) {
   for (std::size_t size = 0; size < sizeof(good); size += is_verbs() ? 20 : 1) {
     greet(AsBytes(good).first(size), "cut to " + std::to_string(size));
   }
-  EXPECT_GT(refused, 7u);
-  EXPECT_GE(Count("connections_refused"), refused);
+  EXPECT_GT(rejected, 7u);
+  EXPECT_GE(Count("connections_refused"), rejected);
   ExpectBroken(0);
   ExpectNobodyElseHarmed();
 }

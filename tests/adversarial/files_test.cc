@@ -140,8 +140,8 @@ TEST_P(Files, AnotherUsersSocketIsToldNothing) {
     return fd;
   }));
   fs::permissions(place, fs::perms::all);
-  const absl::Status refusal = AsUser(kVictim, [this] { return ConnectStatus(); });
-  EXPECT_EQ(refusal.code(), absl::StatusCode::kPermissionDenied) << refusal;
+  const absl::Status rejection = AsUser(kVictim, [this] { return ConnectStatus(); });
+  EXPECT_EQ(rejection.code(), absl::StatusCode::kPermissionDenied) << rejection;
   const rdma::UniqueFd victim(accept(impostor.get(), nullptr, nullptr));
   char byte = 0;
   EXPECT_EQ(recv(victim.get(), &byte, 1, 0), 0) << "something was said";

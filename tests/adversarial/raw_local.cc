@@ -59,7 +59,7 @@ RawPeer::Answer RawLocal::Hear() {
   if (!received.ok()) return Answer::kHungUpOn;
   const rdma::LocalReply& reply = received->reply;
   said_.assign(reply.data, reply.data + std::min<std::size_t>(reply.data_size, sizeof(reply.data)));
-  if (reply.answer != rdma::LocalAnswer::kAccepted) return Answer::kRefused;
+  if (reply.answer != rdma::LocalAnswer::kAccepted) return Answer::kRejected;
   const std::size_t side = rdma::LocalSideBytes(reply.ring_slots);
   const auto map = [&](std::size_t i, std::size_t size, bool writable) {
     auto mapping = rdma::LocalMapping::Map(received->descriptors.at(i).get(), size, writable);

@@ -22,7 +22,7 @@ class RawPeer {
  public:
   enum class Answer {
     kAccepted,
-    kRefused,   // with words: said() is what a HelloRefusal is to be
+    kRejected,  // with words: said() is what a HelloRejection is to be
     kHungUpOn,  // without a word
   };
   /// Receives that it posts, where the transport has them.

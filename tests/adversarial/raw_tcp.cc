@@ -70,7 +70,7 @@ RawPeer::Answer RawTcp::Join(std::span<const std::byte> hello) {
   rdma::TcpReply reply;
   if (!Hear(&reply, sizeof(reply), kPatience)) return Answer::kHungUpOn;
   said_.assign(reply.data, reply.data + std::min<std::size_t>(reply.data_size, sizeof(reply.data)));
-  return reply.answer == rdma::TcpAnswer::kAccepted ? Answer::kAccepted : Answer::kRefused;
+  return reply.answer == rdma::TcpAnswer::kAccepted ? Answer::kAccepted : Answer::kRejected;
 }
 
 bool RawTcp::SayFrame(const rdma::FrameHeader& header, std::string_view payload) {

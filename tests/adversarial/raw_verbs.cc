@@ -106,7 +106,7 @@ RawPeer::Answer RawVerbs::Join(std::span<const std::byte> hello) {
   rdma_conn_param param = Parameters(hello);
   if (rdma_connect(id_, &param) != 0) return Answer::kHungUpOn;
   if (AwaitEvent(RDMA_CM_EVENT_ESTABLISHED)) return Answer::kAccepted;
-  return said_.empty() ? Answer::kHungUpOn : Answer::kRefused;
+  return said_.empty() ? Answer::kHungUpOn : Answer::kRejected;
 }
 
 void RawVerbs::JoinHalf(std::span<const std::byte> hello) {

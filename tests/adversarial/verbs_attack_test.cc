@@ -19,13 +19,13 @@ class VerbsAttack : public Hostile {
     return peer;
   }
   /// The device rejects it, and the connection is over.
-  void ExpectRefused(ibv_wr_opcode operation, std::uint64_t address, std::uint32_t key, std::size_t size,
-                     const std::string& what) {
+  void ExpectRejected(ibv_wr_opcode operation, std::uint64_t address, std::uint32_t key, std::size_t size,
+                      const std::string& what) {
     const auto peer = EnterRaw();
-    ExpectRefusedOf(*peer, operation, address, key, size, what);
+    ExpectRejectedOf(*peer, operation, address, key, size, what);
   }
-  void ExpectRefusedOf(RawVerbs& peer, ibv_wr_opcode operation, std::uint64_t address, std::uint32_t key,
-                       std::size_t size, const std::string& what) {
+  void ExpectRejectedOf(RawVerbs& peer, ibv_wr_opcode operation, std::uint64_t address, std::uint32_t key,
+                        std::size_t size, const std::string& what) {
     const std::string evil(size, 'e');
     const ibv_wc_status status = peer.Do(operation, address, key, evil);
     EXPECT_NE(status, IBV_WC_SUCCESS) << what;
@@ -46,20 +46,21 @@ TEST_P(VerbsAttack, AccessesThatNobodyGranted) {
   const RemoteRegion staging = owner->hello().staging;
   // Keys of 8 random bits each: only those that are nobody's, lest the guess be right.
   for (const std::uint32_t change : {0x01u, 0xffu, 0x3300u}) {
-    ExpectRefused(IBV_WR_RDMA_READ, memory.address, memory.key ^ change, 64, "a READ with a guessed key");
-    ExpectRefused(IBV_WR_RDMA_WRITE, staging.address, staging.key ^ change, 64, "a WRITE with a guessed key");
+    ExpectRejected(IBV_WR_RDMA_READ, memory.address, memory.key ^ change, 64, "a READ with a guessed key");
+    ExpectRejected(IBV_WR_RDMA_WRITE, staging.address, staging.key ^ change, 64,
+                   "a WRITE with a guessed key");
   }
-  ExpectRefused(IBV_WR_RDMA_READ, memory.address, 0, 64, "a READ with the key 0");
-  ExpectRefused(IBV_WR_RDMA_READ, memory.address + memory.size - 32, memory.key, 64, "a READ past the end");
-  ExpectRefused(IBV_WR_RDMA_READ, memory.address - 8, memory.key, 64, "a READ before the beginning");
-  ExpectRefused(IBV_WR_RDMA_READ, ~std::uint64_t{0} - 16, memory.key, 64,
-                "a READ around the end of all memory");
-  ExpectRefused(IBV_WR_RDMA_WRITE, memory.address + kSuperblockSize, memory.key, 64,
-                "a WRITE to what is to READ");
+  ExpectRejected(IBV_WR_RDMA_READ, memory.address, 0, 64, "a READ with the key 0");
+  ExpectRejected(IBV_WR_RDMA_READ, memory.address + memory.size - 32, memory.key, 64, "a READ past the end");
+  ExpectRejected(IBV_WR_RDMA_READ, memory.address - 8, memory.key, 64, "a READ before the beginning");
+  ExpectRejected(IBV_WR_RDMA_READ, ~std::uint64_t{0} - 16, memory.key, 64,
+                 "a READ around the end of all memory");
+  ExpectRejected(IBV_WR_RDMA_WRITE, memory.address + kSuperblockSize, memory.key, 64,
+                 "a WRITE to what is to READ");
   const auto own = [&](std::size_t offset) { return staging.address + offset; };
-  ExpectRefusedOf(*EnterRaw(), IBV_WR_RDMA_WRITE, own(staging.size - 8), staging.key, 64,
-                  "a WRITE past a staging buffer's end");
-  ExpectRefusedOf(*EnterRaw(), IBV_WR_RDMA_READ, own(0), staging.key, 64, "a READ of a staging buffer");
+  ExpectRejectedOf(*EnterRaw(), IBV_WR_RDMA_WRITE, own(staging.size - 8), staging.key, 64,
+                   "a WRITE past a staging buffer's end");
+  ExpectRejectedOf(*EnterRaw(), IBV_WR_RDMA_READ, own(0), staging.key, 64, "a READ of a staging buffer");
   EXPECT_TRUE(owner->Put(2, "owned", "still").has_value());
   ExpectNobodyElseHarmed();
 }
@@ -69,11 +70,11 @@ TEST_P(VerbsAttack, OperationsOfOtherKinds) {
   const auto owner = EnterRaw();
   const RemoteRegion memory = owner->hello().memory;
   for (const ibv_wr_opcode atomic : {IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP}) {
-    ExpectRefused(atomic, memory.address + kSuperblockSize, memory.key, 8,
-                  "an atomic operation on what is to READ");
+    ExpectRejected(atomic, memory.address + kSuperblockSize, memory.key, 8,
+                   "an atomic operation on what is to READ");
     const auto peer = EnterRaw();
-    ExpectRefusedOf(*peer, atomic, peer->hello().staging.address, peer->hello().staging.key, 8,
-                    "an atomic operation on a staging buffer");
+    ExpectRejectedOf(*peer, atomic, peer->hello().staging.address, peer->hello().staging.key, 8,
+                     "an atomic operation on a staging buffer");
   }
   // A SEND that invalidates what others READ: a client may do so to keys of its own kind, which are not
   // these.
@@ -130,22 +131,23 @@ TEST_P(VerbsAttack, AGrantThatWasTakenBack) {
     const auto committed = peer->Ask(request(2, Operation::kFinishLargePut));
     ASSERT_TRUE(committed.has_value());
     ASSERT_EQ(committed->reply.status, ReplyStatus::kOk);
-    ExpectRefusedOf(*peer, IBV_WR_RDMA_WRITE, grant.address + 1000, grant.key, 64,
-                    "a WRITE to what is committed");
+    ExpectRejectedOf(*peer, IBV_WR_RDMA_WRITE, grant.address + 1000, grant.key, 64,
+                     "a WRITE to what is committed");
   }
   {
     const auto peer = EnterRaw();
     const RemoteRegion grant = reserve(*peer, 1);
     reserve(*peer, 2);  // ends the one before
-    ExpectRefusedOf(*peer, IBV_WR_RDMA_WRITE, grant.address, grant.key, 64, "a WRITE to what was given back");
+    ExpectRejectedOf(*peer, IBV_WR_RDMA_WRITE, grant.address, grant.key, 64,
+                     "a WRITE to what was given back");
   }
   {
     const auto peer = EnterRaw();
     const RemoteRegion grant = reserve(*peer, 1);
     const auto other = EnterRaw();
-    ExpectRefusedOf(*other, IBV_WR_RDMA_WRITE, grant.address + grant.size - 8, grant.key, 64,
-                    "one past its end");
-    ExpectRefused(IBV_WR_RDMA_READ, grant.address, grant.key, 64, "a READ of what is granted to WRITE");
+    ExpectRejectedOf(*other, IBV_WR_RDMA_WRITE, grant.address + grant.size - 8, grant.key, 64,
+                     "one past its end");
+    ExpectRejected(IBV_WR_RDMA_READ, grant.address, grant.key, 64, "a READ of what is granted to WRITE");
   }
   const auto reader = Client::Connect(served_->address(), {}, served_->clock());
   ASSERT_TRUE(reader.ok()) << reader.status();

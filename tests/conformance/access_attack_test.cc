@@ -27,25 +27,25 @@ INSTANTIATE_TEST_SUITE_P(On, AccessAttack,
 TEST_P(AccessAttack, AHelloThatWasRecordedLetsNobodyIn) {
   START(With(Lines()), Holding(kWriter));
   const HelloRequest hello = ProvenAnew(kWriter);
-  ASSERT_FALSE(RefusalOf(hello).has_value());
+  ASSERT_FALSE(RejectionOf(hello).has_value());
   ASSERT_CODE(kOk, kv_->client()->Ping());  // accepted connections are counted by now
   const std::uint64_t accepted = count(Counter::kConnectionsAccepted);
   for (const int seconds : {0, 5, 8, 12, 30}) {  // in its epoch, in the next one, and later
     deployment_->Advance(std::chrono::seconds(seconds));
-    const auto refusal = RefusalOf(hello);
-    ASSERT_TRUE(refusal.has_value()) << seconds;
-    EXPECT_EQ(refusal->reason, RefusalReason::kChallenge);
+    const auto rejection = RejectionOf(hello);
+    ASSERT_TRUE(rejection.has_value()) << seconds;
+    EXPECT_EQ(rejection->reason, RejectionReason::kChallenge);
   }
   // Nor does its proof under another name, or with other flags.
   HelloRequest changed = ProvenAnew(kWriter);
   changed.client = 77;
-  EXPECT_TRUE(RefusalOf(changed).has_value());
+  EXPECT_TRUE(RejectionOf(changed).has_value());
   changed.client = 0;
   changed.flags |= HelloFlag::kReturns;
-  EXPECT_TRUE(RefusalOf(changed).has_value());
+  EXPECT_TRUE(RejectionOf(changed).has_value());
   changed.flags &= static_cast<std::uint8_t>(~HelloFlag::kReturns);
   EXPECT_EQ(count(Counter::kConnectionsAccepted), accepted);
-  EXPECT_FALSE(RefusalOf(changed).has_value());  // as it was made
+  EXPECT_FALSE(RejectionOf(changed).has_value());  // as it was made
   EXPECT_CODE(kOk, Put("key", "value"));
 }
 
@@ -54,43 +54,43 @@ TEST_P(AccessAttack, NoncesOfOnesOwnOrOfOthersAreOfNoUse) {
   HelloNonce forged;
   forged.fill(std::byte{0x5a});
   const HelloRequest hello = Hello(0, 1);
-  const auto refusal = RefusalOf(Proven(hello, forged, kWriter));
-  ASSERT_TRUE(refusal.has_value());
-  EXPECT_EQ(refusal->reason, RefusalReason::kChallenge);
-  EXPECT_NE(refusal->nonce, forged);
+  const auto rejection = RejectionOf(Proven(hello, forged, kWriter));
+  ASSERT_TRUE(rejection.has_value());
+  EXPECT_EQ(rejection->reason, RejectionReason::kChallenge);
+  EXPECT_NE(rejection->nonce, forged);
   // Of another challenge.
-  EXPECT_TRUE(RefusalOf(Proven(Hello(0, 2), refusal->nonce, kWriter)).has_value());
+  EXPECT_TRUE(RejectionOf(Proven(Hello(0, 2), rejection->nonce, kWriter)).has_value());
   // Too old by the time that it is used.
   deployment_->Advance(std::chrono::seconds(25));
-  const auto later = RefusalOf(Proven(hello, refusal->nonce, kWriter));
+  const auto later = RejectionOf(Proven(hello, rejection->nonce, kWriter));
   ASSERT_TRUE(later.has_value());
-  EXPECT_NE(later->nonce, refusal->nonce);
-  EXPECT_FALSE(RefusalOf(Proven(hello, later->nonce, kWriter)).has_value());
+  EXPECT_NE(later->nonce, rejection->nonce);
+  EXPECT_FALSE(RejectionOf(Proven(hello, later->nonce, kWriter)).has_value());
   // A nonce of the server before: it takes a secret of its own at each start.
-  const auto before = RefusalOf(Hello(0, 3));
+  const auto before = RejectionOf(Hello(0, 3));
   kv_.reset();
   ASSERT_TRUE(deployment_->Restart().ok());
-  EXPECT_TRUE(RefusalOf(Proven(Hello(0, 3), before->nonce, kWriter)).has_value());
+  EXPECT_TRUE(RejectionOf(Proven(Hello(0, 3), before->nonce, kWriter)).has_value());
 }
 
 TEST_P(AccessAttack, ProofsOfNoToken) {
   START(With(Lines()), Holding(kWriter));
-  const std::uint64_t before = count(Counter::kRefusedToken);
-  EXPECT_TRUE(RefusalOf(ProvenAnew(kStranger)).has_value());
+  const std::uint64_t before = count(Counter::kRejectedToken);
+  EXPECT_TRUE(RejectionOf(ProvenAnew(kStranger)).has_value());
   HelloRequest damaged = ProvenAnew(kWriter);
   for (std::byte& byte : damaged.proof) {
     byte ^= std::byte{1};
-    EXPECT_TRUE(RefusalOf(damaged).has_value());
+    EXPECT_TRUE(RejectionOf(damaged).has_value());
     byte ^= std::byte{1};
   }
   damaged.proof = {};
-  EXPECT_TRUE(RefusalOf(damaged).has_value());
-  const auto refusal = RefusalOf(HelloRequest());  // has none, and says so
-  ASSERT_TRUE(refusal.has_value());
-  EXPECT_EQ(refusal->reason, RefusalReason::kChallenge);
-  EXPECT_THAT(refusal->text, testing::HasSubstr("token"));
+  EXPECT_TRUE(RejectionOf(damaged).has_value());
+  const auto rejection = RejectionOf(HelloRequest());  // has none, and says so
+  ASSERT_TRUE(rejection.has_value());
+  EXPECT_EQ(rejection->reason, RejectionReason::kChallenge);
+  EXPECT_THAT(rejection->text, testing::HasSubstr("token"));
   EXPECT_CODE(kOk, kv_->client()->Ping());
-  EXPECT_EQ(count(Counter::kRefusedToken), before + 1 + sizeof(damaged.proof) + 2);
+  EXPECT_EQ(count(Counter::kRejectedToken), before + 1 + sizeof(damaged.proof) + 2);
   EXPECT_EQ(count(Counter::kConnections), 1u);
   EXPECT_CODE(kOk, Put("key", "value"));
 }
@@ -195,9 +195,9 @@ TEST_P(AccessAttack, AStagingBufferThatAnotherClientChangedIsNotStored) {
 TEST_P(AccessAttack, ANameIsOfUseOnlyWithItsToken) {
   START(With(Lines()), Holding(kWriter));
   const auto owner = Enter(ProvenAnew(kWriter, 4711));
-  const auto thief = RefusalOf(ProvenAnew(kReader, 4711));
+  const auto thief = RejectionOf(ProvenAnew(kReader, 4711));
   ASSERT_TRUE(thief.has_value());
-  EXPECT_EQ(thief->reason, RefusalReason::kForgotten);
+  EXPECT_EQ(thief->reason, RejectionReason::kForgotten);
   EXPECT_TRUE(owner->Ask(Operation::kPing, 0, 0).has_value());  // and still connected
 }
 

@@ -61,22 +61,22 @@ class Access : public Behaviour {
     return hello;
   }
   /// Nothing: it was accepted.
-  std::optional<HelloRefusal> RefusalOf(const HelloRequest& hello) {
+  std::optional<HelloRejection> RejectionOf(const HelloRequest& hello) {
     auto connection = deployment_->Dial();
     EXPECT_TRUE(connection.ok()) << connection.status();
     const absl::Status status =
         (*connection)->Connect(AsBytes(hello), deployment_->clock().Now() + std::chrono::seconds(5));
-    HelloRefusal refusal;
+    HelloRejection rejection;
     if (status.ok()) return std::nullopt;
     EXPECT_CODE(kFailedPrecondition, status);
-    EXPECT_TRUE(FromBytes((*connection)->peer_data(), &refusal));
-    return refusal;
+    EXPECT_TRUE(FromBytes((*connection)->peer_data(), &rejection));
+    return rejection;
   }
   HelloRequest ProvenAnew(const char* token, std::uint64_t name = 0) {
     const HelloRequest hello = Hello(name, ++challenges_);
-    const auto refusal = RefusalOf(hello);
-    EXPECT_TRUE(refusal.has_value() && refusal->reason == RefusalReason::kChallenge);
-    return Proven(hello, refusal->nonce, token);
+    const auto rejection = RejectionOf(hello);
+    EXPECT_TRUE(rejection.has_value() && rejection->reason == RejectionReason::kChallenge);
+    return Proven(hello, rejection->nonce, token);
   }
 
   const TempDir folder_;

@@ -24,7 +24,7 @@ TEST_P(Access, AClientWithATokenIsServed) {
   EXPECT_EQ(Get("key"), "value");
   EXPECT_EQ(count(Counter::kTokens), 2u);
   EXPECT_EQ(count(Counter::kChallenges), 1u);
-  EXPECT_EQ(count(Counter::kConnectionsRefused), 0u);
+  EXPECT_EQ(count(Counter::kConnectionsRejected), 0u);
   // The whole line is as good as the secret out of it.
   const auto other = Connect(Holding(Lines().substr(0, Lines().find('\n'))));
   ASSERT_NE(other, nullptr);
@@ -43,7 +43,7 @@ TEST_P(Access, OthersAreNotAndHearWhy) {
   EXPECT_CODE(kInvalidArgument, bad);
   EXPECT_THAT(bad.message(), testing::Not(testing::HasSubstr("secret!")));
   EXPECT_CODE(kOk, kv_->client()->Ping());  // rejections are counted by now
-  EXPECT_EQ(count(Counter::kRefusedToken), 2u);
+  EXPECT_EQ(count(Counter::kRejectedToken), 2u);
   EXPECT_EQ(count(Counter::kConnections), 1u);
 }
 
@@ -184,7 +184,7 @@ TEST_P(Access, AReaderGetsWhatIsOnDiskOnly) {
   ASSERT_TRUE(async.ok()) << async.status();
   int right = 0;
   for (int i = 0; i < 300; ++i) {
-    while ((*async)->room() == 0) {
+    while ((*async)->free_slots() == 0) {
       ASSERT_TRUE((*async)->Wait(deployment_->clock().Now() + std::chrono::seconds(20)).ok());
     }
     ASSERT_TRUE((*async)
@@ -276,7 +276,7 @@ TEST_P(Access, ATokenMayHaveSoManyConnections) {
   EXPECT_THAT(third.message(), testing::HasSubstr("one has 2 connections"));
   EXPECT_CODE(kOk, ConnectStatus(Holding(kReader)));
   ASSERT_CODE(kOk, kv_->client()->Ping());
-  EXPECT_EQ(count(Counter::kRefusedTokenFull), 1u);
+  EXPECT_EQ(count(Counter::kRejectedTokenFull), 1u);
   second.reset();
   second = nullptr;
   // The server notices when it looks.

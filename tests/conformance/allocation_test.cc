@@ -68,9 +68,9 @@ TEST_F(AllocationTest, NoneForAnOperationLikeThoseBefore) {
   ASSERT_TRUE((*client)->WaitAll(clock_.Now() + std::chrono::minutes(1)).ok());
   const auto round = [&] {
     // More than there are credits for, so that some wait.
-    while ((*client)->room() > 0) {
+    while ((*client)->free_slots() > 0) {
       if (!(*client)->Put(key, value, count).ok() ||
-          ((*client)->room() > 0 && !(*client)->Get(key, count).ok())) {
+          ((*client)->free_slots() > 0 && !(*client)->Get(key, count).ok())) {
         ++wrong;
       }
     }

@@ -64,7 +64,7 @@ class AsyncEnd : public testing::Test, protected SimServed {
     return status.ok() ? value : absl::StatusCodeToString(status.code());
   }
   void ExpectThatAllIsWell() {
-    std::vector<Outcome> outcomes(client_->room());
+    std::vector<Outcome> outcomes(client_->free_slots());
     EXPECT_EQ(outcomes.size(), 64u);
     for (std::size_t i = 0; i < outcomes.size(); ++i) {
       BeginPut("well " + std::to_string(i), "it is", outcomes[i]);
@@ -112,7 +112,7 @@ TEST_F(AsyncEnd, ACancelledReadKeepsItsPlaceUntilTheDeviceIsDone) {
   EXPECT_TRUE(client_->Cancel(id));
   EXPECT_EQ(client_->Poll(), 1u);
   EXPECT_OUTCOME(kCancelled, outcomes[0]);
-  EXPECT_EQ(client_->room(), 62u) << "its buffer is the device's";
+  EXPECT_EQ(client_->free_slots(), 62u) << "its buffer is the device's";
   tampering_.hold_reads = false;
   WaitAll();
   EXPECT_EQ(outcomes[1].text(), "value");
@@ -132,7 +132,7 @@ TEST_F(AsyncEnd, ACancelledWriteMayBeDone) {
     EXPECT_TRUE(client_->Cancel(ids[i]));
   }
   EXPECT_EQ(client_->Poll(), 4u);
-  EXPECT_EQ(client_->room(), 48u) << "what was sent keeps no place";
+  EXPECT_EQ(client_->free_slots(), 48u) << "what was sent keeps no place";
   server_rests_ = false;
   WaitAll();
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
@@ -159,7 +159,7 @@ TEST_F(AsyncEnd, OfPutsThatShareAMessageEachEndsByItself) {
   EXPECT_TRUE(client_->Wait(network_.clock().Now() + seconds(1)).ok());
   EXPECT_OUTCOME(kDeadlineExceeded, outcomes[3]);
   EXPECT_TRUE(client_->Cancel(ids[6]));
-  EXPECT_EQ(client_->room(), 64u - 5) << "one has not been called back";
+  EXPECT_EQ(client_->free_slots(), 64u - 5) << "one has not been called back";
   server_rests_ = false;
   WaitAll();
   for (std::size_t i = 0; i < outcomes.size(); ++i) {

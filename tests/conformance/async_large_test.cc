@@ -95,7 +95,7 @@ TEST_P(AsyncLarge, AGetCostsNoMessage) {
   EXPECT_EQ(cost.reads, 3 + (kMiB + kMaxSmallExtent / 2 - 1) / (kMaxSmallExtent / 2));
 }
 
-TEST_P(AsyncLarge, OnesThatDoNotFitAreRefusedAndOthersGoOn) {
+TEST_P(AsyncLarge, OnesThatDoNotFitAreRejectedAndOthersGoOn) {
   START({.memory_size = 32 * kMiB});
   ConnectAsync();
   Outcome large, small, fits;
@@ -156,7 +156,7 @@ TEST_P(AsyncLarge, ManyAreInFlightBesideSmallOnes) {
       EXPECT_TRUE(gets[i].value == values[i % 32]) << i;
     }
   }
-  EXPECT_EQ(async_->room(), 64u);
+  EXPECT_EQ(async_->free_slots(), 64u);
 }
 
 // Its place is the next operation's before the callback is called: the value that it was told is still there.
@@ -224,7 +224,7 @@ class AsyncLargeEnd : public AsyncSim {
   }
   void ExpectThatAllIsWell(AsyncClient& client) {
     ASSERT_NO_FATAL_FAILURE(Settle(client));
-    EXPECT_EQ(client.room(), 16u);
+    EXPECT_EQ(client.free_slots(), 16u);
     const std::string value = RandomBytes(700'000, 11);
     Outcome put, get;
     ASSERT_TRUE(client.Put("well", value, put.Taker()).ok());
@@ -300,7 +300,7 @@ TEST_P(AsyncLargeEnd, CancelledWhileItIsWrittenItKeepsItsPlaceUntilTheDeviceIsDo
   EXPECT_TRUE(client->Cancel(*begun));
   EXPECT_EQ(client->Poll(), 1u);
   EXPECT_OUTCOME(kCancelled, put);
-  EXPECT_EQ(client->room(), 15u) << "what is written there is still to be read";
+  EXPECT_EQ(client->free_slots(), 15u) << "what is written there is still to be read";
   tampering_.hold_reads = false;
   ASSERT_NO_FATAL_FAILURE(ExpectThatAllIsWell(*client));
   EXPECT_EQ(Seen("key"), "NOT_FOUND");
@@ -430,7 +430,7 @@ TEST_P(AsyncLargeEnd, AConnectionCutAtAnyStepLeavesEachDoneOnceAndInOrder) {
       EXPECT_TRUE(Seen(to + "once") == value);
       EXPECT_TRUE(Seen(to + "key") == other);
       EXPECT_EQ(Seen(to + "sum"), "1");
-      EXPECT_EQ(client->room(), client->status().ok() ? 16u : client->room());
+      EXPECT_EQ(client->free_slots(), client->status().ok() ? 16u : client->free_slots());
       outcomes += client->counters().completion_queries;
       cuts += client->counters().reconnects;
       for (const char* const key : {"key", "once"}) server_->store().Delete(to + key).IgnoreError();

@@ -70,7 +70,7 @@ class AsyncLost : public SimServed, public testing::Test {
   /// Operations of each kind, that tell themselves done twice, not done, and done in another order.
   struct Batch {
     std::vector<std::unique_ptr<Outcome>> sums, sizes, reads, puts;
-    Outcome absent, refused, removed, applied, touched, pinged, appended;
+    Outcome absent, rejected, removed, applied, touched, pinged, appended;
   };
   void Begin(AsyncClient& client, const std::string& to, Batch& batch) {
     const auto begun = [](const AsyncClient::Begun& one) { ASSERT_TRUE(one.ok()) << one.status(); };
@@ -81,7 +81,7 @@ class AsyncLost : public SimServed, public testing::Test {
     begun(client.Get(to + "there", into(batch.reads)));
     begun(client.Put(to + "once", "made", {.condition = Condition::Absent()}, batch.absent.Taker()));
     // It is there, and gone when the next one is done: this one is rejected, or has come too late.
-    begun(client.Put(to + "there", "late", {.condition = Condition::Absent()}, batch.refused.Taker()));
+    begun(client.Put(to + "there", "late", {.condition = Condition::Absent()}, batch.rejected.Taker()));
     begun(client.Delete(to + "there", batch.removed.Taker()));
     // They share messages. Any of them that is done again is seen: it comes behind what is put behind them.
     for (int i = 0; i < 5; ++i) begun(client.Put(to + "last", std::to_string(i), into(batch.puts)));
@@ -119,8 +119,8 @@ class AsyncLost : public SimServed, public testing::Test {
     EXPECT_OUTCOME(kOk, batch.applied);
     EXPECT_OUTCOME(kOk, batch.touched);
     EXPECT_OUTCOME(kOk, batch.pinged);
-    EXPECT_TRUE(absl::IsAlreadyExists(batch.refused.status) || absl::IsAborted(batch.refused.status))
-        << batch.refused.status;
+    EXPECT_TRUE(absl::IsAlreadyExists(batch.rejected.status) || absl::IsAborted(batch.rejected.status))
+        << batch.rejected.status;
     EXPECT_OUTCOME(kNotFound, *batch.reads[1]);
     EXPECT_TRUE(batch.reads[0]->text() == "it is" || absl::IsNotFound(batch.reads[0]->status));
     LetTheLateCome();
@@ -128,7 +128,7 @@ class AsyncLost : public SimServed, public testing::Test {
     EXPECT_EQ(Seen(to + "sum"), "4");
     EXPECT_EQ(Seen(to + "text"), "abcd");
     EXPECT_EQ(Seen(to + "once"), "made");
-    EXPECT_EQ(Seen(to + "there"), "NOT_FOUND") << "a refused write was done behind a later one";
+    EXPECT_EQ(Seen(to + "there"), "NOT_FOUND") << "a rejected write was done behind a later one";
     EXPECT_EQ(Seen(to + "b1"), "1");
     EXPECT_LT(batch.sums[0]->version, batch.sizes[0]->version);
     EXPECT_LT(batch.sizes[3]->version, batch.applied.version);
@@ -156,7 +156,7 @@ class AsyncLost : public SimServed, public testing::Test {
       ExpectDoneOnceInOrder(to, batch);
       EXPECT_LE(client->counters().reconnects, 1u);
       if (client->status().ok()) {
-        EXPECT_EQ(client->room(), 32u);
+        EXPECT_EQ(client->free_slots(), 32u);
       }
       outcomes += client->counters().completion_queries;
       if (HasFailure()) return outcomes;
@@ -349,10 +349,10 @@ TEST_F(AsyncLost, BehindWhatWasCancelledNothingIsSentThatCameBefore) {
       SCOPED_TRACE(event);
       const std::unique_ptr<AsyncClient> client = NewClient();
       const std::string key = std::to_string(event) + (cancels_first ? " first" : " then");
-      Outcome there, refused, removed;
+      Outcome there, rejected, removed;
       ASSERT_TRUE(client->Put(key, "it is", there.Taker()).ok());
       WaitAll(*client);
-      ASSERT_TRUE(client->Put(key, "late", {.condition = Condition::Absent()}, refused.Taker()).ok());
+      ASSERT_TRUE(client->Put(key, "late", {.condition = Condition::Absent()}, rejected.Taker()).ok());
       const AsyncClient::Begun last = client->Delete(key, removed.Taker());
       ASSERT_TRUE(last.ok());
       if (cancels_first) {  // when both are sent, and neither has come
@@ -362,7 +362,7 @@ TEST_F(AsyncLost, BehindWhatWasCancelledNothingIsSentThatCameBefore) {
         network_.set_step([this] { server_->Step(); });
       }
       network_.CutAt(event, SimNetwork::Cut::kClient);
-      while (client->status().ok() && (refused.calls == 0 || (!cancels_first && removed.calls == 0))) {
+      while (client->status().ok() && (rejected.calls == 0 || (!cancels_first && removed.calls == 0))) {
         client->Poll();
         server_->Step();
       }
@@ -370,9 +370,10 @@ TEST_F(AsyncLost, BehindWhatWasCancelledNothingIsSentThatCameBefore) {
       WaitAll(*client);
       network_.CutAt(0, SimNetwork::Cut::kBoth);
       LetTheLateCome();
-      EXPECT_TRUE(absl::IsAlreadyExists(refused.status) || absl::IsAborted(refused.status)) << refused.status;
+      EXPECT_TRUE(absl::IsAlreadyExists(rejected.status) || absl::IsAborted(rejected.status))
+          << rejected.status;
       EXPECT_NE(Seen(key), "late");
-      aborted += absl::IsAborted(refused.status) ? 1 : 0;
+      aborted += absl::IsAborted(rejected.status) ? 1 : 0;
     }
   }
   EXPECT_GT(aborted, 2);
@@ -434,7 +435,7 @@ TEST_P(AsyncOftenCut, EachWriteIsDoneOnceAndEachReadIsRight) {
       const auto cut = random() % 2 == 0 ? SimNetwork::Cut::kBoth : SimNetwork::Cut::kClient;
       network_.CutAt(1 + random() % 60, cut);
     }
-    while (client->room() == 0) {
+    while (client->free_slots() == 0) {
       ASSERT_TRUE(client->Wait(network_.clock().Now() + seconds(60)).ok());
     }
     switch (random() % 5) {

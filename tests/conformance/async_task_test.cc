@@ -203,7 +203,7 @@ TEST_P(AsyncTask, NoWakeUpOfAnEventLoopIsLost) {
   std::size_t begun = 0;
   std::size_t ended = 0;
   const auto begin_some = [&] {
-    for (auto some = random() % 4; some > 0 && begun < total && async_->room() > 0; --some, ++begun) {
+    for (auto some = random() % 4; some > 0 && begun < total && async_->free_slots() > 0; --some, ++begun) {
       const auto done = [&ended](const AsyncResult& result) {
         EXPECT_TRUE(result.status.ok() || absl::IsNotFound(result.status) || absl::IsCancelled(result.status))
             << result.status;

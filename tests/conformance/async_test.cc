@@ -117,14 +117,14 @@ TEST_P(Async, NoMoreThanItsDepth) {
   ASSERT_CODE(kOk, Put("a", "1"));
   std::vector<Outcome> outcomes(4);
   for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(async_->room(), 3 - i);
+    EXPECT_EQ(async_->free_slots(), 3 - i);
     ASSERT_CODE(kOk, async_->Get("a", Into(outcomes[i])).status());
   }
-  const absl::Status refused = async_->Get("a", Into(outcomes[3])).status();
-  EXPECT_CODE(kResourceExhausted, refused);
-  EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("depth"));
+  const absl::Status rejected = async_->Get("a", Into(outcomes[3])).status();
+  EXPECT_CODE(kResourceExhausted, rejected);
+  EXPECT_THAT(std::string(rejected.message()), testing::HasSubstr("depth"));
   WaitAll();
-  EXPECT_EQ(async_->room(), 3u);
+  EXPECT_EQ(async_->free_slots(), 3u);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(outcomes[i].text(), "1");
   EXPECT_EQ(outcomes[3].calls, 0);
   EXPECT_EQ(AsyncGet("a").text(), "1");
@@ -261,7 +261,7 @@ class Mixed {
   void Run(std::size_t operations) {
     left_ = operations;
     while (left_ > 0 || client_.in_flight() > 0) {
-      while (left_ > 0 && client_.room() > 0 && BeginOne()) {
+      while (left_ > 0 && client_.free_slots() > 0 && BeginOne()) {
       }
       const auto ended = client_.Wait(client_.clock().Now() + std::chrono::minutes(1));
       ASSERT_TRUE(ended.ok()) << ended.status();
@@ -434,7 +434,7 @@ TEST_P(Async, BesideWritersIsNeitherTornNorStale) {
   const std::size_t total = slow() ? 2000 : 100'000;
   std::size_t begun = 0;
   while ((begun < total || async_->in_flight() > 0) && !HasFailure()) {
-    for (; begun < total && async_->room() > 0; ++begun) {
+    for (; begun < total && async_->free_slots() > 0; ++begun) {
       const std::size_t i = begun % kKeys;
       const std::uint64_t oldest = acknowledged[i];
       ASSERT_CODE(kOk, async_

@@ -85,7 +85,7 @@ TEST(Tokens, ErrorsNameTheLineAndNoSecret) {
   EXPECT_THAT(WhyNot(many), HasSubstr("line 257"));
 }
 
-TEST(Tokens, AFileThatOthersCanReadIsRefused) {
+TEST(Tokens, AFileThatOthersCanReadIsRejected) {
   const TempDir folder;
   const std::string path = folder.path() + "/tokens";
   EXPECT_CODE(kNotFound, ReadTokens(path).status());

@@ -110,11 +110,11 @@ TEST_P(BackupRequests, AFailureIsTold) {
   EXPECT_EQ(client_->Get("key").value(), "value");
 }
 
-TEST_P(BackupRequests, WithoutAPlaceItIsRefused) {
+TEST_P(BackupRequests, WithoutAPlaceItIsRejected) {
   START("");
-  const absl::Status refused = client_->Backup(1).status();
-  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("--backup_dir"));
+  const absl::Status rejected = client_->Backup(1).status();
+  EXPECT_EQ(rejected.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(rejected.message()), HasSubstr("--backup_dir"));
 }
 
 TEST_P(BackupRequests, MalformedRequestsAreInvalid) {

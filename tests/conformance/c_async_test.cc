@@ -155,9 +155,9 @@ TEST_P(CAsync, ABufferIsReadIntoAndPutFrom) {
     });
     EXPECT_EQ(put.code, "OK");
     EXPECT_TRUE(Get("key").value == value);
-    const auto get = [&](size_t room) {
+    const auto get = [&](size_t space) {
       return Do([&](Outcome* into) {
-        return remora_async_get_into(async_, "key", 3, buffer, 15 + size, room, Done, into, nullptr);
+        return remora_async_get_into(async_, "key", 3, buffer, 15 + size, space, Done, into, nullptr);
       });
     };
     EXPECT_EQ(get(size - 1).code, "OUT_OF_RANGE");
@@ -210,22 +210,22 @@ TEST_P(CAsync, ATokenIsRightWrongOrMissing) {
     remora_async_close(async);
   }
   const std::string other = "404142434445464748494a4b4c4d4e4f";
-  struct Refused {
+  struct Rejected {
     const char* token;
     remora_code code;
     const char* why;
   };
-  for (const Refused& refused : {Refused{nullptr, REMORA_PERMISSION_DENIED, "has none"},
-                                 Refused{other.c_str(), REMORA_PERMISSION_DENIED, "does not accept"},
-                                 Refused{"short", REMORA_INVALID_ARGUMENT, ""}}) {
-    options.token = refused.token;
+  for (const Rejected& rejected : {Rejected{nullptr, REMORA_PERMISSION_DENIED, "has none"},
+                                   Rejected{other.c_str(), REMORA_PERMISSION_DENIED, "does not accept"},
+                                   Rejected{"short", REMORA_INVALID_ARGUMENT, ""}}) {
+    options.token = rejected.token;
     remora_client* client = nullptr;
-    EXPECT_EQ(remora_connect(address.c_str(), &options, &client), refused.code);
-    EXPECT_THAT(remora_message(), testing::HasSubstr(refused.why));
+    EXPECT_EQ(remora_connect(address.c_str(), &options, &client), rejected.code);
+    EXPECT_THAT(remora_message(), testing::HasSubstr(rejected.why));
     EXPECT_EQ(client, nullptr);
     remora_async* async = nullptr;
-    EXPECT_EQ(remora_async_open(address.c_str(), &options, 0, &async), refused.code);
-    EXPECT_THAT(remora_message(), testing::HasSubstr(refused.why));
+    EXPECT_EQ(remora_async_open(address.c_str(), &options, 0, &async), rejected.code);
+    EXPECT_THAT(remora_message(), testing::HasSubstr(rejected.why));
     EXPECT_EQ(async, nullptr);
   }
 }
@@ -265,7 +265,7 @@ TEST_P(CAsync, WritesWithOptions) {
 
 TEST_P(CAsync, ManyAreInFlightUpToTheDepth) {
   OPEN(8);
-  EXPECT_EQ(remora_async_room(async_), 8u);
+  EXPECT_EQ(remora_async_free_slots(async_), 8u);
   std::vector<Outcome> outcomes(8);
   std::map<uint64_t, int> names;
   for (Outcome& outcome : outcomes) {
@@ -276,7 +276,7 @@ TEST_P(CAsync, ManyAreInFlightUpToTheDepth) {
   EXPECT_EQ(names.size(), 8u);
   EXPECT_EQ(names.count(0), 0u);
   EXPECT_EQ(remora_async_in_flight(async_), 8u);
-  EXPECT_EQ(remora_async_room(async_), 0u);
+  EXPECT_EQ(remora_async_free_slots(async_), 0u);
   EXPECT_EQ(remora_async_ping(async_, Done, &outcomes[0], nullptr), REMORA_RESOURCE_EXHAUSTED);
   EXPECT_NE(std::strstr(remora_message(), "8 operations"), nullptr) << remora_message();
   WaitAll();
@@ -284,7 +284,7 @@ TEST_P(CAsync, ManyAreInFlightUpToTheDepth) {
     EXPECT_EQ(outcomes[static_cast<std::size_t>(i)].number, i + 1);
     EXPECT_EQ(outcomes[static_cast<std::size_t>(i)].calls, 1);
   }
-  EXPECT_EQ(remora_async_room(async_), 8u);
+  EXPECT_EQ(remora_async_free_slots(async_), 8u);
 }
 
 TEST_P(CAsync, ACallbackBeginsTheNext) {
@@ -358,7 +358,7 @@ TEST_P(CAsync, ACancelledOperationEndsAsCancelled) {
   remora_async_close(nullptr);
 }
 
-TEST_P(CAsync, RefusesWhatCannotBe) {
+TEST_P(CAsync, RejectsWhatCannotBe) {
   OPEN();
   Outcome never;
   EXPECT_EQ(remora_async_get(async_, "", 0, Done, &never, nullptr), REMORA_INVALID_ARGUMENT);

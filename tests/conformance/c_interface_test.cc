@@ -339,7 +339,7 @@ TEST_P(CInterface, AServerWithoutSettingsSaysSo) {
   EXPECT_EQ(remora_settings(nullptr, &json), REMORA_INVALID_ARGUMENT);
 }
 
-TEST_P(CInterface, RefusesWhatCannotBe) {
+TEST_P(CInterface, RejectsWhatCannotBe) {
   const void* value = nullptr;
   size_t size = 0;
   EXPECT_EQ(remora_get(client_, "", 0, &value, &size, nullptr), REMORA_INVALID_ARGUMENT);

@@ -145,7 +145,7 @@ TEST_P(CScans, CountAndDrop) {
   EXPECT_EQ(remora_drop_all(client_, nullptr), REMORA_OK);
 }
 
-TEST_P(CScans, NullPointersAreRefused) {
+TEST_P(CScans, NullPointersAreRejected) {
   remora_scan* scan = nullptr;
   remora_bytes key;
   const char* token = nullptr;

@@ -387,19 +387,19 @@ TEST_P(Pools, AreTheParentsAfterAFork) {
 
 // --- What needs no server ----------------------------------------------------------------------------------
 
-TEST(PoolOptions, OutOfBoundsAreRefused) {
+TEST(PoolOptions, OutOfBoundsAreRejected) {
   const SteadyClock clock;
-  const auto refused = [&](const char* address, const ClientPoolOptions& options, const char* why) {
+  const auto rejected = [&](const char* address, const ClientPoolOptions& options, const char* why) {
     const absl::Status status = ClientPool::Create(address, {}, options, clock).status();
     EXPECT_CODE(kInvalidArgument, status);
     EXPECT_THAT(std::string(status.message()), testing::HasSubstr(why));
   };
-  refused("local:///none", {.max_clients = 0}, "max_clients is 0; choose a number from 1 to 4096");
-  refused("local:///none", {.max_clients = 4097}, "max_clients is 4097");
-  refused("local:///none", {.acquire_timeout = milliseconds(-1)},
-          "acquire_timeout is -1 ms; choose 0 or more");
-  refused("nowhere", {}, "nowhere");
-  refused("local:///none,tcp://", {}, "tcp://");
+  rejected("local:///none", {.max_clients = 0}, "max_clients is 0; choose a number from 1 to 4096");
+  rejected("local:///none", {.max_clients = 4097}, "max_clients is 4097");
+  rejected("local:///none", {.acquire_timeout = milliseconds(-1)},
+           "acquire_timeout is -1 ms; choose 0 or more");
+  rejected("nowhere", {}, "nowhere");
+  rejected("local:///none,tcp://", {}, "tcp://");
   EXPECT_CODE(kOk, ClientPool::Create("auto:local:///none,tcp://none:1", {}, {}, clock).status());
   EXPECT_CODE(kOk, ClientPool::Create("local:///none", {}, {.max_clients = 4096}, clock).status());
 }

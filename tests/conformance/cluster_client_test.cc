@@ -182,10 +182,10 @@ TEST_P(Clusters, ABatchStaysInOneSlot) {
   batch.Clear();
   batch.Put(first, "1");
   batch.Delete(second);
-  const absl::Status refused = kv_->Apply(batch);
-  EXPECT_CODE(kInvalidArgument, refused);
-  EXPECT_THAT(TextOf(refused), HasSubstr("'" + first + "' and '" + second + "' have different slots"));
-  EXPECT_THAT(TextOf(refused), HasSubstr("{tag}"));
+  const absl::Status rejected = kv_->Apply(batch);
+  EXPECT_CODE(kInvalidArgument, rejected);
+  EXPECT_THAT(TextOf(rejected), HasSubstr("'" + first + "' and '" + second + "' have different slots"));
+  EXPECT_THAT(TextOf(rejected), HasSubstr("{tag}"));
   EXPECT_CODE(kNotFound, kv_->Get(first).status());
   EXPECT_CODE(kOk, kv_->Apply(WriteBatch()));
 }

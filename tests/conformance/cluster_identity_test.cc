@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(On, ClusterIdentity,
                          testing::Values(rdma::TransportKind::kLocal, rdma::TransportKind::kTcp),
                          [](const auto& test) { return NameOf(test.param); });
 
-TEST_P(ClusterIdentity, ExchangedAddressesAreRefused) {
+TEST_P(ClusterIdentity, ExchangedAddressesAreRejected) {
   ASSERT_NO_FATAL_FAILURE(StartServers(2));
   const std::string fault = FaultOf(Swapped(cluster_));
   EXPECT_THAT(fault, HasSubstr("shard 0 (" + TextOfAddress(1) + "): "));
@@ -76,14 +76,14 @@ TEST_P(ClusterIdentity, ExchangedAddressesAreRefused) {
   EXPECT_NE(NewClient(), nullptr);
 }
 
-TEST_P(ClusterIdentity, AServerOfAnotherClusterIsRefused) {
+TEST_P(ClusterIdentity, AServerOfAnotherClusterIsRejected) {
   ASSERT_NO_FATAL_FAILURE(StartServers(2));
   const std::string fault = FaultOf(Even({TextOfAddress(0), TextOfAddress(1)}, kOtherCluster));
   EXPECT_THAT(fault, HasSubstr("the server there is shard 0 of cluster 9f86d081884c7d65"));
   EXPECT_THAT(fault, HasSubstr("shard 0 of cluster 60303ae22b998861 is expected"));
 }
 
-TEST_P(ClusterIdentity, AServerThatSaysNoShardIsRefused) {
+TEST_P(ClusterIdentity, AServerThatSaysNoShardIsRejected) {
   ASSERT_NO_FATAL_FAILURE(StartServers(2));
   Replace(1, {});
   const std::string fault = FaultOf(TopologyOfServers());
@@ -115,7 +115,7 @@ TEST_P(ClusterIdentity, AClientOfOneServerTakesAShard) {
               HasSubstr("not " + TextOfAddress(1) + ": connect: the server there is shard 1"));
 }
 
-TEST_P(ClusterIdentity, AnotherServerAtTheAddressIsRefusedAfterAReconnection) {
+TEST_P(ClusterIdentity, AnotherServerAtTheAddressIsRejectedAfterAReconnection) {
   ASSERT_NO_FATAL_FAILURE(StartCluster(2));
   const std::string here = KeyOf(0), there = KeyOf(1);
   const std::vector<std::string_view> keys = {here, there};

@@ -155,7 +155,7 @@ TEST_P(ClusterScans, KeysOfOtherShardsDoNotCountForTheLimit) {
   }
 }
 
-TEST_P(ClusterScans, WrongTokensAreRefused) {
+TEST_P(ClusterScans, WrongTokensAreRejected) {
   ASSERT_NO_FATAL_FAILURE(StartCluster(2));
   PutKeys(10);
   for (const char* const token : {"x", "1.", "1.x", ".a.b", "x.a.b", "-1.a.b", "1.a.b"}) {
@@ -164,9 +164,9 @@ TEST_P(ClusterScans, WrongTokensAreRefused) {
   auto scan = kv_->Scan({.any_order = true});
   ASSERT_TRUE(scan.ok());
   const std::string token = (*scan)->resume_token();
-  const absl::Status refused = kv_->Scan({.resume_token = "7" + token.substr(1)}).status();
-  EXPECT_CODE(kInvalidArgument, refused);
-  EXPECT_THAT(std::string(refused.message()),
+  const absl::Status rejected = kv_->Scan({.resume_token = "7" + token.substr(1)}).status();
+  EXPECT_CODE(kInvalidArgument, rejected);
+  EXPECT_THAT(std::string(rejected.message()),
               HasSubstr("names shard number 7, and this topology has only 2"));
   EXPECT_CODE(kInvalidArgument, kv_->Scan({.prefix = "a", .resume_token = token}).status());
 }

@@ -126,7 +126,7 @@ TEST_P(Conditions, AVersionLetsOneOfTwoWritersThrough) {
   ASSERT_NO_FATAL_FAILURE(CheckAllOf("key"));
 }
 
-TEST_P(Conditions, AVersionThatNoWriteHasIsRefused) {
+TEST_P(Conditions, AVersionThatNoWriteHasIsRejected) {
   START();
   for (const std::uint64_t version :
        {std::uint64_t{0}, kMaxVersion, std::numeric_limits<std::uint64_t>::max()}) {

@@ -65,7 +65,7 @@ TEST_P(Expiry, ComesAtTheMomentThatTheWriterNamed) {
   EXPECT_EQ(Get("last"), "4");
 }
 
-TEST_P(Expiry, AMomentThatIsOverIsRefused) {
+TEST_P(Expiry, AMomentThatIsOverIsRejected) {
   START();
   ASSERT_CODE(kOk, Put("key", "value"));
   const auto over = static_cast<std::uint64_t>(store().clock().UnixMillis() - 1);
@@ -175,7 +175,7 @@ TEST_P(Expiry, ComesByDefaultWhereTheServerSaysSo) {
   EXPECT_EQ(Get("persisted"), "4");
 }
 
-TEST_P(Expiry, IsRefusedWhenItIsNoTime) {
+TEST_P(Expiry, IsRejectedWhenItIsNoTime) {
   START();
   ASSERT_CODE(kOk, Put("key", "value"));
   for (const milliseconds ttl : {milliseconds(0), milliseconds(-1), milliseconds::min(),

@@ -325,7 +325,7 @@ TEST_P(GrantTurns, OneReserveOfAClientWaits) {
   ASSERT_ANSWER(kInvalid, second->Ask(ReserveRequest(kMostOfThat)));
 }
 
-TEST_P(GrantTurns, ATermBeginsWhenTheRoomIsAskedFor) {
+TEST_P(GrantTurns, ATermBeginsWhenTheSpaceIsAskedFor) {
   START({.memory_size = 4 * kReservable});
   auto first = ByHand();
   ASSERT_ANSWER(kOk, first->Ask(ReserveRequest(kMostOfThat)));

@@ -75,7 +75,7 @@ class LargeAttack : public SimServed, public testing::Test {
 // some when it has published.
 TEST_F(LargeAttack, NobodyWritesWhatIsPublished) {
   const std::string value(kMiB, 'v');
-  int refused = 0;
+  int rejected = 0;
   for (int look = 1; look <= 12; ++look) {
     HandClient hand(network_.Dial(), network_.clock());
     const auto reserved = hand.Reserve(kVictim, value);
@@ -90,10 +90,10 @@ TEST_F(LargeAttack, NobodyWritesWhatIsPublished) {
     });
     const bool answered = hand.Await().has_value();
     clock_.set_act({});
-    refused += answered ? 0 : 1;
+    rejected += answered ? 0 : 1;
     EXPECT_EQ(Difference(value), "") << look;
   }
-  EXPECT_GT(refused, 0);
+  EXPECT_GT(rejected, 0);
 }
 
 TEST_F(LargeAttack, BytesWrittenAfterTheChecksumAreNotStored) {

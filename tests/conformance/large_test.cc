@@ -110,7 +110,7 @@ TEST_P(Large, AValueLargerThanTheMemoryIsRejectedWithAdvice) {
   ASSERT_CODE(kOk, Put("key", std::string(10 * kMiB, 'v')));
 }
 
-TEST_P(Large, AFullStoreRefusesAndTakesThemAgainWhenThereIsRoom) {
+TEST_P(Large, AFullStoreRejectsAndTakesThemAgainWhenThereIsSpace) {
   START({.memory_size = 32 * kMiB});
   const std::string value = RandomBytes(5 * kMiB, 1);
   int put = 0;
@@ -143,7 +143,7 @@ TEST_P(Large, ARunIsMadeWhereSmallValuesAre) {
   EXPECT_GT(store().Read(Counter::kBytesMoved), 0u);
 }
 
-TEST_P(Large, RoomIsAccountedFor) {
+TEST_P(Large, SpaceIsAccountedFor) {
   START({.memory_size = 64 * kMiB});
   const std::uint64_t free = store().Read(Counter::kMemoryBytesFree);
   for (int i = 0; i < 20; ++i) ASSERT_CODE(kOk, Put("key", RandomBytes(8 * kMiB, 1)));

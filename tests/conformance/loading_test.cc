@@ -194,7 +194,7 @@ TEST_P(LoadingTest, AMissCostsARequestOnlyWhileItLoads) {
   EXPECT_EQ(late->counters().requests, 0u) << "it heard so when it connected";
 }
 
-TEST_P(LoadingTest, NoRoomForARecordIsSaidSo) {
+TEST_P(LoadingTest, NoSpaceForARecordIsSaidSo) {
   client_.reset();
   server_.reset();
   {

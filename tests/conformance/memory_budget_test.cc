@@ -45,7 +45,7 @@ TEST_F(MemoryPlanTest, TakesNoMoreThanIsGivenAndWastesLessThanASegment) {
   }
 }
 
-TEST_F(MemoryPlanTest, KeepsAnEighthForClientsButRoomForSomeAndNotMoreThanMany) {
+TEST_F(MemoryPlanTest, KeepsAnEighthForClientsButSpaceForSomeAndNotMoreThanMany) {
   const MemoryPlan plan = Plan(256 * kMiB).value();
   const std::size_t eighth = 32 * kMiB;
   EXPECT_LE(plan.max_clients * plan.client_bytes, eighth);

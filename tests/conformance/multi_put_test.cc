@@ -152,7 +152,7 @@ TEST_P(MultiPut, ThatTheDiskIsToHave) {
 
 // Again and again what was overwritten has to be retired for long enough before there is space for more, in
 // the middle of a list, too.
-TEST_P(MultiPut, WaitsForRoomInTheMiddle) {
+TEST_P(MultiPut, WaitsForSpaceInTheMiddle) {
   START({.memory_size = kMinMemorySize});
   auto other = Connect();
   std::vector<std::string> keys;
@@ -175,7 +175,7 @@ TEST_P(MultiPut, WaitsForRoomInTheMiddle) {
   EXPECT_EQ(store().Read(Counter::kPuts), 0u + store().Read(Counter::kLastVersion));
 }
 
-TEST_P(MultiPut, OfMoreThanThereIsRoomFor) {
+TEST_P(MultiPut, OfMoreThanThereIsSpaceFor) {
   START({.memory_size = kMinMemorySize});
   std::vector<std::string> keys;
   for (std::size_t i = 0; i < 300; ++i) keys.push_back(KeyOf(i));
@@ -190,7 +190,7 @@ TEST_P(MultiPut, OfMoreThanThereIsRoomFor) {
   }
 }
 
-TEST_P(MultiPut, OfMoreSmallOnesThanThereIsRoomFor) {
+TEST_P(MultiPut, OfMoreSmallOnesThanThereIsSpaceFor) {
   START({.memory_size = kMinMemorySize});
   const std::size_t count = kMinMemorySize / 512;
   std::vector<std::string> keys;
@@ -200,18 +200,18 @@ TEST_P(MultiPut, OfMoreSmallOnesThanThereIsRoomFor) {
   for (const std::string& key : keys) requests.push_back({key, value});
   ASSERT_CODE(kOk, PutAll(requests));
   EXPECT_CODE(kOk, results_.front().status);
-  std::size_t refused = 0;
+  std::size_t rejected = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    if (i % 97 == 0 || refused == 1) {
+    if (i % 97 == 0 || rejected == 1) {
       EXPECT_EQ(Get(keys[i]) == value, results_[i].status.ok()) << i;
     }
     if (results_[i].status.ok()) continue;
-    ++refused;
+    ++rejected;
     EXPECT_CODE(kResourceExhausted, results_[i].status);
     EXPECT_NE(results_[i].status.message().find("the memory is full"), absl::string_view::npos) << i;
   }
-  EXPECT_GT(refused, 0u);
-  EXPECT_LT(refused, count);
+  EXPECT_GT(rejected, 0u);
+  EXPECT_LT(rejected, count);
 }
 
 TEST_P(MultiPut, SaysThatTheServerIsGone) {

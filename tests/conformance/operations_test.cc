@@ -113,7 +113,7 @@ TEST_P(Behaviour, BytesOfEveryKindComeBack) {
   EXPECT_CODE(kNotFound, GetStatus(std::string("\0k\xff\n", 4)));
 }
 
-TEST_P(Behaviour, SizesOutOfBoundsAreRefusedAndChangeNothing) {
+TEST_P(Behaviour, SizesOutOfBoundsAreRejectedAndChangeNothing) {
   START();
   const std::string long_key(kMaxKeySize + 1, 'k');
   EXPECT_CODE(kInvalidArgument, Put("", "value"));
@@ -179,7 +179,7 @@ TEST_P(Behaviour, KeysThatShareBucketsAreToldApart) {
   for (int i = count; i < count + 500; ++i) ASSERT_CODE(kNotFound, GetStatus("crowd " + std::to_string(i)));
 }
 
-TEST_P(Behaviour, AFullStoreRefusesWritesAndServesOn) {
+TEST_P(Behaviour, AFullStoreRejectsWritesAndServesOn) {
   START({.memory_size = kMinMemorySize});
   const std::string value = Pattern(100000, 1);
   int count = 0;

@@ -75,7 +75,7 @@ TEST_F(RateLimitedLogTest, ASummaryCountsOmittedLines) {
 }
 
 TEST_F(RateLimitedLogTest, OneKindHidesNoOther) {
-  for (int i = 0; i < 1000; ++i) log_.Write(LogEvent::kClientRefused, "refused");
+  for (int i = 0; i < 1000; ++i) log_.Write(LogEvent::kClientRejected, "rejected");
   log_.Write(LogEvent::kClientConnected, "connected");
   log_.Write(LogEvent::kBackupMade, "made");
   EXPECT_EQ(CountOf(lines_, "connected"), 1u);
@@ -86,7 +86,7 @@ TEST_F(RateLimitedLogTest, OneKindHidesNoOther) {
   for (int i = 0; i < 1000; ++i) log_.Write(LogEvent::kBackupMade, "made");
   clock_.Advance(Duration(RateLimitedLog::kWindow) / 2);
   log_.FlushSummaries();
-  EXPECT_EQ(LeftOut(lines_, "clients that were refused"), 1000 - RateLimitedLog::kLines);
+  EXPECT_EQ(LeftOut(lines_, "clients that were rejected"), 1000 - RateLimitedLog::kLines);
   clock_.Advance(Duration(RateLimitedLog::kWindow) / 2);
   log_.FlushSummaries();
   EXPECT_EQ(LeftOut(lines_, "backups"), 1001 - RateLimitedLog::kLines);
@@ -95,7 +95,7 @@ TEST_F(RateLimitedLogTest, OneKindHidesNoOther) {
 TEST_F(RateLimitedLogTest, InformationHidesNoWarning) {
   std::vector<LogEvent> events;
   RateLimitedLog log([&events](LogEvent event, std::string_view) { events.push_back(event); }, clock_);
-  for (int i = 0; i < 1000; ++i) log.Write(LogEvent::kClientRefused, "refused");
+  for (int i = 0; i < 1000; ++i) log.Write(LogEvent::kClientRejected, "rejected");
   for (int i = 0; i < 1000; ++i) log.Write(LogEvent::kDescriptorsShort, "none is left");
   for (int i = 0; i < 1000; ++i) log.Write(LogEvent::kBackupBegun, "begun");
   log.Write(LogEvent::kBackupFailed, "failed");
@@ -153,7 +153,7 @@ class ServersLogTest : public SimServed, public testing::Test {
       server_->Step();
     }
   }
-  void BeRefused(int times) {
+  void BeRejected(int times) {
     const HelloRequest nonsense{.magic = 1};
     for (int i = 0; i < times; ++i) {
       const auto connection = network_.Dial();
@@ -168,21 +168,21 @@ class ServersLogTest : public SimServed, public testing::Test {
 TEST_F(ServersLogTest, IsBoundedInWhatClientsCause) {
   const std::size_t before = lines_.size();
   ComeAndGo(200);
-  BeRefused(300);
+  BeRejected(300);
   EXPECT_LE(lines_.size() - before, 2 * RateLimitedLog::kLines);
   EXPECT_EQ(CountOf(lines_, ": connected") + CountOf(lines_, ": disconnected"), RateLimitedLog::kLines);
-  EXPECT_EQ(CountOf(lines_, ": refused: that was no"), RateLimitedLog::kLines);
+  EXPECT_EQ(CountOf(lines_, ": rejected: that was no"), RateLimitedLog::kLines);
   // Nobody else comes: it tells all the same.
   network_.Advance(RateLimitedLog::kWindow);
   server_->Step();
   EXPECT_EQ(LeftOut(lines_, "clients that came or went"), 400 - RateLimitedLog::kLines);
-  EXPECT_EQ(LeftOut(lines_, "clients that were refused"), 300 - RateLimitedLog::kLines);
+  EXPECT_EQ(LeftOut(lines_, "clients that were rejected"), 300 - RateLimitedLog::kLines);
   ComeAndGo(1);
   EXPECT_THAT(lines_.back(), HasSubstr(": disconnected"));
 }
 
 TEST_F(ServersLogTest, WritesAllThatClientsDoNotCause) {
-  BeRefused(300);
+  BeRejected(300);
   lines_.clear();
   for (int i = 0; i < 100; ++i) {
     server_->ReloadTokens();

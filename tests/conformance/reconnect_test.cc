@@ -163,12 +163,12 @@ TEST_P(Reconnect, WithoutItTheFirstConnectionIsTheOnlyOne) {
 
 TEST_P(Reconnect, AnotherVersionBehindTheSameAddressEndsTheAttempts) {
   START();
-  const auto refuse = [&](TimePoint) -> absl::StatusOr<std::unique_ptr<rdma::ClientConnection>> {
+  const auto reject = [&](TimePoint) -> absl::StatusOr<std::unique_ptr<rdma::ClientConnection>> {
     return absl::FailedPreconditionError("no device");
   };
   bool again = false;
   auto client =
-      Client::Connect([&](TimePoint deadline) { return again ? refuse(deadline) : deployment_->Dial(); }, {},
+      Client::Connect([&](TimePoint deadline) { return again ? reject(deadline) : deployment_->Dial(); }, {},
                       deployment_->clock());
   ASSERT_TRUE(client.ok()) << client.status();
   again = true;
@@ -182,9 +182,9 @@ TEST_P(Reconnect, AnotherVersionBehindTheSameAddressEndsTheAttempts) {
 // Its place is as good as before, whatever the server was short of meanwhile.
 TEST_P(Reconnect, AWatchGoesOnBehindWhatMayPass) {
   START({.durability = Durability::kLogged});
-  absl::Status refusal;
+  absl::Status rejection;
   const auto dial = [&](TimePoint) -> absl::StatusOr<std::unique_ptr<rdma::ClientConnection>> {
-    if (!refusal.ok()) return refusal;
+    if (!rejection.ok()) return rejection;
     return deployment_->Dial();
   };
   const std::unique_ptr<Client> client =
@@ -194,10 +194,10 @@ TEST_P(Reconnect, AWatchGoesOnBehindWhatMayPass) {
                           absl::StatusCode::kPermissionDenied, absl::StatusCode::kUnavailable}) {
     const std::string key(absl::StatusCodeToString(code));
     ASSERT_CODE(kOk, Put(key, "value"));
-    refusal = absl::Status(code, "for now");
+    rejection = absl::Status(code, "for now");
     RestartBelow();
     EXPECT_TRUE(HasCode(code, watch->Next(milliseconds(0)).status()));
-    refusal = absl::OkStatus();
+    rejection = absl::OkStatus();
     const absl::StatusOr<bool> came = watch->Next(std::chrono::seconds(20));
     ASSERT_TRUE(came.ok() && *came) << key << ": " << came.status();
     EXPECT_EQ(watch->key(), key);

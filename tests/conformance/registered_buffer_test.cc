@@ -163,10 +163,10 @@ TEST_P(Registered, ManyAreInFlightSideBySide) {
       EXPECT_TRUE(gets[i].value == values[i % 32]) << i;
     }
   }
-  EXPECT_EQ(async_->room(), 64u);
+  EXPECT_EQ(async_->free_slots(), 64u);
 }
 
-TEST_P(Registered, MemoryOfAnotherClientIsRefused) {
+TEST_P(Registered, MemoryOfAnotherClientIsRejected) {
   START({.memory_size = 16 * kMiB});
   Register(5000);
   Outcome outcome;
@@ -175,7 +175,7 @@ TEST_P(Registered, MemoryOfAnotherClientIsRefused) {
   EXPECT_CODE(kInvalidArgument, kv_->client()->Get("key", *buffer_).status());
   EXPECT_CODE(kInvalidArgument, kv_->client()->Put("key", *buffer_));
   EXPECT_EQ(outcome.calls, 0);
-  EXPECT_EQ(async_->room(), 64u);
+  EXPECT_EQ(async_->free_slots(), 64u);
   EXPECT_CODE(kNotFound, GetStatus("key"));
 }
 
@@ -260,7 +260,7 @@ TEST_P(RegisteredEnd, ACancelledGetEndsWhenTheDeviceIsDone) {
     WaitAll(*client);
     EXPECT_OUTCOME(kCancelled, got);
     EXPECT_EQ(got.calls, 1);
-    EXPECT_EQ(client->room(), 16u);
+    EXPECT_EQ(client->free_slots(), 16u);
   }
 }
 
@@ -287,7 +287,7 @@ TEST_P(RegisteredEnd, APutThatIsLateEndsWhenTheDeviceIsDone) {
       ASSERT_TRUE(client->Ping(ping.Taker()).ok());
       WaitAll(*client);
     }
-    EXPECT_EQ(client->room(), 16u);
+    EXPECT_EQ(client->free_slots(), 16u);
     EXPECT_EQ(client->counters().reconnects, 0u);
   }
 }

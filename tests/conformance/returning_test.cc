@@ -197,17 +197,17 @@ TEST_F(Returning, AClientWithoutIncreasingRequestIdsIsDropped) {
   EXPECT_EQ(client->Get("key").value_or("none"), "1");
 }
 
-TEST_F(Returning, AStrangerThatSaysItReturnsIsRefused) {
+TEST_F(Returning, AStrangerThatSaysItReturnsIsRejected) {
   Serve(options_);
   const auto connection = network_.Dial();
   hello_.flags = HelloFlag::kReturns;
   EXPECT_CODE(kFailedPrecondition,
               connection->Connect(AsBytes(hello_), network_.clock().Now() + std::chrono::seconds(1)));
-  HelloRefusal refusal;
-  ASSERT_TRUE(FromBytes(connection->peer_data(), &refusal));
-  EXPECT_EQ(refusal.reason, RefusalReason::kForgotten);
+  HelloRejection rejection;
+  ASSERT_TRUE(FromBytes(connection->peer_data(), &rejection));
+  EXPECT_EQ(rejection.reason, RejectionReason::kForgotten);
   EXPECT_EQ(Count(Counter::kClientsForgotten), 1u);
-  EXPECT_EQ(Count(Counter::kRefusedForgotten), 1u);
+  EXPECT_EQ(Count(Counter::kRejectedForgotten), 1u);
 }
 
 TEST_F(Returning, AForgottenClientGetsUnknown) {

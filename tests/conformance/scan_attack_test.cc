@@ -170,7 +170,7 @@ TEST_P(ScanAttack, AKeyOutOfTheOrderOfHashesIsAnError) {
   if (IsSkipped() || HasFatalFailure()) return;
   const std::span<std::byte> window = MemoryCalled("memfd:remora-scan-window");
   std::mt19937 random(9);
-  int refused = 0;
+  int rejected = 0;
   for (int round = 0; round < (slow() ? 50 : 500); ++round) {
     auto scan = kv_->Scan({.any_order = true});
     ASSERT_CODE(kOk, scan.status());
@@ -182,10 +182,10 @@ TEST_P(ScanAttack, AKeyOutOfTheOrderOfHashesIsAnError) {
     }
     if (!(*scan)->status().ok()) {
       EXPECT_CODE(kInternal, (*scan)->status());
-      ++refused;
+      ++rejected;
     }
   }
-  EXPECT_GT(refused, 0);
+  EXPECT_GT(rejected, 0);
   ExpectUnharmed();
 }
 
@@ -195,7 +195,7 @@ TEST_P(ScanAttack, APageThatIsNoneIsAnErrorAndNoCrash) {
   const std::span<std::byte> window = MemoryCalled("memfd:remora-scan-window");
   ASSERT_EQ(window.size(), 2 * kMinPageSize);
   std::mt19937 random(9);
-  int refused = 0;
+  int rejected = 0;
   for (int round = 0; round < (slow() ? 50 : 1000); ++round) {
     const bool reverse = round % 2 == 0;
     auto scan = kv_->Scan({.reverse = reverse});
@@ -220,10 +220,10 @@ TEST_P(ScanAttack, APageThatIsNoneIsAnErrorAndNoCrash) {
     }
     if (!(*scan)->status().ok()) {
       EXPECT_CODE(kInternal, (*scan)->status());
-      ++refused;
+      ++rejected;
     }
   }
-  EXPECT_GT(refused, 0);
+  EXPECT_GT(rejected, 0);
   ExpectUnharmed();
 }
 

@@ -197,46 +197,46 @@ TEST_P(RemoteBehaviour, ManyClientsWriteAtOnce) {
 // --- The handshake --------------------------------------------------------------------------------------
 
 // Dials, and asks with `hello` instead of the hello of this build's client. Returns the server's rejection.
-absl::StatusOr<HelloRefusal> RefusalOf(Deployment& deployment, const HelloRequest& hello) {
+absl::StatusOr<HelloRejection> RejectionOf(Deployment& deployment, const HelloRequest& hello) {
   auto connection = deployment.Dial();
   if (!connection.ok()) return connection.status();
   const absl::Status status =
       (*connection)->Connect(AsBytes(hello), deployment.clock().Now() + std::chrono::seconds(5));
-  HelloRefusal refusal;
-  if (!absl::IsFailedPrecondition(status) || !FromBytes((*connection)->peer_data(), &refusal)) {
-    return absl::InternalError("not refused: " + status.ToString());
+  HelloRejection rejection;
+  if (!absl::IsFailedPrecondition(status) || !FromBytes((*connection)->peer_data(), &rejection)) {
+    return absl::InternalError("not rejected: " + status.ToString());
   }
-  return refusal;
+  return rejection;
 }
 
-TEST_P(RemoteBehaviour, AnotherFormatVersionIsRefusedWithBothVersions) {
+TEST_P(RemoteBehaviour, AnotherFormatVersionIsRejectedWithBothVersions) {
   START();
   HelloRequest hello;
   hello.format_version = kFormatVersion + 1;
-  const auto refusal = RefusalOf(*deployment_, hello);
-  ASSERT_TRUE(refusal.ok()) << refusal.status();
-  EXPECT_EQ(refusal->reason, RefusalReason::kVersion);
-  EXPECT_THAT(refusal->text, testing::HasSubstr("format " + std::to_string(kFormatVersion)));
-  EXPECT_THAT(refusal->text, testing::HasSubstr(std::to_string(kFormatVersion + 1)));
+  const auto rejection = RejectionOf(*deployment_, hello);
+  ASSERT_TRUE(rejection.ok()) << rejection.status();
+  EXPECT_EQ(rejection->reason, RejectionReason::kVersion);
+  EXPECT_THAT(rejection->text, testing::HasSubstr("format " + std::to_string(kFormatVersion)));
+  EXPECT_THAT(rejection->text, testing::HasSubstr(std::to_string(kFormatVersion + 1)));
 }
 
-TEST_P(RemoteBehaviour, AnotherLayoutSignatureIsRefused) {
+TEST_P(RemoteBehaviour, AnotherLayoutSignatureIsRejected) {
   START();
   HelloRequest hello;
   ++hello.layout_signature;
-  const auto refusal = RefusalOf(*deployment_, hello);
-  ASSERT_TRUE(refusal.ok()) << refusal.status();
-  EXPECT_EQ(refusal->reason, RefusalReason::kLayout);
-  EXPECT_THAT(refusal->text, testing::HasSubstr("layout signature"));
+  const auto rejection = RejectionOf(*deployment_, hello);
+  ASSERT_TRUE(rejection.ok()) << rejection.status();
+  EXPECT_EQ(rejection->reason, RejectionReason::kLayout);
+  EXPECT_THAT(rejection->text, testing::HasSubstr("layout signature"));
 }
 
-TEST_P(RemoteBehaviour, AStrangerIsRefusedAndOthersGoOn) {
+TEST_P(RemoteBehaviour, AStrangerIsRejectedAndOthersGoOn) {
   START();
   HelloRequest hello;
   hello.magic = 0x47455420;  // an HTTP client, say
-  const auto refusal = RefusalOf(*deployment_, hello);
-  ASSERT_TRUE(refusal.ok()) << refusal.status();
-  EXPECT_EQ(refusal->reason, RefusalReason::kNotRemora);
+  const auto rejection = RejectionOf(*deployment_, hello);
+  ASSERT_TRUE(rejection.ok()) << rejection.status();
+  EXPECT_EQ(rejection->reason, RejectionReason::kNotRemora);
   EXPECT_CODE(kOk, Put("key", "value"));
 }
 

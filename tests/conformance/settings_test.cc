@@ -77,7 +77,7 @@ TEST_F(ServerSettings, AServerMayHaveNone) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
 }
 
-TEST_F(ServerSettings, RequestsOutOfBoundsAreRefused) {
+TEST_F(ServerSettings, RequestsOutOfBoundsAreRejected) {
   text_ = TextOf(1000);
   ServeText();
   HandClient hand(network_.Dial(), network_.clock());

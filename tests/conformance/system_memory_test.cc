@@ -87,7 +87,7 @@ TEST_F(SystemMemoryTest, AvailableMemoryOfAGroupOfTheFirstVersionIsRead) {
   EXPECT_EQ(Read().available, 192 * kMiB);
 }
 
-TEST_F(SystemMemoryTest, ADefaultLeavesRoomForTheRest) {
+TEST_F(SystemMemoryTest, ADefaultLeavesSpaceForTheRest) {
   for (std::uint64_t mib = 80; mib <= 4096; mib += 16) {
     const SystemMemory system{.most = mib * kMiB};
     EXPECT_LE(DefaultMemory(system) + BesideMemory(system, true), system.most) << mib;

@@ -62,7 +62,7 @@ TEST_P(Threads, EachHasAClientOfItsOwn) {
     int ended = 0;
     at_once();
     for (int i = 0; i < rounds; ++i) {
-      while (client->room() < 4) ASSERT_TRUE(client->Wait(deadline).ok());
+      while (client->free_slots() < 4) ASSERT_TRUE(client->Wait(deadline).ok());
       const auto is_well = [&ended](const AsyncResult& result) {
         ++ended;
         ASSERT_TRUE(result.status.ok()) << result.status;

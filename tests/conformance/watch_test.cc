@@ -230,7 +230,7 @@ TEST_P(Watches, WithoutRetentionSayWhenTheyAreTooFarBehind) {
   EXPECT_THAT(std::string(status.message()), testing::EndsWith("scan all, then go on with the watch"));
 }
 
-TEST_P(Watches, BadAsksAreRefused) {
+TEST_P(Watches, BadAsksAreRejected) {
   START({.durability = Durability::kLogged});
   EXPECT_CODE(kInvalidArgument, kv_->Watch({.resume_token = "nonsense"}).status());
   EXPECT_CODE(kInvalidArgument, kv_->Watch({.prefix = std::string(kMaxBoundSize + 1, 'k')}).status());

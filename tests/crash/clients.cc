@@ -98,7 +98,7 @@ class Clients::Client {
       case absl::StatusCode::kNotFound:
       case absl::StatusCode::kFailedPrecondition:
       case absl::StatusCode::kResourceExhausted:
-        write.outcome = HistoryWrite::Outcome::kRefused;
+        write.outcome = HistoryWrite::Outcome::kRejected;
         write.ended = all_.Tick();
         break;
       case absl::StatusCode::kUnavailable:

@@ -45,7 +45,7 @@ struct Totals {
   CutReport lost;
   std::size_t writes = 0;
   std::size_t unknown = 0;
-  std::size_t refused = 0;
+  std::size_t rejected = 0;
   std::size_t reads = 0;
   std::size_t faults = 0;
   bool convicted = false;  // by a rule of Flags::until
@@ -61,7 +61,7 @@ void Count(const History& history, Totals& totals) {
   totals.reads += history.reads.size();
   for (const HistoryWrite& write : history.writes) {
     totals.unknown += write.outcome == HistoryWrite::Outcome::kUnknown ? 1 : 0;
-    totals.refused += write.outcome == HistoryWrite::Outcome::kRefused ? 1 : 0;
+    totals.rejected += write.outcome == HistoryWrite::Outcome::kRejected ? 1 : 0;
   }
 }
 
@@ -186,10 +186,10 @@ int Run(const Flags& flags) {
   std::printf(
       "%zu kills, %zu of them before the server was ready, %zu with a cut (%llu files lost %llu bytes, %llu "
       "changes of names undone)\n"
-      "%zu writes (%zu refused, %zu unknown), %zu reads, %zu faults\n",
+      "%zu writes (%zu rejected, %zu unknown), %zu reads, %zu faults\n",
       totals.kills, totals.early, totals.cuts, static_cast<unsigned long long>(totals.lost.files),
       static_cast<unsigned long long>(totals.lost.bytes), static_cast<unsigned long long>(totals.lost.names),
-      totals.writes, totals.refused, totals.unknown, totals.reads, totals.faults);
+      totals.writes, totals.rejected, totals.unknown, totals.reads, totals.faults);
   return totals.faults == 0 ? EX_OK : 1;
 }
 

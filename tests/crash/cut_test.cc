@@ -211,7 +211,7 @@ TEST_F(CutTest, SoMayOneThatIsWrittenThroughAMapping) {
   EXPECT_EQ(Outcomes(prepare, "file"), (std::set<std::string>{"CB", "CD"}));
 }
 
-TEST_F(CutTest, AFileThatIsShortenedIsRefused) {
+TEST_F(CutTest, AFileThatIsShortenedIsRejected) {
   Append("file", "AB", true);
   const int file = open(Path("file").c_str(), O_WRONLY | O_CLOEXEC);
   EXPECT_EQ(ftruncate(file, 1), 0);

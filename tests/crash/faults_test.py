@@ -52,7 +52,7 @@ class FaultyDisk:
         self.addCleanup(server.close)
         return server
 
-    def refused(self, status, pattern, *flags, **options):
+    def rejected(self, status, pattern, *flags, **options):
         """A start ends with this status, and one line that says why and what to do."""
         run = subprocess.run(
             [harness.program("kvserver"), f"--listen={self.address}", f"--data_dir={self.data}", *self.LOG, *flags],
@@ -66,11 +66,11 @@ class FaultyDisk:
         run = kvctl(self.address, "put", key, value)
         self.assertEqual(run.returncode, 0, run.stderr)
 
-    def put_refused(self, pattern, key="refused", status=74):
+    def put_rejected(self, pattern, key="rejected", status=74):
         run = kvctl(self.address, "put", key, "value")
         self.assertEqual(run.returncode, status, (run.stdout, run.stderr))
         self.assertRegex(run.stderr.decode(), pattern)
-        self.assertEqual(kvctl(self.address, "get", key).returncode, 1, "what was refused is there")
+        self.assertEqual(kvctl(self.address, "get", key).returncode, 1, "what was rejected is there")
 
     def get(self, key, value="value"):
         run = kvctl(self.address, "get", key)
@@ -110,13 +110,13 @@ class FaultyDisk:
         server = self.start(durability="synced")
         self.put("before")
         self.set(SYNC, errno.EIO)
-        self.put_refused("takes no more writes until it is opened again")
+        self.put_rejected("takes no more writes until it is opened again")
         self.set(SYNC, 0)
         # The system says it once: that the next sync succeeds means nothing.
-        self.put_refused("takes no more writes until it is opened again", "later")
+        self.put_rejected("takes no more writes until it is opened again", "later")
         self.get("before")
         self.assertEqual(self.disk_refuses(), 1)
-        server.await_said(b"writes are refused, reads go on")
+        server.await_said(b"writes are rejected, reads go on")
         server.stop()
         self.start(durability="synced")
         self.get("before")
@@ -199,7 +199,7 @@ class FaultyDisk:
     def test_a_full_disk_at_the_start(self):
         self.filled()
         self.set(WRITE, errno.ENOSPC)
-        self.refused(74, "[Nn]o space left")
+        self.rejected(74, "[Nn]o space left")
         self.set(WRITE, 0)
         self.start()
         self.get("key7", "\0" * 8000)
@@ -207,7 +207,7 @@ class FaultyDisk:
     def test_a_read_only_file_system_at_the_start(self):
         self.filled()
         self.set(CHANGE, errno.EROFS)
-        self.refused(77, os.strerror(errno.EROFS))
+        self.rejected(77, os.strerror(errno.EROFS))
         self.set(CHANGE, 0)
         self.start()
         self.get("key7", "\0" * 8000)
@@ -215,7 +215,7 @@ class FaultyDisk:
     def test_a_disk_that_does_not_sync_at_the_start(self):
         self.filled()
         self.set(SYNC, errno.EIO)
-        self.refused(74, os.strerror(errno.EIO))
+        self.rejected(74, os.strerror(errno.EIO))
         self.set(SYNC, 0)
         self.start()
         self.get("key7", "\0" * 8000)
@@ -228,7 +228,7 @@ class FaultyDisk:
         damaged[self.length_of(log) // 4] ^= 1
         log.write_bytes(damaged)
         self.start_machine("second")
-        self.refused(74, "is damaged; restore it[^\n]*the disk said that it has (it|them)")
+        self.rejected(74, "is damaged; restore it[^\n]*the disk said that it has (it|them)")
         self.checked(1, "is damaged; restore it[^\n]*the disk said that it has (it|them)")
         log.write_bytes(before)
         self.start()
@@ -256,7 +256,7 @@ class FaultyDisk:
     def test_a_log_that_is_damaged_while_the_machine_runs(self):
         log, before, damaged = self.damage_a_log()
         why = rf"is damaged; restore it[^\n]*{log.name}, from byte \d+ on[^\n]*remove [^\n]*REMORA-BOOT"
-        self.refused(74, why)
+        self.rejected(74, why)
         self.checked(1, why)
         self.assertEqual(log.read_bytes(), damaged)
         log.write_bytes(before)
@@ -287,7 +287,7 @@ class FaultyDisk:
                 self.assertTrue(lost)
                 for path, _ in lost:
                     path.unlink()
-                self.refused(74, "is damaged; restore it")
+                self.rejected(74, "is damaged; restore it")
                 for path, content in lost:
                     path.write_bytes(content)
         self.start()
@@ -299,7 +299,7 @@ class FaultyDisk:
         text = marker.read_text()
         marker.write_text("remora-store 999\n")
         files = sorted(self.data.iterdir())
-        self.refused(78, "format 999")
+        self.rejected(78, "format 999")
         self.assertEqual(sorted(self.data.iterdir()), files)
         marker.write_text(text)
         self.start()
@@ -308,7 +308,7 @@ class FaultyDisk:
     def test_a_data_directory_that_it_may_not_use(self):
         self.filled()
         self.set(CHANGE, errno.EACCES)
-        self.refused(77, os.strerror(errno.EACCES))
+        self.rejected(77, os.strerror(errno.EACCES))
         self.set(CHANGE, 0)
         self.start()
         self.get("key7", "\0" * 8000)
@@ -323,27 +323,27 @@ class RocksdbsLogTest(FaultyDisk, harness.TestCase):
     def length_of(self, log):
         return log.stat().st_size
 
-    def test_a_full_disk_refuses_writes_until_there_is_space(self):
-        self.refuses_writes_until_there_is_space(errno.ENOSPC)
+    def test_a_full_disk_rejects_writes_until_there_is_space(self):
+        self.rejects_writes_until_there_is_space(errno.ENOSPC)
 
     def test_so_does_a_full_quota(self):
-        self.refuses_writes_until_there_is_space(errno.EDQUOT)
+        self.rejects_writes_until_there_is_space(errno.EDQUOT)
 
     def test_a_quiet_server_says_so_too(self):
-        self.refuses_writes_until_there_is_space(errno.ENOSPC, "--quiet")
+        self.rejects_writes_until_there_is_space(errno.ENOSPC, "--quiet")
 
-    def refuses_writes_until_there_is_space(self, error, *flags):
+    def rejects_writes_until_there_is_space(self, error, *flags):
         server = self.start(*flags)
         self.put("before")
         self.set(WRITE, error)
-        self.put_refused("no space left")
+        self.put_rejected("no space left")
         self.assertEqual(self.disk_refuses(), 1)
         self.get("before")
         self.set(WRITE, 0)
         self.wait_for_writes()
         harness.wait_until(lambda: b"takes writes again" in server.said(), "it says so")
         said = server.said().decode()
-        self.assertRegex(said, r"writes are refused, reads go on: [^\n]*no space left[^\n]*\n")
+        self.assertRegex(said, r"writes are rejected, reads go on: [^\n]*no space left[^\n]*\n")
         self.assertGreaterEqual(harness.stats(self.address)["disk_failures"], 1)
         server.kill()
         self.start()
@@ -358,9 +358,9 @@ class RocksdbsLogTest(FaultyDisk, harness.TestCase):
         self.set(WRITE, errno.ENOSPC)
         return server
 
-    def test_a_disk_that_is_full_as_a_log_begins_refuses_writes_until_there_is_space(self):
+    def test_a_disk_that_is_full_as_a_log_begins_rejects_writes_until_there_is_space(self):
         server = self.full_as_a_log_begins()
-        self.put_refused("no space left")
+        self.put_rejected("no space left")
         self.set(WRITE, 0)
         self.put("after")
         self.assertEqual(self.disk_refuses(), 0)
@@ -369,12 +369,12 @@ class RocksdbsLogTest(FaultyDisk, harness.TestCase):
         self.get("before")
         self.get("after")
 
-    def test_it_refuses_them_until_a_restart_if_the_file_system_reserves_no_space(self):
+    def test_it_rejects_them_until_a_restart_if_the_file_system_reserves_no_space(self):
         self.set(RESERVE, errno.EOPNOTSUPP)
         server = self.full_as_a_log_begins()
-        self.put_refused("takes no more writes until it is opened again")
+        self.put_rejected("takes no more writes until it is opened again")
         self.set(WRITE, 0)
-        self.put_refused("takes no more writes until it is opened again", "later")
+        self.put_rejected("takes no more writes until it is opened again", "later")
         server.kill()
         self.start()
         self.get("before")
@@ -407,13 +407,13 @@ class RocksdbsLogTest(FaultyDisk, harness.TestCase):
             self.assertEqual(running.wait(timeout=harness.PATIENCE), 74)
             self.assertRegex(running.stderr.read(), rb"line 2: no space left.*; 0 records were imported.* of 1 it is")
 
-    def test_what_the_system_is_short_of_refuses_writes_until_it_is_there(self):
+    def test_what_the_system_is_short_of_rejects_writes_until_it_is_there(self):
         for error in errno.ENOMEM, errno.ENFILE:
             with self.subTest(os.strerror(error)):
                 server = self.start()
                 self.put("before")
                 self.set(WRITE, error)
-                self.put_refused("short of descriptors or memory", status=71)
+                self.put_rejected("short of descriptors or memory", status=71)
                 self.assertEqual(self.disk_refuses(), 1)
                 self.set(WRITE, 0)
                 self.wait_for_writes()
@@ -425,24 +425,24 @@ class RocksdbsLogTest(FaultyDisk, harness.TestCase):
         self.put("before")
         for fault in faults:
             self.set(fault, error)
-        self.put_refused("takes no more writes until it is opened again")
+        self.put_rejected("takes no more writes until it is opened again")
         self.get("before")
         self.assertEqual(self.disk_refuses(), 1)
-        server.await_said(rf"writes are refused, reads go on: [^\n]*{os.strerror(error)}[^\n]*\n".encode())
+        server.await_said(rf"writes are rejected, reads go on: [^\n]*{os.strerror(error)}[^\n]*\n".encode())
         # A log that ends in the middle of a write is left alone.
         for fault in faults:
             self.set(fault, 0)
-        self.put_refused("takes no more writes until it is opened again", "later")
+        self.put_rejected("takes no more writes until it is opened again", "later")
         self.assertEqual(server.stop()[0], 0)
         self.start()
         self.get("before")
         self.put("after")
         self.assertEqual(self.disk_refuses(), 0)
 
-    def test_an_error_while_writing_refuses_writes_until_a_restart(self):
+    def test_an_error_while_writing_rejects_writes_until_a_restart(self):
         self.failing_writes(errno.EIO, [WRITE])
 
-    def test_a_file_system_that_becomes_read_only_refuses_writes_until_a_restart(self):
+    def test_a_file_system_that_becomes_read_only_rejects_writes_until_a_restart(self):
         self.failing_writes(errno.EROFS, [WRITE, CHANGE])
 
     def test_a_log_whose_end_is_torn(self):

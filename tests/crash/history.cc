@@ -110,7 +110,7 @@ class Judgement {
   /// No reader who begins later sees it. A write that is rejected may have been done all the same: a crash
   /// took it back, its client sent it once more, and then its condition did not hold.
   HistoryTime VisibleUntil(const HistoryWrite& write) const {
-    if (write.outcome != Outcome::kRefused) return kNeverEnded;
+    if (write.outcome != Outcome::kRejected) return kNeverEnded;
     HistoryTime until = 0;
     for (const HistoryCrash& crash : history_.crashes) {
       const bool is_within = crash.ended >= write.begun && crash.begun <= write.ended;
@@ -186,7 +186,7 @@ class Judgement {
     }
     if (read.begun > VisibleUntil(write)) {
       return Fault(
-          absl::StrCat("H1: key ", read.key, " has the value of write ", read.id, ", which was refused"));
+          absl::StrCat("H1: key ", read.key, " has the value of write ", read.id, ", which was rejected"));
     }
     if (const Floor floor = KnownBefore(read); Seen(read.version) < floor) {
       Fault(absl::StrCat("H4: key ", read.key, " has version ", read.version, " of write ", read.id,
@@ -265,7 +265,7 @@ class Judgement {
     std::vector<HistoryTime> ended;
     std::vector<Told> all;
     for (const HistoryWrite& write : history_.writes) {
-      if (!write.is_increment || write.parts.front().key != key || write.outcome == Outcome::kRefused)
+      if (!write.is_increment || write.parts.front().key != key || write.outcome == Outcome::kRejected)
         continue;
       begun.push_back(write.begun);
       if (write.outcome != Outcome::kDone) continue;

@@ -34,7 +34,7 @@ using HistoryTime = std::uint64_t;
 inline constexpr HistoryTime kNeverEnded = std::numeric_limits<HistoryTime>::max();
 
 struct HistoryWrite {
-  enum class Outcome : std::uint8_t { kDone = 1, kRefused = 2, kUnknown = 3 };
+  enum class Outcome : std::uint8_t { kDone = 1, kRejected = 2, kUnknown = 3 };
   struct Part {
     std::string key;
     bool is_delete = false;

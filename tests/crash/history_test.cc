@@ -98,48 +98,48 @@ TEST_F(HistoryTest, AValueOfAnotherKey) {
   ExpectBroken("H1");
 }
 
-TEST_F(HistoryTest, ARefusedWriteIsSeen) {
-  Put("a", 0).outcome = Outcome::kRefused;
+TEST_F(HistoryTest, ARejectedWriteIsSeen) {
+  Put("a", 0).outcome = Outcome::kRejected;
   Read("a", 1, 1);
   ExpectBroken("H1");
 }
 
 // A client sends a write again that got no answer.
-class RefusedAfterACrashTest : public HistoryTest {
+class RejectedAfterACrashTest : public HistoryTest {
  protected:
   /// Write 1 is seen, a crash comes, and write 1 is rejected in the end.
   void Run(bool is_delete, Durability level, Durability survives) {
     Put("a", 1, Durability::kMemory);
     HistoryWrite& write = Write({{"a", is_delete}}, 0, level);
-    write.outcome = Outcome::kRefused;
+    write.outcome = Outcome::kRejected;
     Read("a", is_delete ? 0 : 2, is_delete ? 0 : 2);
     Crash(survives);
     history_.writes.back().ended = ++time_;
   }
 };
 
-TEST_F(RefusedAfterACrashTest, ItMayBeSeenBefore) {
+TEST_F(RejectedAfterACrashTest, ItMayBeSeenBefore) {
   Run(false, Durability::kLogged, Durability::kSynced);
   ExpectGood();
 }
 
-TEST_F(RefusedAfterACrashTest, ItMayBeSeenBeforeToBeDeleted) {
+TEST_F(RejectedAfterACrashTest, ItMayBeSeenBeforeToBeDeleted) {
   Run(true, Durability::kLogged, Durability::kSynced);
   ExpectGood();
 }
 
-TEST_F(RefusedAfterACrashTest, ButNotLater) {
+TEST_F(RejectedAfterACrashTest, ButNotLater) {
   Run(false, Durability::kLogged, Durability::kSynced);
   Read("a", 2, 2);
   ExpectBroken("H1");
 }
 
-TEST_F(RefusedAfterACrashTest, AndNotIfTheCrashLeftItThere) {
+TEST_F(RejectedAfterACrashTest, AndNotIfTheCrashLeftItThere) {
   Run(false, Durability::kLogged, Durability::kLogged);
   ExpectBroken("H1");
 }
 
-TEST_F(RefusedAfterACrashTest, NorIfTheCrashLeftItDeleted) {
+TEST_F(RejectedAfterACrashTest, NorIfTheCrashLeftItDeleted) {
   Run(true, Durability::kLogged, Durability::kLogged);
   ExpectBroken("H4");
 }

@@ -40,7 +40,7 @@ class AccessTest(harness.TestCase):
 
         self.write("tokens", "nonsense\n")
         server.process.send_signal(signal.SIGHUP)
-        harness.wait_until(lambda: b"kept all auth tokens" in server.said(), "the bad file is refused")
+        harness.wait_until(lambda: b"kept all auth tokens" in server.said(), "the bad file is rejected")
         self.assertIn(b"line 1", server.said())
         self.assertEqual(self.kvctl(reader_file, "get", "key").returncode, 0)
         self.write("tokens", writer)
@@ -107,11 +107,11 @@ class AccessTest(harness.TestCase):
         self.assertIn(b"does not accept this client's auth token", errors)
         server.await_said(b"was revoked")
 
-    def test_what_is_refused_before_anything_is_served(self):
+    def test_what_is_rejected_before_anything_is_served(self):
         token = self.make_token("one")
         memory = ["--durability=memory", "--memory=64M"]
 
-        def refused(*flags):
+        def rejected(*flags):
             run = subprocess.run(
                 [harness.program("kvserver"), *flags, *memory], capture_output=True, timeout=harness.PATIENCE
             )  # fmt: skip
@@ -119,20 +119,20 @@ class AccessTest(harness.TestCase):
             return run.returncode, run.stderr
 
         listen = f"--listen={self.address}"
-        code, errors = refused("--listen=verbs://10.0.0.1:7470")
+        code, errors = rejected("--listen=verbs://10.0.0.1:7470")
         self.assertEqual(code, 64)
         self.assertIn(b"--tokens=FILE", errors)
         self.assertIn(b"--insecure_open", errors)
         for flag in (f"--tokens={self.write('good', token)}", "--insecure_open"):
-            code, errors = refused("--listen=verbs://10.0.0.1:7470", flag)
+            code, errors = rejected("--listen=verbs://10.0.0.1:7470", flag)
             self.assertEqual(code, 69, errors)  # there is no such device here, and that is all
-        code, errors = refused(listen, f"--tokens={self.write('open', token, 0o644)}")
+        code, errors = rejected(listen, f"--tokens={self.write('open', token, 0o644)}")
         self.assertEqual(code, 77)
         self.assertIn(b"chmod 600", errors)
-        code, errors = refused(listen, f"--tokens={self.write('bad', token + token)}")
+        code, errors = rejected(listen, f"--tokens={self.write('bad', token + token)}")
         self.assertEqual(code, 64)
         self.assertIn(b"line 2", errors)
-        code, errors = refused(listen, f"--tokens={self.folder}/none")
+        code, errors = rejected(listen, f"--tokens={self.folder}/none")
         self.assertEqual(code, 64)
         self.assertIn(b"No such file", errors)
         run = self.kvctl(self.write("others", token, 0o644), "ping")

@@ -249,7 +249,7 @@ class AioTest(harness.TestCase):
                 asyncio.run(connect(address, **options))
 
     @in_loop
-    async def test_a_forked_child_is_refused(self):
+    async def test_a_forked_child_is_rejected(self):
         child = os.fork()
         if child == 0:
             try:

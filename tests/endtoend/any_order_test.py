@@ -65,9 +65,9 @@ class AnyOrderTest(harness.TestCase):
         self.assertEqual((len(shown), dict(shown)), (500, self.pairs))
 
     def test_kvctl_scan(self):
-        refused = kvctl(self.address, "scan")
-        self.assertEqual((refused.returncode, refused.stdout), (69, b""))
-        self.assertIn(b"any order", refused.stderr)
+        rejected = kvctl(self.address, "scan")
+        self.assertEqual((rejected.returncode, rejected.stdout), (69, b""))
+        self.assertIn(b"any order", rejected.stderr)
         lines = self.run_ok("scan", "--any_order").splitlines()
         self.assertEqual((len(lines), dict(line.split(b"\t") for line in lines)), (500, self.pairs))
         lines = self.run_ok("scan", "--any_order", "--keys_only", "--prefix=key 1", "--limit=7").splitlines()

@@ -32,7 +32,7 @@ class BackupTest(harness.TestCase):
         self.assertEqual((run.returncode, run.stderr), (0, b""))
         return run.stdout
 
-    def refused(self, status, why, *arguments, offline=True):
+    def rejected(self, status, why, *arguments, offline=True):
         run = kvctl(None if offline else self.address, *arguments)
         self.assertEqual((run.returncode, run.stdout), (status, b""), run.stderr)
         self.assertRegex(run.stderr.decode(), rf"\Akvctl: [^\n]*{why}[^\n]*\n\Z")
@@ -130,7 +130,7 @@ class BackupTest(harness.TestCase):
             self.run_ok("backup")
         lines = self.run_ok("backups", f"--from={self.backups}", offline=True).decode().splitlines()
         self.assertEqual([line.split("\t")[0] for line in lines], ["3", "4"])
-        self.refused(66, "holds no backup 1", "check", f"--from={self.backups}", "--id=1")
+        self.rejected(66, "holds no backup 1", "check", f"--from={self.backups}", "--id=1")
 
     def test_a_server_that_is_killed_meanwhile(self):
         server = self.serve(memory="192M")
@@ -177,8 +177,8 @@ class BackupTest(harness.TestCase):
         self.import_numbers(0, 100)
         whole = self.export_of(None)
         data = f"--data={self.folder}/data"
-        self.refused(75, "in use", "backup", data, f"--to={self.backups}")
-        self.refused(75, "in use", "check", data)
+        self.rejected(75, "in use", "backup", data, f"--to={self.backups}")
+        self.rejected(75, "in use", "check", data)
         server.stop()
         for number in (1, 2, 3):
             info = fields(self.run_ok("backup", data, f"--to={self.backups}", "--keep=2", offline=True))
@@ -193,13 +193,13 @@ class BackupTest(harness.TestCase):
         self.run_ok("backup")
         with open(f"{self.backups}/REMORA-BACKUPS", "rb") as marker:
             fcntl.flock(marker, fcntl.LOCK_EX)
-            self.refused(75, "in use by another backup", "backup", offline=False)
-            self.refused(75, "in use by another backup", "backups", f"--from={self.backups}")
-            self.refused(75, "in use by another backup", "check", f"--from={self.backups}")
-            self.refused(75, "in use by another backup", "restore", f"--from={self.backups}", f"--to={self.folder}/new")
+            self.rejected(75, "in use by another backup", "backup", offline=False)
+            self.rejected(75, "in use by another backup", "backups", f"--from={self.backups}")
+            self.rejected(75, "in use by another backup", "check", f"--from={self.backups}")
+            self.rejected(75, "in use by another backup", "restore", f"--from={self.backups}", f"--to={self.folder}/new")
             server.stop()
             data = [f"--data={self.folder}/data", f"--to={self.backups}"]
-            self.refused(75, "in use by another backup", "backup", *data)
+            self.rejected(75, "in use by another backup", "backup", *data)
             self.assertFalse(os.path.exists(f"{self.folder}/new"))
         self.assertEqual(fields(self.run_ok("backup", *data, offline=True))["id"], 2)
 
@@ -208,10 +208,10 @@ class BackupTest(harness.TestCase):
         self.run_ok("backup")
         server.stop()
         to = [f"--to={self.backups}", "--keep=1"]
-        self.refused(66, "", "backup", f"--data={self.folder}/typo", *to)
+        self.rejected(66, "", "backup", f"--data={self.folder}/typo", *to)
         self.assertFalse(os.path.exists(f"{self.folder}/typo"))
         os.mkdir(f"{self.folder}/unmounted")
-        self.refused(78, "has no file REMORA", "backup", f"--data={self.folder}/unmounted", *to)
+        self.rejected(78, "has no file REMORA", "backup", f"--data={self.folder}/unmounted", *to)
         self.assertEqual(os.listdir(f"{self.folder}/unmounted"), [])
         self.run_ok("check", f"--from={self.backups}", "--id=1", offline=True)
 
@@ -260,8 +260,8 @@ class BackupTest(harness.TestCase):
         server.kill()
         shared = f"{self.backups}/shared_checksum"
         self.damage(f"{shared}/{max(os.listdir(shared), key=lambda name: os.path.getsize(f'{shared}/{name}'))}")
-        self.refused(1, "backup 1 .* is damaged", "check", f"--from={self.backups}")
-        self.refused(1, "backup 1 .* is damaged", "restore", f"--from={self.backups}", f"--to={self.folder}/restored")
+        self.rejected(1, "backup 1 .* is damaged", "check", f"--from={self.backups}")
+        self.rejected(1, "backup 1 .* is damaged", "restore", f"--from={self.backups}", f"--to={self.folder}/restored")
         self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("restored")], [])
         data = f"{self.folder}/data"
         files = [f"{data}/{name}" for name in os.listdir(data) if name.endswith((".sst", ".log"))]
@@ -271,7 +271,7 @@ class BackupTest(harness.TestCase):
             with self.subTest(path=path):
                 self.run_ok("check", f"--data={data}", offline=True)
                 self.damage(path)
-                self.refused(1, "is damaged", "check", f"--data={data}")
+                self.rejected(1, "is damaged", "check", f"--data={data}")
                 self.damage(path)
 
     def damage(self, path):
@@ -282,22 +282,22 @@ class BackupTest(harness.TestCase):
             file.seek(-1, os.SEEK_CUR)
             file.write(bytes([byte ^ 1]))
 
-    def test_refusals(self):
+    def test_rejections(self):
         server = self.logged_server()
-        self.refused(69, "--backup_dir=DIR", "backup", offline=False)
+        self.rejected(69, "--backup_dir=DIR", "backup", offline=False)
         server.close()
         self.memory_server()
-        self.refused(69, "--backup_dir=DIR", "backup", offline=False)
+        self.rejected(69, "--backup_dir=DIR", "backup", offline=False)
         os.mkdir(f"{self.folder}/full")
         os.mkdir(f"{self.folder}/full/of_things")
         full, missing = f"{self.folder}/full", f"{self.folder}/missing"
-        self.refused(66, "missing", "backups", f"--from={missing}")
-        self.refused(78, "is no backup directory", "backups", f"--from={full}")
-        self.refused(66, "missing", "check", f"--data={missing}")
-        self.refused(66, "missing", "check", f"--data_dir={missing}")
-        self.refused(78, "is no data directory", "check", f"--data={full}")
-        self.refused(66, "missing", "restore", f"--from={missing}", f"--to={missing}2")
-        self.refused(78, "is not empty", "restore", f"--from={self.folder}/data", f"--to={full}")
+        self.rejected(66, "missing", "backups", f"--from={missing}")
+        self.rejected(78, "is no backup directory", "backups", f"--from={full}")
+        self.rejected(66, "missing", "check", f"--data={missing}")
+        self.rejected(66, "missing", "check", f"--data_dir={missing}")
+        self.rejected(78, "is no data directory", "check", f"--data={full}")
+        self.rejected(66, "missing", "restore", f"--from={missing}", f"--to={missing}2")
+        self.rejected(78, "is not empty", "restore", f"--from={self.folder}/data", f"--to={full}")
         for arguments in (
             ["restore"], ["restore", "--from=x"], ["restore", "--to=x"], ["check"], ["check", "--data=x", "--from=y"],
             ["check", "--data=x", "--data_dir=x"],
@@ -305,7 +305,7 @@ class BackupTest(harness.TestCase):
             ["backup", "--to=x"], ["backup", "--keep=1"], ["backup"], ["backups"],
         ):  # fmt: skip
             with self.subTest(arguments=arguments):
-                self.refused(64, "", *arguments)
+                self.rejected(64, "", *arguments)
         for flags in (
             ["--durability=memory", f"--backup_dir={missing}"], [f"--data_dir={missing}", "--backup_keep=2"],
         ):  # fmt: skip

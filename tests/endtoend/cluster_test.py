@@ -124,7 +124,7 @@ class ClusterTest(harness.TestCase):
         self.assertEqual(self.status()[0], 0)
         self.assertEqual(self.example("ada", "Ada").returncode, 0)
 
-    def test_exchanged_addresses_are_refused(self):
+    def test_exchanged_addresses_are_rejected(self):
         self.start_all()
         self.assertEqual(self.example("ada", "Ada").returncode, 0)
         exchanged = [self.addresses[1], self.addresses[0], self.addresses[2]]
@@ -170,9 +170,9 @@ class ClusterTest(harness.TestCase):
         self.init(self.addresses)
         newer = pathlib.Path(self.topology).read_text()
         self.servers = [self.start(shard, "--quiet") for shard in range(3)]
-        refused = self.example("ada", "Ada").stderr
-        self.assertIn(f"does not say which shard it is, and shard 0 of cluster {self.cluster_id}", refused)
-        self.assertIn(f"start it with --shard={self.cluster_id}/0", refused)
+        rejected = self.example("ada", "Ada").stderr
+        self.assertIn(f"does not say which shard it is, and shard 0 of cluster {self.cluster_id}", rejected)
+        self.assertIn(f"start it with --shard={self.cluster_id}/0", rejected)
         self.write_topology(["remora-topology 1", *self.lines_of(self.addresses)])
         self.assertEqual(self.example("ada", "Ada").returncode, 0)
         for shard in range(3):

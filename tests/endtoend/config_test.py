@@ -24,7 +24,7 @@ class ConfigTest(harness.TestCase):
             timeout=harness.PATIENCE, check=False, **options,
         )  # fmt: skip
 
-    def refused(self, *flags, status=78, **options):
+    def rejected(self, *flags, status=78, **options):
         run = self.run_kvserver(*flags, **options)
         self.assertEqual(run.returncode, status, run.stderr)
         self.assertRegex(run.stderr, rb"\Akvserver: [^\n]+\n\Z")
@@ -61,7 +61,7 @@ class ConfigTest(harness.TestCase):
 
     def test_keys_that_exclude_each_other(self):
         file = self.write("kvserver.conf", f"listen = {self.address}\nquiet = true\nlog_level = error\n")
-        self.assertIn(f"{file}: line 3: log_level: excludes quiet of line 2; leave one out", self.refused(f"--config={file}"))
+        self.assertIn(f"{file}: line 3: log_level: excludes quiet of line 2; leave one out", self.rejected(f"--config={file}"))
 
     def test_what_is_printed_says_the_same(self):
         token = self.make_token("one")
@@ -80,7 +80,7 @@ class ConfigTest(harness.TestCase):
         again = self.run_kvserver(f"--config={self.write('printed', run.stdout.decode())}", "--print_config")
         self.assertEqual((again.returncode, again.stdout), (0, run.stdout))
         # Bad flags are found, as for a server that starts.
-        self.assertIn("--data_dir", self.refused(f"--config={file}", "--print_config", status=64))
+        self.assertIn("--data_dir", self.rejected(f"--config={file}", "--print_config", status=64))
 
     def test_each_flag_has_a_key(self):
         flags = subprocess.run([harness.program("kvserver"), "--help"], capture_output=True, check=True, text=True).stdout
@@ -106,18 +106,18 @@ class ConfigTest(harness.TestCase):
         ):
             with self.subTest(line=line):
                 file = self.write("kvserver.conf", base + line + "\n")
-                self.assertIn(f"kvserver: {file}: {says}", self.refused(f"--config={file}"))
+                self.assertIn(f"kvserver: {file}: {says}", self.rejected(f"--config={file}"))
         self.assertFalse((self.folder / "socket").exists())
 
     def test_files_that_are_none(self):
-        self.assertIn("No such file", self.refused(f"--config={self.folder}/none", status=66))
-        self.assertIn("is a directory", self.refused(f"--config={self.folder}", status=66))
-        self.assertIn("no regular file", self.refused("--config=/dev/null", status=66))
-        self.assertIn("more than 1 MiB", self.refused(f"--config={self.write('large', '#' * (10 << 20))}"))
+        self.assertIn("No such file", self.rejected(f"--config={self.folder}/none", status=66))
+        self.assertIn("is a directory", self.rejected(f"--config={self.folder}", status=66))
+        self.assertIn("no regular file", self.rejected("--config=/dev/null", status=66))
+        self.assertIn("more than 1 MiB", self.rejected(f"--config={self.write('large', '#' * (10 << 20))}"))
         binary = pathlib.Path(harness.program("kvserver")).read_bytes()[:4096]
         (self.folder / "binary").write_bytes(binary)
-        self.assertIn("line 1: there is a control character", self.refused(f"--config={self.folder}/binary"))
-        self.assertIn("is given twice", self.refused("--config=a", "--config=b", status=64))
+        self.assertIn("line 1: there is a control character", self.rejected(f"--config={self.folder}/binary"))
+        self.assertIn("is given twice", self.rejected("--config=a", "--config=b", status=64))
 
     @unittest.skipIf(os.geteuid() != 0, "takes root, to be another user")
     def test_a_file_that_may_not_be_read(self):

@@ -33,13 +33,13 @@ class DescriptorsTest(harness.TestCase):
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         ) as process:  # fmt: skip
             self.assertEqual(process.stdout.readline(), f"{fit} clients\n".encode())
-            refusal = process.stdout.readline().decode()
-            self.assertIn(f"it has {fit} clients, as many as its limit of descriptors allows", refusal)
+            rejection = process.stdout.readline().decode()
+            self.assertIn(f"it has {fit} clients, as many as its limit of descriptors allows", rejection)
             self.assertTrue(process.stdout.readline(), "all was written")
             process.stdin.close()
             self.assertEqual(process.wait(timeout=harness.PATIENCE), 0)
         self.assertTrue(list((self.folder / "data").glob("*.sst")))
-        server.await_said(b"refused: it has")
+        server.await_said(b"rejected: it has")
         self.assertEqual(kvctl(self.address, "put", "key", "value").returncode, 0)
         self.assertEqual(server.stop()[0], 0)
 
@@ -80,7 +80,7 @@ class DescriptorsTest(harness.TestCase):
         run = kvctl(self.address, "get", "key", "--timeout=1000")
         self.assertEqual(run.returncode, 69)
         self.assertIn(b"has no descriptor or memory left for another client", run.stderr)
-        harness.wait_until(lambda: b"refused: no descriptor is left" in server.said(), "the log says so")
+        harness.wait_until(lambda: b"rejected: no descriptor is left" in server.said(), "the log says so")
         resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
         for connection in silent:
             connection.close()

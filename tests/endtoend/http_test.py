@@ -165,7 +165,7 @@ class ServesTest(HttpTestCase):
         self.assertEqual(both.count(b"HTTP/1.1 200 OK"), 2)
         self.assertEqual(both.count(b"\r\n\r\nok\n"), 2)
 
-    def test_pages_of_other_sites_are_refused(self):
+    def test_pages_of_other_sites_are_rejected(self):
         """Their browser resolves the name of the site to this machine, and asks for that name (DNS rebinding)."""
         self.serve("--http_host=db1.example", "--http_host=Monitor")
 
@@ -340,7 +340,7 @@ class BadClientsTest(HttpTestCase):
                 self.assertRegex(connection.recv(4096), rb"\AHTTP/1.1 " + status)
         self.expect_service()
 
-    def test_a_mebibyte_of_headers_is_refused_and_not_kept(self):
+    def test_a_mebibyte_of_headers_is_rejected_and_not_kept(self):
         before = self.resident()
         line = b"X-Field: " + b"x" * 1000 + b"\r\n"
         for head in (line * 1024, b"X: " + b"y" * (1 << 20)):
@@ -390,7 +390,7 @@ class BadClientsTest(HttpTestCase):
         except ConnectionResetError:
             return "reset"
 
-    def test_a_client_that_is_refused_may_go_on_sending(self):
+    def test_a_client_that_is_rejected_may_go_on_sending(self):
         with self.connect() as connection:
             connection.sendall(b"GET /metrics HTTP/1.1\r\nX: " + b"y" * 9000)
             select.select([connection], [], [], harness.PATIENCE)

@@ -115,7 +115,7 @@ class KvbenchBandwidthTest(harness.TestCase):
             self.assertEqual((status, output), (64, ""))
             self.assertIn("with scans, the depth is 1", errors)
 
-    def test_wrong_sizes_are_refused(self):
+    def test_wrong_sizes_are_rejected(self):
         flags = [f"--target={self.address}"]
         for wrong, says in (
             (["--value_size=8K..4K"], "'8K..4K': the first size is more than the second; name the smaller first"),

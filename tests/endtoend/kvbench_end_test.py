@@ -258,9 +258,9 @@ class KvbenchEndTest(harness.TestCase):
             ["all", "--target=embedded", "-P", workload, f"--json={workload}"],
         ):  # fmt: skip
             with self.subTest(arguments=arguments):
-                refused = self.run_to_end(*map(str, arguments))
-                self.assertEqual((refused.returncode, refused.stdout), (EX_USAGE, ""), refused.stderr)
-                self.assertIn("is also the file of", refused.stderr)
+                rejected = self.run_to_end(*map(str, arguments))
+                self.assertEqual((rejected.returncode, rejected.stdout), (EX_USAGE, ""), rejected.stderr)
+                self.assertIn("is also the file of", rejected.stderr)
         self.assertEqual(self.json.read_bytes(), before)
         self.assertEqual(pathlib.Path(workload).read_text(), "recordcount=10\n")
         self.assertEqual(self.names(), ["dangling", "link", "out.json"])
@@ -271,9 +271,9 @@ class KvbenchEndTest(harness.TestCase):
         done = ["all", "--target=embedded", "--records=10", "--operations=10"]
         pipe = self.outputs / "pipe"
         os.mkfifo(pipe)
-        refused = self.run_to_end(*done, f"--json={pipe}")
-        self.assertEqual((refused.returncode, refused.stdout), (EX_CANTCREAT, ""), refused.stderr)
-        self.assertIn("nobody reads it", refused.stderr)
+        rejected = self.run_to_end(*done, f"--json={pipe}")
+        self.assertEqual((rejected.returncode, rejected.stdout), (EX_CANTCREAT, ""), rejected.stderr)
+        self.assertIn("nobody reads it", rejected.stderr)
         # A reader: one that holds both ends never waits for the other.
         read_end = os.open(pipe, os.O_RDWR)
         self.addCleanup(os.close, read_end)
@@ -284,8 +284,8 @@ class KvbenchEndTest(harness.TestCase):
         written = self.run_to_end(*done, f"--json={longest}")
         self.assertEqual(written.returncode, 0, written.stderr)
         self.assertEqual(json.loads(longest.read_text())["errors"], 0)
-        refused = self.run_to_end(*done, f"--json={longest}x")
-        self.assertEqual(refused.returncode, EX_CANTCREAT, refused.stderr)
+        rejected = self.run_to_end(*done, f"--json={longest}x")
+        self.assertEqual(rejected.returncode, EX_CANTCREAT, rejected.stderr)
         (self.outputs / "dangling").symlink_to("new")
         written = self.run_to_end(*done, f"--json={self.outputs}/dangling")
         self.assertEqual(written.returncode, 0, written.stderr)

@@ -77,7 +77,7 @@ class KvbenchTest(harness.TestCase):
                 self.json.unlink()
                 self.memory_server_again()
 
-    def test_output_that_cannot_be_written_is_refused_before_the_run(self):
+    def test_output_that_cannot_be_written_is_rejected_before_the_run(self):
         for flag in ("--json", "--csv", "--html"):
             for path in (self.folder / "none/out", self.folder):
                 with self.subTest(flag=flag, path=path):
@@ -91,8 +91,8 @@ class KvbenchTest(harness.TestCase):
 
     def test_a_file_is_replaced_as_a_whole_or_not_at_all(self):
         self.json.write_text("before")
-        refused = self.run_kvbench("all", "--target=local:///none")
-        self.assertEqual(refused.returncode, 64, refused.stderr)  # twice
+        rejected = self.run_kvbench("all", "--target=local:///none")
+        self.assertEqual(rejected.returncode, 64, rejected.stderr)  # twice
         missing = subprocess.run(
             [harness.program("kvbench"), "all", f"--target={self.address}-none", f"--json={self.json}"],
             capture_output=True, timeout=harness.PATIENCE, check=False,

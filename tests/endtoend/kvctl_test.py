@@ -154,7 +154,7 @@ class KvctlTest(harness.TestCase):
         self.expect(kvctl(self.address, "get", "key"), 0, b"value")
         self.expect(kvctl(self.address, "ttl", "key"), 0, b"never\n")
 
-    def test_endless_input_is_refused_not_awaited(self):
+    def test_endless_input_is_rejected_not_awaited(self):
         with open("/dev/zero", "rb") as zeros:
             run = subprocess.run(
                 [harness.program("kvctl"), f"--server={self.address}", "put", "key"],

@@ -93,7 +93,7 @@ class TokensTest(redis_pair.TestCase):
         for words in (("AUTH", "x"), ("AUTH", "default", "x"), ("AUTH", "x", "y"), ("HELLO", 2, "AUTH", "a", "b"), ("PING",)):
             self.assertEqual(ours.call(*words), theirs.call(*words), words)
 
-    def refused(self, *flags):
+    def rejected(self, *flags):
         run = subprocess.run(
             [harness.program("kvgate"), f"--server={self.address}", *flags], capture_output=True,
             timeout=harness.PATIENCE, check=False,
@@ -116,7 +116,7 @@ class TokensTest(redis_pair.TestCase):
             (["--listen=rediss://127.0.0.1:1", "--listen_tls_cert=/none"], 64, b"come together"),
             ([f"--listen=redis://0.0.0.0:{harness.free_port()}", f"--tokens={self.tokens}"], 64, b"rediss://"),
         ):
-            got = self.refused(*flags)
+            got = self.rejected(*flags)
             self.assertEqual(got[0], code, (flags, got))
             self.assertIn(text, got[1], flags)
 

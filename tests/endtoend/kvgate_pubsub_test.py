@@ -267,7 +267,7 @@ class SettingTest(redis_pair.TestCase):
         self.assertEqual(wire.call("CONFIG", "SET", SETTING, ""), b"+OK\r\n")
         self.assertIn(b"subscribe", wire.call("SUBSCRIBE", "__keyspace@0__:a"))
 
-    def refused(self, flags):
+    def rejected(self, flags):
         words = [harness.program("kvgate"), f"--listen=redis://{self.gate_path}", f"--server={self.address}"]
         run = subprocess.run([*words, f"--notify_keyspace_events={flags}"], capture_output=True, timeout=harness.PATIENCE, check=False)
         self.assertEqual(run.stdout, b"")
@@ -275,10 +275,10 @@ class SettingTest(redis_pair.TestCase):
 
     def test_the_flag(self):
         self.memory_server()
-        code, errors = self.refused("KEq")
+        code, errors = self.rejected("KEq")
         self.assertEqual(code, 64, errors)
         self.assertIn(b"Ag$lshzxeKEtmdn", errors)
-        code, errors = self.refused("KEA")
+        code, errors = self.rejected("KEA")
         self.assertEqual(code, 73, errors)
         self.assertIn(b"--notify_keyspace_events", errors)
         self.address = f"local://{self.folder}/logged"

@@ -266,7 +266,7 @@ class ServerTest(redis_pair.TestCase):
 
 
 class CommandLineTest(redis_pair.TestCase):
-    def refused(self, *flags):
+    def rejected(self, *flags):
         run = subprocess.run([harness.program("kvgate"), *flags], capture_output=True, timeout=harness.PATIENCE, check=False)
         self.assertEqual(run.stdout, b"")
         return run.returncode, run.stderr
@@ -277,28 +277,28 @@ class CommandLineTest(redis_pair.TestCase):
                       ["--listen=redis://", server], ["--listen=redis://host", server], ["--listen=redis://h:0", server],
                       [listen, server, "--threads=0"], [listen, server, "--max_clients=0"],
                       [listen, server, "--token_file=/nowhere"]):  # fmt: skip
-            code, errors = self.refused(*flags)
+            code, errors = self.rejected(*flags)
             self.assertEqual(code, 64, (flags, errors))
             self.assertTrue(errors.startswith(b"kvgate: "), errors)
 
     def test_no_server(self):
-        code, errors = self.refused(f"--listen=redis://{self.gate_path}", f"--server={self.address}")
+        code, errors = self.rejected(f"--listen=redis://{self.gate_path}", f"--server={self.address}")
         self.assertEqual(code, 69, errors)
-        code, errors = self.refused(f"--listen=redis://{self.folder}/none/x", f"--server={self.address}")
+        code, errors = self.rejected(f"--listen=redis://{self.folder}/none/x", f"--server={self.address}")
         self.assertEqual(code, 73, errors)
 
     def test_where_it_may_listen(self):
         self.memory_server()
         server, port = f"--server={self.address}", harness.free_port()
-        code, errors = self.refused(f"--listen=redis://0.0.0.0:{port}", server)
+        code, errors = self.rejected(f"--listen=redis://0.0.0.0:{port}", server)
         self.assertEqual(code, 64)
         self.assertIn(b"--insecure_open", errors)
         gate = redis_pair.Gate(f"--listen=redis://0.0.0.0:{port}", "--insecure_open", server)
         self.addCleanup(gate.close)
         self.assertEqual(self.wire(("127.0.0.1", port)).call("PING"), b"+PONG\r\n")
-        self.assertEqual(self.refused(f"--listen=redis://127.0.0.1:{port}", server)[0], 75)
+        self.assertEqual(self.rejected(f"--listen=redis://127.0.0.1:{port}", server)[0], 75)
         self.gate()
-        self.assertEqual(self.refused(f"--listen=redis://{self.gate_path}", server)[0], 75)
+        self.assertEqual(self.rejected(f"--listen=redis://{self.gate_path}", server)[0], 75)
         self.assertEqual(self.wire().call("PING"), b"+PONG\r\n")
 
     def test_signals_and_stale_sockets(self):

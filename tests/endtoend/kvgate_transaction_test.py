@@ -221,22 +221,22 @@ class HostileTransactionTest(Base):
     def test_many_clients_that_never_execute(self):
         before = self.served.resident()
         wires = [self.wire() for _ in range(12)]
-        refused = 0
+        rejected = 0
         for wire in wires:
             wire.call("MULTI")
             for _ in range(30):
-                refused += wire.call("SET", "k", bytes(MIB)).startswith(b"-ERR the transaction is too large")
-        self.assertGreater(refused, 0)
+                rejected += wire.call("SET", "k", bytes(MIB)).startswith(b"-ERR the transaction is too large")
+        self.assertGreater(rejected, 0)
         self.assertLess(self.served.resident() - before, 320 * MIB)
         for wire in wires:
             wire.close()
         fresh = self.wire()
 
-        def has_room():
+        def has_space():
             fresh.call("MULTI")
             return fresh.call("SET", "k", 1) == b"+QUEUED\r\n" and fresh.call("EXEC") == b"*1\r\n+OK\r\n"
 
-        harness.wait_until(has_room, "the others' queues are gone")
+        harness.wait_until(has_space, "the others' queues are gone")
 
 
 class SyncedTransactionTest(redis_pair.TestCase):

@@ -40,7 +40,7 @@ class KvserverRedisTest(redis_pair.TestCase):
         self.assertEqual(len(children.split()), 1, children)
         return int(children)
 
-    def refused(self, status, *flags, **options):
+    def rejected(self, status, *flags, **options):
         run = subprocess.run(
             [harness.program("kvserver"), *flags], stdin=subprocess.DEVNULL, capture_output=True,
             timeout=harness.PATIENCE, check=False, **options,
@@ -84,7 +84,7 @@ class KvserverRedisTest(redis_pair.TestCase):
         self.assertEqual(harness.kvctl(self.address, "get", "k").stdout, b"v")
         self.assertEqual(server.stop()[0], 0)
 
-    def test_bad_addresses_are_refused_before_anything_starts(self):
+    def test_bad_addresses_are_rejected_before_anything_starts(self):
         data = self.folder / "data"
         common = [f"--listen={self.address}", f"--data_dir={data}"]
         for flags, why in (
@@ -94,10 +94,10 @@ class KvserverRedisTest(redis_pair.TestCase):
             (["--redis=redis:///x", f"--tokens={self.write('tokens', self.make_token('one'))}"], "--redis_token_file"),
         ):  # fmt: skip
             with self.subTest(flags=flags):
-                self.assertIn(why, self.refused(64, *common, *flags))
+                self.assertIn(why, self.rejected(64, *common, *flags))
         port = harness.free_port()
         without_local = [f"--listen=tcp://127.0.0.1:{port}", "--durability=memory", "--redis=redis:///x"]
-        self.assertIn("--listen=local:", self.refused(64, *without_local))
+        self.assertIn("--listen=local:", self.rejected(64, *without_local))
         self.assertFalse(data.exists())
         self.assertFalse(pathlib.Path(f"{self.folder}/socket").exists())
 
@@ -105,7 +105,7 @@ class KvserverRedisTest(redis_pair.TestCase):
         taken = redis_pair.socket.create_server(("127.0.0.1", 0))
         self.addCleanup(taken.close)
         flags = [f"--listen={self.address}", "--durability=memory", "--memory=64M"]
-        said = self.refused(75, *flags, f"--redis=redis://127.0.0.1:{taken.getsockname()[1]}")
+        said = self.rejected(75, *flags, f"--redis=redis://127.0.0.1:{taken.getsockname()[1]}")
         self.assertRegex(said, r"gate_said: kvgate: redis://127\.0\.0\.1:[0-9]+: Address already in use")
         self.assertRegex(said, r"gate_ended: .*exit status 75")
         self.assertRegex(said, r"error start_failed: the gate of --redis")

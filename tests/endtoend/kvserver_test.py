@@ -27,7 +27,7 @@ def start(*flags, executable=None, **options):
 
 
 class BadStartTest(harness.TestCase):
-    def expect_refusal(self, run, status):
+    def expect_rejection(self, run, status):
         self.assertEqual(run.returncode, status, run.stderr)
         self.assertRegex(run.stderr, rb"\Akvserver: [^\n]+\n\Z")
         self.assertEqual(run.stdout, b"")
@@ -55,14 +55,14 @@ class BadStartTest(harness.TestCase):
             ["--listen=local:///" + "x" * 120, memory],
         ):  # fmt: skip
             with self.subTest(flags=flags):
-                self.expect_refusal(start(*flags), 64)
+                self.expect_rejection(start(*flags), 64)
 
     def test_an_empty_flag_takes_nothing_else(self):
         listen = f"--listen={self.address}"
         for flags in (["--data_dir=", "--memory=64M"], ["--data_dir", "--memory=64M"]):
             with self.subTest(flags=flags):
                 run = start(listen, *flags, cwd=self.folder)
-                self.expect_refusal(run, 64)
+                self.expect_rejection(run, 64)
                 self.assertIn(b"--data_dir: ", run.stderr)
         self.assertEqual(list(self.folder.iterdir()), [])
 
@@ -70,13 +70,13 @@ class BadStartTest(harness.TestCase):
         for span in ("soon", "-1s", "0s", "10", "", "never"):
             with self.subTest(span=span):
                 run = start(f"--listen={self.address}", f"--data_dir={self.folder}/data", f"--watch_retention={span}")
-                self.expect_refusal(run, 64)
+                self.expect_rejection(run, 64)
                 self.assertIn(b"--watch_retention: ", run.stderr)
         self.assertFalse((self.folder / "data").exists())
 
     @unittest.skipIf(pathlib.Path("/sys/class/infiniband").exists(), "this machine has RDMA devices")
     def test_no_rdma_device(self):
-        self.expect_refusal(start("--listen=verbs://127.0.0.1:7470", "--durability=memory"), 69)
+        self.expect_rejection(start("--listen=verbs://127.0.0.1:7470", "--durability=memory"), 69)
 
     def test_more_memory_than_it_may_have(self):
         limit = 1 << 30
@@ -84,17 +84,17 @@ class BadStartTest(harness.TestCase):
             f"--listen={self.address}", "--durability=memory", "--memory=4G",
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
         )  # fmt: skip
-        self.expect_refusal(run, 71)
+        self.expect_rejection(run, 71)
 
     def test_folder_of_the_socket_is_missing(self):
         run = start(f"--listen=local://{self.folder}/none/socket", "--durability=memory")
-        self.expect_refusal(run, 73)
+        self.expect_rejection(run, 73)
         self.assertIn(b"cannot make the lock file", run.stderr)
         self.assertIn(b"; make its directory, or choose another path", run.stderr)
 
     def test_parent_of_the_data_directory_is_missing(self):
         run = start(f"--listen={self.address}", f"--data_dir={self.folder}/none/data")
-        self.expect_refusal(run, 73)
+        self.expect_rejection(run, 73)
         self.assertIn(b"; make the directory above it", run.stderr)
 
     def test_disk_full(self):
@@ -107,17 +107,17 @@ class BadStartTest(harness.TestCase):
             self.skipTest("mounting a small file system is not permitted here")
         self.addCleanup(subprocess.run, ["umount", str(disk)], check=True)
         (disk / "filler").write_bytes(bytes(56 << 10))
-        self.expect_refusal(start(f"--listen={self.address}", f"--data_dir={disk}/data"), 74)
+        self.expect_rejection(start(f"--listen={self.address}", f"--data_dir={disk}/data"), 74)
 
     def test_data_directory_in_use(self):
         self.logged_server()
         second = start(f"--listen={self.address}2", f"--data_dir={self.folder}/data")
-        self.expect_refusal(second, 75)
+        self.expect_rejection(second, 75)
         self.assertEqual(kvctl(self.address, "ping").returncode, 0)
 
     def test_socket_in_use(self):
         self.memory_server()
-        self.expect_refusal(start(f"--listen={self.address}", "--durability=memory"), 75)
+        self.expect_rejection(start(f"--listen={self.address}", "--durability=memory"), 75)
         self.assertEqual(kvctl(self.address, "ping").returncode, 0)
 
     def test_an_address_in_use_leaves_no_data_directory(self):
@@ -136,7 +136,7 @@ class BadStartTest(harness.TestCase):
         ):
             with self.subTest(address=address):
                 run = start(f"--listen={address}", f"--data_dir={self.folder}/new", f"--backup_dir={self.folder}/backups")
-                self.expect_refusal(run, 75)
+                self.expect_rejection(run, 75)
                 self.assertIn(action, run.stderr)
                 self.assertFalse((self.folder / "new").exists())
                 self.assertFalse((self.folder / "backups").exists())
@@ -156,9 +156,9 @@ class BadStartTest(harness.TestCase):
         open_folder.chmod(0o777)
         with self.subTest("data directory"):
             data = [f"--listen=local://{open_folder}/socket", f"--data_dir={closed}/data"]
-            self.expect_refusal(start(*data, **options), 77)
+            self.expect_rejection(start(*data, **options), 77)
         with self.subTest("socket"):
-            self.expect_refusal(start(f"--listen=local://{closed}/socket", "--durability=memory", **options), 77)
+            self.expect_rejection(start(f"--listen=local://{closed}/socket", "--durability=memory", **options), 77)
 
     def test_data_does_not_fit(self):
         server = self.logged_server()
@@ -304,9 +304,9 @@ class RunTest(harness.TestCase):
         self.assertEqual(kvctl(self.address, "count").stdout, b"12\n")
         self.assertEqual(kvctl(self.address, "backup").returncode, 0)
         server.stop()
-        refused = start(f"--listen={self.address}", f"--data_dir={self.folder}/data", "--commit_log=off")
-        self.assertEqual(refused.returncode, 78, refused.stderr)
-        self.assertIn(b"--commit_log", refused.stderr)
+        rejected = start(f"--listen={self.address}", f"--data_dir={self.folder}/data", "--commit_log=off")
+        self.assertEqual(rejected.returncode, 78, rejected.stderr)
+        self.assertIn(b"--commit_log", rejected.stderr)
         restored = kvctl(None, "restore", f"--from={backups}", f"--to={self.folder}/restored")
         self.assertEqual(restored.returncode, 0, restored.stderr)
         self.server("--durability=logged", f"--data_dir={self.folder}/restored", "--memory=64M")
@@ -326,21 +326,21 @@ class RunTest(harness.TestCase):
         self.assertEqual(kvctl(self.address, "put", "key", "value").returncode, 0)
         self.assertEqual(kvctl(second, "get", "key").stdout, b"value")
 
-    def test_full_memory_refuses_and_serves_on(self):
+    def test_full_memory_rejects_and_serves_on(self):
         self.memory_server("--eviction=none", memory="18M")
         value = os.urandom(256 << 10)
         outcomes = [kvctl(self.address, "put", str(number), stdin=value).returncode for number in range(80)]
-        refused = outcomes.index(73)  # 18 MiB cannot hold 80 of them
-        self.assertGreater(refused, 0)
+        rejected = outcomes.index(73)  # 18 MiB cannot hold 80 of them
+        self.assertGreater(rejected, 0)
         self.assertEqual(kvctl(self.address, "get", "0").stdout, value)
-        self.assertEqual(kvctl(self.address, "get", str(refused)).returncode, 1)
+        self.assertEqual(kvctl(self.address, "get", str(rejected)).returncode, 1)
 
 
 class LogTest(harness.TestCase):
     LINES = 30  # of one kind
     WINDOW = 10  # seconds
 
-    def be_refused(self, times):
+    def be_rejected(self, times):
         """Connects, and says no client's greeting; returns how many windows there may have been meanwhile."""
         begin = time.monotonic()
         header = pathlib.Path(__file__).resolve().parents[2] / "rdma" / "local/wire.h"
@@ -355,28 +355,28 @@ class LogTest(harness.TestCase):
 
     @staticmethod
     def left_out(said):
-        told = re.findall(rb": ([0-9]+) more lines of clients that were refused were not written", said)
+        told = re.findall(rb": ([0-9]+) more lines of clients that were rejected were not written", said)
         return sum(map(int, told))
 
     def test_who_comes_without_end_does_not_fill_it(self):
         server = self.memory_server(f"--tokens={self.write('tokens', self.make_token('writer'))}", "--insecure_open")
-        windows = self.be_refused(1000)
+        windows = self.be_rejected(1000)
         # Nobody comes any more: all the same, it says how many there were.
         harness.wait_until(
-            lambda: server.said().count(b": refused: ") + self.left_out(server.said()) == 1000, "the rest is told of"
+            lambda: server.said().count(b": rejected: ") + self.left_out(server.said()) == 1000, "the rest is told of"
         )
-        refused = server.said().count(b": refused: ")
-        self.assertGreaterEqual(refused, self.LINES)
-        self.assertLessEqual(refused, windows * self.LINES)
+        rejected = server.said().count(b": rejected: ")
+        self.assertGreaterEqual(rejected, self.LINES)
+        self.assertLessEqual(rejected, windows * self.LINES)
         # Others, and what no client causes, are not hidden by it; nor is how many there were by its end.
-        self.be_refused(1000)
+        self.be_rejected(1000)
         self.assertEqual(kvctl(self.address, "ping").returncode, 0)
         harness.wait_until(lambda: b": disconnected" in server.said(), "a client came and went")
         server.process.send_signal(signal.SIGHUP)
         harness.wait_until(lambda: b"reloaded 1 auth tokens" in server.said(), "the tokens are read")
         self.assertEqual(server.stop()[0], 0)
         said = server.said()
-        self.assertEqual(said.count(b": refused: ") + self.left_out(said), 2000)
+        self.assertEqual(said.count(b": rejected: ") + self.left_out(said), 2000)
 
     def test_a_full_pipe_at_standard_error_holds_up_nothing(self):
         read_end, write_end = os.pipe()

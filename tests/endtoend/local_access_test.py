@@ -48,7 +48,7 @@ class LocalAccessTest(unittest.TestCase):
             self.assertEqual(lines.read(), b"ready\n", (self.folder / "errors").read_bytes())
         return server
 
-    def refused(self, status, *flags, umask=0o077, groups=()):
+    def rejected(self, status, *flags, umask=0o077, groups=()):
         run = subprocess.run(
             self.command(*flags), stdin=subprocess.DEVNULL, capture_output=True, timeout=harness.PATIENCE, check=False,
             user=SERVER, group=SERVER, extra_groups=list(groups), umask=umask,
@@ -71,7 +71,7 @@ class LocalAccessTest(unittest.TestCase):
         run = self.kvctl(user, "get", "key", **credentials)
         self.assertEqual((run.returncode, run.stdout.decode()), (0, f"of {user}"))
 
-    def expect_refused(self, user, says, **credentials):
+    def expect_rejected(self, user, says, **credentials):
         run = self.kvctl(user, "get", "key", **credentials)
         self.assertEqual(run.returncode, EX_NOPERM, run.stderr)
         self.assertIn(says, run.stderr)
@@ -80,11 +80,11 @@ class LocalAccessTest(unittest.TestCase):
         self.serve()
         self.expect_served(SERVER)
         self.expect_served(0)
-        self.expect_refused(MEMBER, b"Permission denied", groups=[SERVER])
-        self.expect_refused(MEMBER, b"become a member of the socket's group", groups=[SERVER])
+        self.expect_rejected(MEMBER, b"Permission denied", groups=[SERVER])
+        self.expect_rejected(MEMBER, b"become a member of the socket's group", groups=[SERVER])
         # Also where the file lets them through.
         (self.sockets / "socket").chmod(0o666)
-        self.expect_refused(MEMBER, b"serves uid 1500001 and root", groups=[SERVER])
+        self.expect_rejected(MEMBER, b"serves uid 1500001 and root", groups=[SERVER])
 
     def test_a_group(self):
         self.serve("--local_access=group", f"--socket_group={GROUP}", "--socket_mode=660", groups=[GROUP])
@@ -95,10 +95,10 @@ class LocalAccessTest(unittest.TestCase):
         self.expect_served(MEMBER, groups=[*range(1700000, 1700200), GROUP])
         self.expect_served(SERVER)
         self.expect_served(0)
-        self.expect_refused(STRANGER, b"Permission denied", groups=[OTHER_GROUP])
+        self.expect_rejected(STRANGER, b"Permission denied", groups=[OTHER_GROUP])
         (self.sockets / "socket").chmod(0o666)
-        self.expect_refused(STRANGER, b"--local_access", groups=[OTHER_GROUP])
-        self.expect_refused(STRANGER, b"--local_access", groups=range(1700000, 1700200))
+        self.expect_rejected(STRANGER, b"--local_access", groups=[OTHER_GROUP])
+        self.expect_rejected(STRANGER, b"--local_access", groups=range(1700000, 1700200))
 
     def test_the_group_of_the_directory(self):
         os.chown(self.sockets, SERVER, GROUP)
@@ -106,7 +106,7 @@ class LocalAccessTest(unittest.TestCase):
         self.serve("--local_access=group", umask=0o007)
         self.assertEqual(os.stat(self.sockets / "socket").st_gid, GROUP)
         self.expect_served(MEMBER, groups=[GROUP])
-        self.expect_refused(STRANGER, b"Permission denied")
+        self.expect_rejected(STRANGER, b"Permission denied")
 
     def test_anyone(self):
         server = self.serve("--local_access=anyone", umask=0)
@@ -125,9 +125,9 @@ class LocalAccessTest(unittest.TestCase):
         self.assertNotEqual(int(probe.stdout), MEMBER)
         self.serve("--local_access=group", f"--socket_group={GROUP}", "--socket_mode=660", groups=[GROUP])
         self.expect_served(MEMBER, groups=[GROUP], inside=container)
-        self.expect_refused(STRANGER, b"Permission denied", groups=[OTHER_GROUP], inside=container)
+        self.expect_rejected(STRANGER, b"Permission denied", groups=[OTHER_GROUP], inside=container)
         (self.sockets / "socket").chmod(0o666)
-        self.expect_refused(STRANGER, b"--local_access", groups=[OTHER_GROUP], inside=container)
+        self.expect_rejected(STRANGER, b"--local_access", groups=[OTHER_GROUP], inside=container)
 
     def test_roles_by_token(self):
         lines = {}
@@ -146,30 +146,30 @@ class LocalAccessTest(unittest.TestCase):
             files[role].write_text(line)
             files[role].chmod(0o600)
             os.chown(files[role], STRANGER, STRANGER)
-        self.expect_refused(STRANGER, b"an auth token")
+        self.expect_rejected(STRANGER, b"an auth token")
         self.assertEqual(self.kvctl(STRANGER, "put", "a", "b", f"--token_file={files['read-write']}").returncode, 0)
         run = self.kvctl(STRANGER, "get", "a", f"--token_file={files['read-only']}")
         self.assertEqual((run.returncode, run.stdout), (0, b"b"))
         self.assertEqual(self.kvctl(STRANGER, "put", "a", "c", f"--token_file={files['read-only']}").returncode, EX_NOPERM)
 
     def test_access_that_nobody_would_get(self):
-        error = self.refused(EX_USAGE, "--local_access=group", umask=0o022)
+        error = self.rejected(EX_USAGE, "--local_access=group", umask=0o022)
         self.assertIn("the umask keeps the group from", error)
         self.assertIn("--socket_mode", error)
-        self.assertIn("other users", self.refused(EX_USAGE, "--local_access=anyone", umask=0o002))
-        self.assertIn(f"to group {GROUP}", self.refused(EX_NOPERM, "--local_access=group", f"--socket_group={GROUP}"))
+        self.assertIn("other users", self.rejected(EX_USAGE, "--local_access=anyone", umask=0o002))
+        self.assertIn(f"to group {GROUP}", self.rejected(EX_NOPERM, "--local_access=group", f"--socket_group={GROUP}"))
 
     def test_bad_flags(self):
         for flag in ("--socket_mode=999", "--socket_mode=0o660", "--socket_mode=1777", "--socket_mode=66", "--socket_mode=",
                      "--socket_mode=-660", "--socket_group=no-such-group", "--socket_group=4294967295", "--socket_group=",
                      "--socket_group=-1", "--local_access=all"):  # fmt: skip
             with self.subTest(flag=flag):
-                self.assertIn(flag.split("=")[0], self.refused(EX_USAGE, flag))
+                self.assertIn(flag.split("=")[0], self.rejected(EX_USAGE, flag))
 
     def test_a_place_where_anyone_may_put_a_socket(self):
         self.sockets.chmod(0o1777)
         self.serve("--local_access=anyone", "--socket_mode=666")
-        self.expect_refused(STRANGER, b"any user may put a socket")
+        self.expect_rejected(STRANGER, b"any user may put a socket")
         self.expect_served(SERVER)
         self.expect_served(0)
         self.sockets.chmod(0o755)

@@ -118,7 +118,7 @@ class FormatTest(LogTestCase):
 class BadStartTest(LogTestCase):
     """A fault of the start is JSON where that was asked for, wherever the flag stands."""
 
-    def refused(self, status, *flags, **options):
+    def rejected(self, status, *flags, **options):
         run = subprocess.run(
             [harness.program("kvserver"), *flags], stdin=subprocess.DEVNULL, capture_output=True,
             timeout=harness.PATIENCE, check=False, **options,
@@ -127,7 +127,7 @@ class BadStartTest(LogTestCase):
         return run.stderr
 
     def says(self, expected, status, *flags):
-        said = self.refused(status, *flags)
+        said = self.rejected(status, *flags)
         self.assertEqual(self.events_of_json(said), ["start_failed"])
         self.assertIn(expected, json.loads(said)["message"])
 
@@ -162,9 +162,9 @@ class BadStartTest(LogTestCase):
     def test_text_where_nothing_asks_for_json(self):
         for flags in (["--log_format=xml"], ["--memory=much"], ["--log_format=text", "--no_flag"], ["--", "--log_format=json"]):
             with self.subTest(flags=flags):
-                self.assertRegex(self.refused(64, *flags), rb"\Akvserver: [^\n]+; see kvserver --help\n\Z")
+                self.assertRegex(self.rejected(64, *flags), rb"\Akvserver: [^\n]+; see kvserver --help\n\Z")
         file = self.write("kvserver.conf", "log_format = json\nmemory = much\n")
-        self.assertRegex(self.refused(78, f"--config={file}", "--log_format=text"), rb"\Akvserver: [^\n{]+\n\Z")
+        self.assertRegex(self.rejected(78, f"--config={file}", "--log_format=text"), rb"\Akvserver: [^\n{]+\n\Z")
 
     def test_faults_behind_the_flags(self):
         flags = [f"--listen={self.address}", "--durability=memory", "--log_format=json"]
@@ -178,7 +178,7 @@ class BadStartTest(LogTestCase):
             resource.setrlimit(resource.RLIMIT_AS, (100 << 20, resource.RLIM_INFINITY))
 
         flags = [f"--listen={self.address}", f"--data_dir={self.folder}/data", "--memory=64M"]
-        said = self.refused(71, *flags, "--log_format=json", preexec_fn=limit)
+        said = self.rejected(71, *flags, "--log_format=json", preexec_fn=limit)
         self.assertIn(self.events_of_json(said)[-1], ("memory_exhausted", "start_failed"))
         self.assertIn("ulimit -v", json.loads(said.splitlines()[-1])["message"])
 

@@ -111,7 +111,7 @@ class AddressSpaceTest(harness.TestCase):
             self.assertRegex(errors, rb"kvserver: [^\n]*ulimit [^\n]*-v[^\n]*\n\Z")
         return server.returncode
 
-    def test_a_server_without_room_ends_with_a_line_or_serves(self):
+    def test_a_server_without_space_ends_with_a_line_or_serves(self):
         """With the smallest limit it ends, with the largest it serves; between them, it does either."""
         statuses = []
         for mib in (100, 180, 220, 400, 1 << 20):
@@ -124,27 +124,27 @@ class AddressSpaceTest(harness.TestCase):
                 statuses.append(self.end(server))
         self.assertEqual((statuses[0], statuses[-1]), (71, 0))
 
-    def test_a_server_without_room_refuses_writes(self):
+    def test_a_server_without_space_rejects_writes(self):
         """A running server may grow by less than a write buffer."""
         address = f"{self.address}-data"
         server = self.start("data")
         harness.wait_until(lambda: server.poll() is not None or self.is_heard(address), "it serves")
         for mib in (8, 24, 48):
             with self.subTest(mib=mib):
-                self.refuse(server, address, mib << 20)
+                self.reject(server, address, mib << 20)
         self.assertEqual(self.end(server), 0)
 
     @staticmethod
     def is_heard(address):
         """It may have no memory for a client, and say so."""
         ping = harness.kvctl(address, "ping")
-        return ping.returncode == 0 or re.search(rb"the server refused|left for another client", ping.stderr)
+        return ping.returncode == 0 or re.search(rb"the server rejected|left for another client", ping.stderr)
 
-    def refuse(self, server, address, room):
-        """Limits the growth to `room` bytes, writes until writes are rejected, and lifts the limit."""
+    def reject(self, server, address, space):
+        """Limits the growth to `space` bytes, writes until writes are rejected, and lifts the limit."""
         status = pathlib.Path(f"/proc/{server.pid}/status").read_text(encoding="utf-8")
         size = int(re.search(r"^VmSize:\s+(\d+) kB$", status, re.MULTILINE)[1]) << 10
-        resource.prlimit(server.pid, resource.RLIMIT_AS, (size + room, resource.RLIM_INFINITY))
+        resource.prlimit(server.pid, resource.RLIMIT_AS, (size + space, resource.RLIM_INFINITY))
         flags = ["load", f"--target={address}", "--value_size=16K", "--records=10000", "--depth=8"]
         load = subprocess.run(
             [harness.program("kvbench"), *flags], capture_output=True, timeout=2 * harness.PATIENCE, check=False
@@ -180,14 +180,14 @@ class MemoryTest(harness.TestCase):
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         ) as process:  # fmt: skip
             connected = int(process.stdout.readline().split()[0])
-            refusal = process.stdout.readline().decode()
+            rejection = process.stdout.readline().decode()
             registered = int(process.stdout.readline())
             resident = resident_shared(server.process.pid)
             used, size, ready = memfds(server.process.pid)
             process.stdin.close()
             self.assertEqual(process.wait(timeout=harness.PATIENCE), 0)
         self.assertEqual(connected, clients)
-        self.assertIn(f"it has {clients} clients, as many as --max_clients allows", refusal)
+        self.assertIn(f"it has {clients} clients, as many as --max_clients allows", rejection)
         # All of the registered memory is there; message buffers are in no memfd, and of the
         # clients' memory the server keeps no descriptor.
         self.assertGreater(resident, registered * 2 // 3)
@@ -221,7 +221,7 @@ class MemoryTest(harness.TestCase):
         self.assertEqual(self.plan(server)[2], 100)
         self.assertLessEqual(self.fill(server, 100), 64 << 20)
 
-    def test_more_than_the_machine_has_is_refused(self):
+    def test_more_than_the_machine_has_is_rejected(self):
         total = int(re.search(r"MemTotal:\s+(\d+) kB", pathlib.Path("/proc/meminfo").read_text()).group(1)) << 10
         embedded = ["kvbench", "all", "--target=embedded", "--operations=10"]
         for program, *flags in (

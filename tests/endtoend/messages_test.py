@@ -26,11 +26,11 @@ def kvserver(*arguments):
 
 
 class UsageTest(harness.TestCase):
-    def expect(self, refused, status, *words):
-        self.assertEqual(refused.returncode, status, refused.stderr)
-        self.assertRegex(refused.stderr, rb"\Akv[a-z]+: [^\n]+\n\Z")
+    def expect(self, rejected, status, *words):
+        self.assertEqual(rejected.returncode, status, rejected.stderr)
+        self.assertRegex(rejected.stderr, rb"\Akv[a-z]+: [^\n]+\n\Z")
         for word in words:
-            self.assertIn(word, refused.stderr)
+            self.assertIn(word, rejected.stderr)
 
     def test_settings_that_contradict_each_other(self):
         listen = f"--listen={self.address}"
@@ -102,7 +102,7 @@ class UsageTest(harness.TestCase):
         self.assertEqual(listed.returncode, 0, listed.stderr)
 
     def test_a_span_of_time_that_is_none(self):
-        for flag, refused in (
+        for flag, rejected in (
             (b"--idle", kvctl(self.address, "watch", "--idle=0s")),
             (b"--ttl", kvctl(self.address, "put", "key", "value", "--ttl=0s")),
             (b"DURATION", kvctl(self.address, "touch", "key", "0s")),
@@ -111,11 +111,11 @@ class UsageTest(harness.TestCase):
              kvserver(f"--listen={self.address}", f"--data_dir={self.folder}/data", "--watch_retention=0s")),
         ):  # fmt: skip
             with self.subTest(flag=flag):
-                self.expect(refused, EX_USAGE, flag + b": '0s' is no time at all; the least is 1ms")
+                self.expect(rejected, EX_USAGE, flag + b": '0s' is no time at all; the least is 1ms")
 
     def test_a_size_that_is_too_large_is_told_the_bounds(self):
-        refused = kvserver(f"--listen={self.address}", "--durability=memory", "--memory=16777216T")
-        self.expect(refused, EX_USAGE, b"'16777216T' is not a size from 0 to 18446744073709551615: a whole number of bytes")
+        rejected = kvserver(f"--listen={self.address}", "--durability=memory", "--memory=16777216T")
+        self.expect(rejected, EX_USAGE, b"'16777216T' is not a size from 0 to 18446744073709551615: a whole number of bytes")
 
     def test_a_file_of_a_token_that_cannot_be_used(self):
         """The same status from all programs: of the server's tokens, and of a client's."""
@@ -135,7 +135,7 @@ class UsageTest(harness.TestCase):
         shown = rb"\x1b]0;owned\x07"
         (self.folder / f"log{title}").mkdir()
         listen = [f"--listen={self.address}", "--durability=memory"]
-        for refused in (
+        for rejected in (
             kvctl(None, title), kvctl(None, f"--{title}"), kvctl(f"local:///{title}", "ping"), kvctl(title, "ping"),
             kvctl(None, "check", f"--data={self.folder}/{title}"), kvctl(self.address, "put", "key", "v", f"--ttl={title}"),
             kvserver(*listen, title), kvserver(f"--listen={title}", "--durability=memory"),
@@ -144,12 +144,12 @@ class UsageTest(harness.TestCase):
             run("kvbench", "all", "--target=embedded", f"--json={self.folder}/none/{title}"),
             run("kvbench", "report", f"{self.folder}/{title}", f"--html={self.folder}/page"),
         ):  # fmt: skip
-            with self.subTest(arguments=refused.args):
-                self.assertNotEqual(refused.returncode, 0)
-                self.assertIn(shown, refused.stderr)
-                self.assertNotRegex(refused.stderr, rb"[\x00-\x09\x0b-\x1f\x7f]")
+            with self.subTest(arguments=rejected.args):
+                self.assertNotEqual(rejected.returncode, 0)
+                self.assertIn(shown, rejected.stderr)
+                self.assertNotRegex(rejected.stderr, rb"[\x00-\x09\x0b-\x1f\x7f]")
 
-    def test_a_full_pipe_at_standard_error_holds_up_no_refusal(self):
+    def test_a_full_pipe_at_standard_error_holds_up_no_rejection(self):
         read_end, write_end = os.pipe()
         self.addCleanup(os.close, read_end)
         self.addCleanup(os.close, write_end)
@@ -164,8 +164,8 @@ class UsageTest(harness.TestCase):
         self.assertEqual(run("kvctl", f"--server={self.address}", "ping", stderr=write_end).returncode, 69)
 
     def test_what_is_no_flag_has_no_nearest(self):
-        refused = kvctl(self.address, "put", "k=v", "--x=y")
-        self.expect(refused, EX_USAGE, b"there is no flag --x; write arguments that are no flags behind --")
+        rejected = kvctl(self.address, "put", "k=v", "--x=y")
+        self.expect(rejected, EX_USAGE, b"there is no flag --x; write arguments that are no flags behind --")
         self.expect(kvctl(self.address, "GET", "key"), EX_USAGE, b"there is no command 'GET'; the nearest is get;")
 
 
@@ -197,9 +197,9 @@ class DoneTest(harness.TestCase):
 
     def test_an_import_of_nothing(self):
         self.memory_server()
-        refused = kvctl(self.address, "import")
-        self.assertEqual(refused.returncode, EX_DATAERR)
-        self.assertRegex(refused.stderr, rb"\Akvctl: import: standard input is empty; [^\n;]+\n\Z")
+        rejected = kvctl(self.address, "import")
+        self.assertEqual(rejected.returncode, EX_DATAERR)
+        self.assertRegex(rejected.stderr, rb"\Akvctl: import: standard input is empty; [^\n;]+\n\Z")
 
 
 class ShortageTest(harness.TestCase):

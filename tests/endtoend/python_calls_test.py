@@ -184,7 +184,7 @@ class FinalizersTest(CallsTest):
     def setUp(self):
         super().setUp()
         self.store["other"] = b"of another key"
-        self.refused = []
+        self.rejected = []
         # Freed objects would be used again, and the collector would not run for them.
         self.kept = [([], (i, i)) for i in range(1000)]
         self.others = ("other",) * 5
@@ -194,7 +194,7 @@ class FinalizersTest(CallsTest):
             self.kept.append(self.store.get_many(self.others))
             self.kept.append(next(self.store.scan(prefix="other")))
         except RuntimeError as error:
-            self.refused.append(str(error))
+            self.rejected.append(str(error))
 
     def check(self, call, wanted):
         with finalizing(self.act):
@@ -202,17 +202,17 @@ class FinalizersTest(CallsTest):
         for result in results:
             self.assertEqual(result, wanted)
 
-    def check_was_refused(self):
+    def check_was_rejected(self):
         if sys.version_info < (3, 12):  # later ones run the collector between instructions alone
-            self.assertIn("in a call of this thread", "\n".join(self.refused))
+            self.assertIn("in a call of this thread", "\n".join(self.rejected))
 
     def test_inside_get_many(self):
         self.check(lambda: self.store.get_many(self.pairs), list(self.pairs.values()))
-        self.check_was_refused()
+        self.check_was_rejected()
 
     def test_inside_a_scan(self):
         self.check(lambda: list(self.store.scan(prefix="key")), list(self.pairs.items()))
-        self.check_was_refused()
+        self.check_was_rejected()
 
     def test_inside_a_watch(self):
         token = self.store.watch().resume_token()
@@ -221,7 +221,7 @@ class FinalizersTest(CallsTest):
             lambda: [change[1:3] for change in self.store.watch(prefix="key", resume_token=token, timeout=0)],
             list(self.pairs.items()),
         )
-        self.check_was_refused()
+        self.check_was_rejected()
 
     def test_inside_failures(self):
         def act():

@@ -189,7 +189,7 @@ class PythonTest(harness.TestCase):
         batch = remora.Batch()
         batch.put("key", b"b")
         # This server has no disk.
-        for refused in (
+        for rejected in (
             lambda: self.store.put("key", b"b", durability="synced"),
             lambda: self.store.append("key", b"b", durability="logged"),
             lambda: self.store.increment("n", durability="logged"),
@@ -199,7 +199,7 @@ class PythonTest(harness.TestCase):
             lambda: self.store.apply(batch, durability="logged"),
         ):
             with self.assertRaisesRegex(remora.InvalidArgument, "server rejected the request"):
-                refused()
+                rejected()
         self.assertIsInstance(self.store.put_many([("key", b"b")], durability="synced")[0], remora.InvalidArgument)
         self.assertEqual(self.store["key"], b"a")
         self.store.apply(batch, durability="memory")
@@ -298,7 +298,7 @@ class PythonTest(harness.TestCase):
         thread = threading.Thread(target=lambda: self.store.put("key", b"value"))
         thread.start()
 
-        def is_refused():
+        def is_rejected():
             try:
                 self.store.get("key")
             except RuntimeError as error:
@@ -306,14 +306,14 @@ class PythonTest(harness.TestCase):
                 return True
             return False
 
-        harness.wait_until(is_refused, "the client is in use")
+        harness.wait_until(is_rejected, "the client is in use")
         with self.assertRaises(RuntimeError):
             self.store.close()
         self.kvserver.process.send_signal(signal.SIGCONT)
         thread.join()
         self.assertEqual(self.store["key"], b"value")
 
-    def test_a_forked_child_is_refused(self):
+    def test_a_forked_child_is_rejected(self):
         buffer = self.store.register(bytearray(10))
         child = os.fork()
         if child == 0:

@@ -29,7 +29,7 @@ class ExportTest(redis_copies.TestCase):
     def exported(self, redis, *flags, **options):
         return self.kvctl("export", f"--to={redis.address()}", *flags, **options)
 
-    def test_replies_of_another_form_are_refused(self):
+    def test_replies_of_another_form_are_rejected(self):
         self.fill([(b"k", b"v")])
         for reply in (b":0\r\n", b"+QUEUED\r\n", b"$5\r\nhello\r\n", b"*0\r\n", b"$-1\r\n"):
             with self.subTest(reply=reply):
@@ -90,7 +90,7 @@ class ExportTest(redis_copies.TestCase):
         self.assertIn(b"missing\tlist\n", run.stdout)
         self.assertEqual(counts(self.exported(redis, "--verify").stdout)["different"], "0")
 
-    def test_a_redis_without_room_and_how_it_goes_on(self):
+    def test_a_redis_without_space_and_how_it_goes_on(self):
         value = os.urandom(20_000)
         records = {b"key %04d" % i: value for i in range(1000)}
         self.fill(records.items())
@@ -110,7 +110,7 @@ class ExportTest(redis_copies.TestCase):
         self.assertEqual(redis.records()[b"key 0999"], value)
         self.exported(redis, "--resume=x", status=64)
 
-    def test_refusals(self):
+    def test_rejections(self):
         self.fill([(b"a", b"x")])
         master = self.redis("--repl-diskless-sync-delay", "0")  # by itself it waits 5 s for more replicas
         replica = self.redis("--replicaof", f"127.0.0.1 {master.port}")

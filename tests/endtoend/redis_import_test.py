@@ -40,7 +40,7 @@ class ImportTest(redis_copies.TestCase):
         self.assertEqual(report["different"], "0")
         self.assertEqual(self.stored(), records)
 
-    def test_replies_of_another_form_are_refused(self):
+    def test_replies_of_another_form_are_rejected(self):
         for replies in ({"GET": b":5\r\n"}, {"GET": b"*0\r\n"}, {"GET": b"+OK\r\n"}, {"TYPE": b":5\r\n"}, {"PTTL": b":-7\r\n"},
                         {"PTTL": b"+OK\r\n"}, {"SCAN": b"*2\r\n$1\r\n0\r\n*1\r\n:1\r\n"}, {"DBSIZE": b"+OK\r\n"},
                         {"STRLEN": b"+OK\r\n"}):  # fmt: skip
@@ -51,14 +51,14 @@ class ImportTest(redis_copies.TestCase):
         self.imported(self.impostor(SCAN=b"*2\r\n$2\r\n00\r\n*1\r\n$1\r\nk\r\n"))
         self.assertEqual(self.stored(), {b"k": b"v"})
 
-    def test_a_resume_token_that_was_refused_is_not_shown_again(self):
+    def test_a_resume_token_that_was_rejected_is_not_shown_again(self):
         names_run = {"INFO": b"$21\r\n# Server\r\nrun_id:ab\r\n\r\n", "SCAN": b"*2\r\n$1\r\n7\r\n*1\r\n$1\r\nk\r\n"}
         run = self.imported(self.impostor(**names_run, GET=b"-LOADING the data\r\n"), status=EX_UNAVAILABLE)
         place, mark = self.resume_token(run.stderr).split(".", 1)
         self.assertEqual((place, mark[:5]), ("0", "0.ab."))
-        refuses = names_run | {"SCAN": b"-ERR invalid cursor\r\n"}
+        rejects = names_run | {"SCAN": b"-ERR invalid cursor\r\n"}
         for flags in ((), (f"--resume=7.{mark}",)):
-            run = self.imported(self.impostor(**refuses), *flags, status=EX_UNAVAILABLE)
+            run = self.imported(self.impostor(**rejects), *flags, status=EX_UNAVAILABLE)
             self.assertIn(b"invalid cursor", run.stderr)
             self.assertIn(b"; start over without --resume", run.stderr)
             self.assertNotIn(b"--resume=", run.stderr)
@@ -263,7 +263,7 @@ class ImportTest(redis_copies.TestCase):
         self.assertTrue(shown.endswith(b"\r\x1b[K"), shown)
         self.assertNotIn(b"\x1b", output)
 
-    def test_no_room(self):
+    def test_no_space(self):
         server = self.memory_server("--eviction=none", memory="32M", address=f"local://{self.folder}/small")
         redis = self.redis()
         redis.fill([(f"key {i}", os.urandom(100_000)) for i in range(500)])
@@ -290,7 +290,7 @@ class RestartTest(redis_copies.TestCase):
 
         return restart
 
-    def assert_refused(self, status, output, errors):
+    def assert_rejected(self, status, output, errors):
         self.assertEqual(status, EX_UNAVAILABLE, errors)
         self.assertIn(b"started anew since, and may have lost records", errors)
         self.assertIn(b"start over without --resume", errors)
@@ -301,7 +301,7 @@ class RestartTest(redis_copies.TestCase):
         server = self.memory_server(memory="192M")
         redis, relay = self.prepared()
         restart = self.again(server, lambda: self.memory_server(memory="192M"))
-        self.assert_refused(*self.interrupted(relay, "import", f"--from={relay.address}", meanwhile=restart))
+        self.assert_rejected(*self.interrupted(relay, "import", f"--from={relay.address}", meanwhile=restart))
         self.kvctl("import", f"--from={redis.address()}", "--if_absent", "--verify")
         self.assertEqual(self.stored(), self.RECORDS)
 
@@ -313,7 +313,7 @@ class RestartTest(redis_copies.TestCase):
         server.kill()
         self.memory_server(memory="192M")
         run = self.kvctl("import", f"--from={redis.address()}", f"--resume={token}", status=EX_UNAVAILABLE)
-        self.assert_refused(run.returncode, run.stdout, run.stderr)
+        self.assert_rejected(run.returncode, run.stdout, run.stderr)
 
     def test_a_logged_server_keeps_all_over_a_kill(self):
         server = self.logged_server(memory="192M")
@@ -344,7 +344,7 @@ class RestartTest(redis_copies.TestCase):
         shutil.move(f"{self.folder}/before", f"{self.folder}/data")
         self.logged_server(memory="192M")
         run = self.kvctl("import", f"--from={redis.address()}", f"--resume={token}", status=EX_UNAVAILABLE)
-        self.assert_refused(run.returncode, run.stdout, run.stderr)
+        self.assert_rejected(run.returncode, run.stdout, run.stderr)
 
     def test_a_json_import_into_a_server_in_memory(self):
         server = self.memory_server()

@@ -62,9 +62,9 @@ class ReplicationCase(harness.TestCase):
     def stat(self, name, metric):
         return harness.stats(self.at(name))[metric]
 
-    def refused(self, *flags):
+    def rejected(self, *flags):
         run = subprocess.run(
-            [harness.program("kvserver"), f"--listen={self.at('refused')}", *flags],
+            [harness.program("kvserver"), f"--listen={self.at('rejected')}", *flags],
             stdin=subprocess.DEVNULL, capture_output=True, timeout=harness.PATIENCE, check=False,
         )  # fmt: skip
         return run
@@ -246,7 +246,7 @@ class RestartTest(ReplicationCase):
         primary.stop()
         shutil.copytree(self.folder / "p.data", self.folder / "copy.data")
         file = self.folder / "copy.data" / "REMORA-REPLICATION"
-        run = self.refused(f"--data_dir={self.folder / 'copy.data'}", "--follow")
+        run = self.rejected(f"--data_dir={self.folder / 'copy.data'}", "--follow")
         self.assertIn(b"write 'role follower' in its file REMORA-REPLICATION", run.stderr)
         file.write_text(file.read_text().replace("role primary", "role follower"))
         self.follower("copy")
@@ -351,24 +351,24 @@ class FlagsTest(ReplicationCase):
         for flags, words in [
             (["--durability=memory", "--follow"], "need a commit log"),
             ([data, "--commit_log=off", "--follow"], "need a commit log"),
-            ([data, f"--replicate_to={self.at('refused')}"], "is an address of this server"),
+            ([data, f"--replicate_to={self.at('rejected')}"], "is an address of this server"),
             ([data, "--replicate_to=local:///x", "--replicate_to=local:///x"], "is given twice"),
             ([data, "--replicate_to=nowhere"], "--replicate_to"),
             ([data, "--replication_buffer=8M"], "--replicate_to"),
             ([data, "--replicate_to=local:///x", "--replication_buffer=8K"], "from 1 MiB to 64 GiB"),
         ]:
             with self.subTest(flags):
-                run = self.refused(*flags)
+                run = self.rejected(*flags)
                 self.assertEqual(run.returncode, 64, run.stderr)
                 self.assertIn(words, run.stderr.decode())
 
     def test_a_follower_is_not_opened_to_write(self):
         self.follower("f").stop()
-        run = self.refused(f"--data_dir={self.folder}/f.data")
+        run = self.rejected(f"--data_dir={self.folder}/f.data")
         self.assertIn(b"is a follower's: start it with --follow", run.stderr)
         self.assertNotEqual(run.returncode, 0)
         self.start("plain").stop()
-        run = self.refused(f"--data_dir={self.folder}/plain.data", "--follow")
+        run = self.rejected(f"--data_dir={self.folder}/plain.data", "--follow")
         self.assertIn(b"never followed a primary", run.stderr)
 
 

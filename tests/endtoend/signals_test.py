@@ -109,13 +109,13 @@ class FileSizeTest(harness.TestCase):
         self.assertEqual(run.returncode, EX_IOERR, run.stderr)
         self.assertIn(b"standard output: File too large", run.stderr)
 
-    def test_a_log_beyond_the_limit_refuses_writes(self):
-        self.refuses_writes_beyond_the_limit("--commit_log=32M")
+    def test_a_log_beyond_the_limit_rejects_writes(self):
+        self.rejects_writes_beyond_the_limit("--commit_log=32M")
 
-    def test_rocksdbs_log_beyond_the_limit_refuses_writes(self):
-        self.refuses_writes_beyond_the_limit("--commit_log=off")
+    def test_rocksdbs_log_beyond_the_limit_rejects_writes(self):
+        self.rejects_writes_beyond_the_limit("--commit_log=off")
 
-    def refuses_writes_beyond_the_limit(self, log):
+    def rejects_writes_beyond_the_limit(self, log):
         """And says so, also with --quiet. Reads go on, and nothing that was acknowledged is lost."""
         server = self.logged_server("--quiet", log)
         value = os.urandom(200_000)
@@ -127,7 +127,7 @@ class FileSizeTest(harness.TestCase):
         self.assertIn(b"File too large", run.stderr)
         self.assertEqual(kvctl(self.address, "get", f"key{acknowledged}").returncode, 1)
         self.assertEqual(kvctl(self.address, "get", "key0").stdout, value)
-        harness.wait_until(lambda: b" error disk_failed: writes are refused" in server.said(), "the log says so")
+        harness.wait_until(lambda: b" error disk_failed: writes are rejected" in server.said(), "the log says so")
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         harness.wait_until(
             lambda: kvctl(self.address, "put", "again", stdin=value).returncode == 0, "writes are taken again"

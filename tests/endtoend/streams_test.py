@@ -123,9 +123,9 @@ class ServerStreamsTest(harness.TestCase):
     def test_a_descriptor_that_nobody_passed(self):
         for descriptor in (*range(40), 1 << 20, 1 << 30):
             with self.subTest(descriptor=descriptor):
-                refused = self.start(descriptor)
-                self.assertEqual(refused.returncode, EX_USAGE, refused.stderr)
-                self.assertTrue(re.fullmatch(rb"kvserver: --ready_fd=[^\n]+; [^\n]+\n", refused.stderr), refused.stderr)
+                rejected = self.start(descriptor)
+                self.assertEqual(rejected.returncode, EX_USAGE, rejected.stderr)
+                self.assertTrue(re.fullmatch(rb"kvserver: --ready_fd=[^\n]+; [^\n]+\n", rejected.stderr), rejected.stderr)
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_a_descriptor_that_takes_nothing_more(self):
@@ -156,8 +156,8 @@ class ServerStreamsTest(harness.TestCase):
         ready, write_end = os.pipe()
         self.addCleanup(os.close, ready)
         self.addCleanup(os.close, write_end)
-        refused = self.start(ready, pass_fds=[ready])
-        self.assertEqual(refused.returncode, EX_USAGE, refused.stderr)
+        rejected = self.start(ready, pass_fds=[ready])
+        self.assertEqual(rejected.returncode, EX_USAGE, rejected.stderr)
         self.assertEqual(os.listdir(self.folder), [])
 
 

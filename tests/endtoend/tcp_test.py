@@ -94,7 +94,7 @@ class TcpTest(harness.TestCase):
         self.assertNotIn(writer.split()[2].encode(), server.said())
 
     def test_where_it_may_listen(self):
-        def refused(*flags):
+        def rejected(*flags):
             run = subprocess.run(
                 [harness.program("kvserver"), "--durability=memory", "--memory=64M", *flags],
                 capture_output=True, timeout=harness.PATIENCE, check=False,
@@ -102,16 +102,16 @@ class TcpTest(harness.TestCase):
             return run.returncode, run.stderr
 
         everywhere = f"--listen=tcp://0.0.0.0:{self.port}"
-        code, errors = refused(everywhere)
+        code, errors = rejected(everywhere)
         self.assertEqual(code, 64)
         self.assertIn(b"--tokens=FILE", errors)
         self.assertIn(b"--insecure_open", errors)
-        self.assertEqual(refused("--listen=tcp://192.0.2.1:7470", "--insecure_open")[0], 69)
+        self.assertEqual(rejected("--listen=tcp://192.0.2.1:7470", "--insecure_open")[0], 69)
         for flag in ("--tcp_threads=0", "--tcp_threads=65", "--tcp_threads=many"):
-            self.assertEqual(refused(f"--listen={self.address}", flag)[0], 64)
+            self.assertEqual(rejected(f"--listen={self.address}", flag)[0], 64)
         server = self.memory_server("--insecure_open", address=f"tcp://0.0.0.0:{self.port}")
         self.assertEqual(harness.kvctl(self.address, "put", "key", "value").returncode, 0)
-        code, errors = refused(f"--listen={self.address}")
+        code, errors = rejected(f"--listen={self.address}")
         self.assertEqual(code, 75)
         self.assertIn(b"in use", errors)
         server.kill()

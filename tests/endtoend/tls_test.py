@@ -30,7 +30,7 @@ class TlsTest(harness.TestCase):
     def start(self, *flags, address=None):
         return self.memory_server(*flags, address=address)
 
-    def refused(self, *flags):
+    def rejected(self, *flags):
         run = subprocess.run(
             [harness.program("kvserver"), "--durability=memory", "--memory=64M", *flags],
             capture_output=True, timeout=harness.PATIENCE, check=False,
@@ -149,7 +149,7 @@ class TlsTest(harness.TestCase):
         self.assertEqual(harness.kvctl(self.address, "get", "key", known, *own).stdout, b"value")
         self.write("server.key", "nonsense")
         server.process.send_signal(signal.SIGHUP)
-        harness.wait_until(lambda: b"kept all auth tokens" in server.said(), "the bad file is refused")
+        harness.wait_until(lambda: b"kept all auth tokens" in server.said(), "the bad file is rejected")
         self.assertEqual(harness.kvctl(self.address, "get", "key", known, *own).stdout, b"value")
         self.assertEqual(server.stop()[0], 0)
 
@@ -162,7 +162,7 @@ class TlsTest(harness.TestCase):
         self.assertIn(b"it serves without TLS", run.stderr)
         harness.wait_until(lambda: b"begins with a TLS handshake" in server.said(), "the log says so")
 
-    def test_what_kvserver_refuses(self):
+    def test_what_kvserver_rejects(self):
         self.make_certificates()
         listen = f"--listen={self.address}"
         cert, key = f"--tls_cert={self.path('server.crt')}", f"--tls_key={self.path('server.key')}"
@@ -180,7 +180,7 @@ class TlsTest(harness.TestCase):
             ([listen, cert, f"--tls_key={self.path('open.key')}"], 77, b"chmod 600"),
         ):
             with self.subTest(flags):
-                code, errors = self.refused(*flags)
+                code, errors = self.rejected(*flags)
                 self.assertEqual(code, status, errors)
                 self.assertIn(words, errors)
 

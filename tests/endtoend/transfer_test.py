@@ -47,7 +47,7 @@ class TransferTest(harness.TestCase):
         self.assertEqual((run.returncode, run.stderr), (0, b""))
         return run.stdout
 
-    def refused(self, status, *arguments, stdin=b""):
+    def rejected(self, status, *arguments, stdin=b""):
         run = kvctl(self.address, *arguments, stdin=stdin)
         self.assertEqual((run.returncode, run.stdout), (status, b""), run.stderr)
         self.assertRegex(run.stderr, rb"\Akvctl: import: [^\n]+\n\Z")
@@ -95,7 +95,7 @@ class TransferTest(harness.TestCase):
     def test_a_value_that_is_too_large(self):
         size = (64 << 20) + 1
         record = b'{"key":"large","value_base64":"%s"}\n' % base64.b64encode(bytes(size))
-        said = self.refused(65, "import", stdin=FIRST + record + last(1))
+        said = self.rejected(65, "import", stdin=FIRST + record + last(1))
         self.assertRegex(said, f"line 2: its value has {size} bytes; .*; 0 records were imported")
         self.assertEqual(self.run_ok("count"), b"0\n")
 
@@ -115,7 +115,7 @@ class TransferTest(harness.TestCase):
         self.assertEqual(export.returncode, 75, errors)
         self.assertRegex(errors, rb"\Akvctl: export: [^\n]*of one moment[^\n]*\n\Z")
         self.assertNotIn(b'{"records":', output)
-        self.refused(65, "import", stdin=FIRST + output)
+        self.rejected(65, "import", stdin=FIRST + output)
 
     def test_the_largest_value(self):
         for value in (os.urandom(64 << 20), bytes(64 << 20)):
@@ -159,7 +159,7 @@ class TransferTest(harness.TestCase):
             with self.subTest(bad=bad[:60]):
                 self.run_ok("drop", "--yes")
                 lines = FIRST + good + bad + b'\n{"key":"behind","value":"x"}\n' + last(3)
-                self.assertRegex(self.refused(65, "import", stdin=lines), "line 3: .*; 1 records were imported")
+                self.assertRegex(self.rejected(65, "import", stdin=lines), "line 3: .*; 1 records were imported")
                 self.assertEqual(self.run_ok("count"), b"1\n")
                 self.assertEqual(self.run_ok("import", "--skip_bad", stdin=lines), counts(2, skipped_bad=1))
                 self.assertEqual(self.run_ok("count"), b"2\n")
@@ -175,13 +175,13 @@ class TransferTest(harness.TestCase):
             (b'{"remora_export":2}\n' + good + last(1), "line 1: .*format 2, this kvctl knows format 1"),
         ):
             with self.subTest(lines=lines):
-                self.assertRegex(self.refused(65, "import", stdin=lines), why)
+                self.assertRegex(self.rejected(65, "import", stdin=lines), why)
 
     def test_an_import_without_its_last_line_may_be_repeated(self):
         lines = FIRST + b'{"key":"one","value":"1"}\n{"key":"two","value":"2"}\n{"key":"over","value":"","expires_ms":1}\n'
-        self.assertRegex(self.refused(65, "import", stdin=lines), "; 2 records were imported, 0 were .*, 1 had expired")
+        self.assertRegex(self.rejected(65, "import", stdin=lines), "; 2 records were imported, 0 were .*, 1 had expired")
         self.assertEqual(self.run_ok("count"), b"2\n")
-        said = self.refused(65, "import", "--if_absent", stdin=lines)
+        said = self.rejected(65, "import", "--if_absent", stdin=lines)
         self.assertRegex(said, "; 0 records were imported, 2 were there already, 1 had expired")
         self.assertEqual(self.run_ok("import", "--if_absent", stdin=lines + last(3)), counts(0, 2, 1))
 
@@ -221,12 +221,12 @@ class TransferTest(harness.TestCase):
                 self.running.process.send_signal(signal.SIGCONT)
                 self.assertRegex(running.stderr.read(), rb"line 3: .*(" + why + rb").*; 1 records were imported.* of 1 it is")
 
-    def test_no_room(self):
+    def test_no_space(self):
         self.running.stop()
         self.running = self.logged_server("--eviction=none", memory="64M")
         value = base64.b64encode(os.urandom(200_000))
         lines = b"".join(b'{"key":"%d","value":"%s"}\n' % (i, value) for i in range(300))
-        self.assertRegex(self.refused(73, "import", stdin=FIRST + lines + last(300)), "line [0-9]+: .*were imported")
+        self.assertRegex(self.rejected(73, "import", stdin=FIRST + lines + last(300)), "line [0-9]+: .*were imported")
 
     def test_output_that_is_full_and_input_that_fails(self):
         self.run_ok("put", "key", "value")

@@ -40,9 +40,9 @@ class Record {
       // Sizes that match the extent, as near as they can.
       header_.key_size = static_cast<std::uint16_t>(1 + header_.key_size % 8);
       header_.flags = 0;
-      const std::uint64_t room = slot.extent_bytes() - sizeof(RecordHeader);
+      const std::uint64_t space = slot.extent_bytes() - sizeof(RecordHeader);
       header_.value_size = static_cast<std::uint32_t>(
-          std::min<std::uint64_t>(room - std::min<std::uint64_t>(room, header_.key_size), kMaxValueSize));
+          std::min<std::uint64_t>(space - std::min<std::uint64_t>(space, header_.key_size), kMaxValueSize));
     }
     if ((how_ & 2) != 0) header_.version_live |= kLiveBit;
     bytes_ = input.rest();

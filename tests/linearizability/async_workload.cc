@@ -22,7 +22,7 @@ void AsyncWorker::Do(AsyncClient& client) {
   const std::uint64_t dice = Below(100);
   // Without a connection, what begins would not end, but for its deadline: the more nobody knows, the less is
   // found out.
-  if (dice < 60 && client.status().ok() && client.in_flight() < most_ && client.room() > 0)
+  if (dice < 60 && client.status().ok() && client.in_flight() < most_ && client.free_slots() > 0)
     return BeginSomething(client);
   if (dice == 60 && !begun_.empty()) {
     client.Cancel(begun_[Below(begun_.size())]);
@@ -61,7 +61,7 @@ void AsyncWorker::Run(AsyncClient& client, const Start& start, Ended ended) {
       [this, &client, ended](const AsyncResult& result) {
         ended(result);
         // As programs do that go on where they were told.
-        if (Below(8) == 0 && client.status().ok() && client.room() > 0) BeginSomething(client);
+        if (Below(8) == 0 && client.status().ok() && client.free_slots() > 0) BeginSomething(client);
       },
       SomeCallOptions());
   if (!begun.ok()) return ended({.status = begun.status()});

@@ -44,7 +44,7 @@ class Told {
     history_.operations.back().version = 0;
     return *this;
   }
-  Told& Refused(Outcome outcome) {
+  Told& Rejected(Outcome outcome) {
     history_.operations.back().outcome = outcome;
     history_.operations.back().version = 0;
     return *this;
@@ -170,24 +170,24 @@ TEST(LinearTest, ALostUpdate) {
       HasSubstr("no order"));
 }
 
-TEST(LinearTest, ARefusalThatHadNoReason) {
+TEST(LinearTest, ARejectionThatHadNoReason) {
   EXPECT_EQ(Told()
                 .Put(1, 0, 10, "a", 1)
                 .Put(2, 11, 20, "b", 0, Condition::Absent())
-                .Refused(Outcome::kAlreadyExists)
+                .Rejected(Outcome::kAlreadyExists)
                 .Faults(),
             "");
   EXPECT_THAT(Told()
                   .Put(1, 0, 10, "a", 1)
                   .Delete(1, 11, 12, 2)
                   .Put(2, 13, 20, "b", 0, Condition::Absent())
-                  .Refused(Outcome::kAlreadyExists)
+                  .Rejected(Outcome::kAlreadyExists)
                   .Faults(),
               HasSubstr("exists already"));
   EXPECT_THAT(Told()
                   .Put(1, 0, 10, "a", 1)
                   .Put(2, 13, 20, "b", 0, Condition::Version(1))
-                  .Refused(Outcome::kFailedPrecondition)
+                  .Rejected(Outcome::kFailedPrecondition)
                   .Faults(),
               HasSubstr("another version"));
 }
@@ -249,7 +249,7 @@ TEST(LinearTest, ALostWriteMayBeDoneLateOrNever) {
   EXPECT_THAT(Told(told).Get(1, 30, 40, "b", 2).Get(1, 50, 60, "a", 1).Faults(), HasSubstr("no order"));
   EXPECT_THAT(Told(told).Get(1, 5, 8, "b", 2).Faults(), HasSubstr("no order")) << "it had not begun";
   // Nobody read it, but it explains what was found.
-  EXPECT_EQ(Told(told).Delete(1, 30, 40, 5).Delete(1, 50, 60, 7).Refused(Outcome::kNotFound).Faults(), "");
+  EXPECT_EQ(Told(told).Delete(1, 30, 40, 5).Delete(1, 50, 60, 7).Rejected(Outcome::kNotFound).Faults(), "");
 }
 
 TEST(LinearTest, VersionsGoUp) {
@@ -303,17 +303,17 @@ TEST(LinearTest, AClientsWritesAreDoneInTheirOrder) {
   EXPECT_EQ(Told().Put(1, 0, 100, "a", 1).Put(1, 1, 90, "b", 2).Put(2, 0, 90, "c", 3).FaultsInOrder(), "");
 }
 
-TEST(LinearTest, AClientsWritesAreRefusedAtTheirTurns) {
+TEST(LinearTest, AClientsWritesAreRejectedAtTheirTurns) {
   const Told there = Told().Put(1, 0, 1, "a", 1);
-  const auto refused = [](Told told, Time begun) {
-    return told.Put(2, begun, 100, "b", 0, Condition::Absent()).Refused(Outcome::kAlreadyExists);
+  const auto rejected = [](Told told, Time begun) {
+    return told.Put(2, begun, 100, "b", 0, Condition::Absent()).Rejected(Outcome::kAlreadyExists);
   };
-  EXPECT_EQ(refused(there, 10).Delete(2, 11, 100, 2).FaultsInOrder(), "");
-  const Told late = refused(Told(there).Delete(2, 10, 100, 2), 11);
+  EXPECT_EQ(rejected(there, 10).Delete(2, 11, 100, 2).FaultsInOrder(), "");
+  const Told late = rejected(Told(there).Delete(2, 10, 100, 2), 11);
   EXPECT_EQ(late.Faults(), "");
   EXPECT_THAT(late.FaultsInOrder(), HasSubstr("no order"));
   // Of another client's, nobody knows.
-  EXPECT_EQ(refused(Told(there).Delete(3, 10, 100, 2), 11).FaultsInOrder(), "");
+  EXPECT_EQ(rejected(Told(there).Delete(3, 10, 100, 2), 11).FaultsInOrder(), "");
 }
 
 TEST(LinearTest, ALostWriteKeepsItsOrderAmongTheWritesOfItsClient) {
@@ -335,7 +335,7 @@ TEST(LinearTest, ALostWriteMayPrecedeALaterRejection) {
                         .Touch(2, 10, 0, 0)
                         .Lost()
                         .Put(2, 20, 30, "b", 0, Condition::Absent())
-                        .Refused(Outcome::kAlreadyExists);
+                        .Rejected(Outcome::kAlreadyExists);
   EXPECT_EQ(Told(told).Get(3, 40, 50, "a", 2).FaultsInOrder(), "");
   EXPECT_EQ(Told(told).Get(3, 40, 50, "a", 1).FaultsInOrder(), "");
   // Several, with another client's between them.
@@ -346,7 +346,7 @@ TEST(LinearTest, ALostWriteMayPrecedeALaterRejection) {
                            .Increment(2, 11, 0, 0, 0)
                            .Lost()
                            .Put(2, 20, 30, "9", 0, Condition::Version(7))
-                           .Refused(Outcome::kFailedPrecondition);
+                           .Rejected(Outcome::kFailedPrecondition);
   EXPECT_EQ(Told(several).Increment(2, 31, 40, 4, 5).FaultsInOrder(), "");
   EXPECT_EQ(Told(several).Increment(3, 12, 29, 3, 3).Increment(2, 31, 40, 5, 5).FaultsInOrder(), "");
   EXPECT_EQ(Told(several).Increment(3, 12, 29, 2, 3).Increment(2, 31, 40, 3, 5).FaultsInOrder(), "");

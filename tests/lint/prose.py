@@ -55,7 +55,7 @@ TERMS = {
     "space": r"room",
     "maintenance debt": r"ow(?:e|es|ed|ing) work|owed",
     "huge pages": r"large pages?",
-    "reject": r"(?<!connections )(?:refus(?:e|es|ed|ing)(?! to)|refusals?)",
+    "reject": r"(?<!connection )refused|refus(?:es?|ing|als?)",
     "CPU": r"processors?",
     "unpin": r"lets? go|letting go",
 }

@@ -100,10 +100,10 @@ class ProseTest(unittest.TestCase):
                      "It chills a key.", "It brings an entry home.", "It fetches the record.", "A remembered write.",
                      "The client's name.", "A slice of it.", "Stock of windows.", "A put list.", "Lists of puts.",
                      "There is no room.", "The owed work.", "A large page.", "It refuses the write.", "A refusal.",
-                     "Two processors.", "It lets go."):
+                     "It refuses to start.", "Connections refused.", "Two processors.", "It lets go."):
             self.check("page.md", text + "\n", '1: "')
             self.check("a.cc", f"int a;\n// {text}\n", '2: "')
-        self.check("page.md", 'The rest of it. "Room" is `refused`. Connections refused. It refuses to start. Time slices.\n')
+        self.check("page.md", 'The rest of it. "Room" is `refused`. Connection refused. Time slices.\n')
 
     def test_replaced_terms_are_found_in_manual_pages(self):
         self.check("page.1", ".B room\nThere is space.\nThere is no room.\n", '3: "room"')

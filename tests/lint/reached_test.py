@@ -27,19 +27,19 @@ class ReachedTest(unittest.TestCase):
         self.write("store/user.cc", '#include "store/index.h"\nstd::vector<int> Find(const Index& index);\n')
         self.assertEqual(self.faults(), [])
 
-    def test_refuses_a_standard_name_whose_header_is_not_reached(self):
+    def test_rejects_a_standard_name_whose_header_is_not_reached(self):
         self.write("store/user.cc", '#include "store/index.h"\nstd::string Name();\n')
         self.assertEqual(self.faults(), ["store/user.cc: uses std::string, and does not reach <string>"])
 
-    def test_refuses_a_name_of_abseil_whose_header_is_not_reached(self):
+    def test_rejects_a_name_of_abseil_whose_header_is_not_reached(self):
         self.write("store/user.cc", "absl::Status Open();\n")
         self.assertEqual(self.faults(), ["store/user.cc: uses absl::Status, and does not reach <absl/status/status.h>"])
 
-    def test_refuses_a_class_of_ours_whose_header_is_not_reached(self):
+    def test_rejects_a_class_of_ours_whose_header_is_not_reached(self):
         self.write("store/user.cc", "void Find(Index& index);\n")
         self.assertEqual(self.faults(), ["store/user.cc: uses Index, and does not reach store/index.h"])
 
-    def test_refuses_a_function_or_constant_of_ours_whose_header_is_not_reached(self):
+    def test_rejects_a_function_or_constant_of_ours_whose_header_is_not_reached(self):
         self.write("store/plan.h", "constexpr int kLeast = 3;\nint SizeOf(int count);\nstruct Plan {\n  int Own(int);\n};\n")
         self.write("store/user.cc", "int a = SizeOf(kLeast);\n")
         self.assertEqual(

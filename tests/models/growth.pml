@@ -137,7 +137,7 @@ inline Find(k, to) {
 }
 
 /* A free slot of the key's chain, which gets an overflow bucket if it has none (AddOverflow). NONE: no space. */
-inline FindRoom(k, to) {
+inline FindSpace(k, to) {
   home_ = HOME(k, splits);
   FIRST_OF(IS_FREE, to);
   if
@@ -160,7 +160,7 @@ inline Put(k) {
     live[new] = true;                                          /* MakeLive, */
     word[slot] = new                                           /* Index::Replace */
   :: else ->
-    d_step { FindRoom(k, slot) }
+    d_step { FindSpace(k, slot) }
     if
     :: slot == NONE
     :: else ->

@@ -29,11 +29,11 @@
  *   - Memory answers READs as long as its process lives, also while the process is stopped or cut off.
  *   - A member with all committed writes takes over (members.pml).
  *
- * CHECK -DREFUSES=0 -DRESTARTS=0
- * CHECK -DREFUSES=0 -DRESTARTS=0 -DALONE=1
- * CHECK -DREFUSES=0 -DRESTARTS=0 -DMINIMUM=2
+ * CHECK -DREJECTS=0 -DRESTARTS=0
+ * CHECK -DREJECTS=0 -DRESTARTS=0 -DALONE=1
+ * CHECK -DREJECTS=0 -DRESTARTS=0 -DMINIMUM=2
  * CHECK -DREADS=0
- * CHECK -DREFUSES=0
+ * CHECK -DREJECTS=0
  * FAULT OPENS_AT_ONCE in 1 violates >=read_floor
  * FAULT LEASE_FROM_THE_SECOND_LOOK in 1 violates >=read_floor
  * FAULT COUNTS_AN_EARLIER_ROUND in 1 violates >=read_floor
@@ -41,7 +41,7 @@
  * FAULT ANSWERS_AFTER_ITS_SWAP in 1 violates >=read_floor
  * FAULT ENDS_A_ROUND_WITHOUT_ANSWERS in 1 violates >=read_floor
  * FAULT A_START_IS_NO_BOUND in 5 violates >=read_floor
- * FAULT REFUSES_WITHOUT_A_ROUND in 4 violates >=refusal_floor
+ * FAULT REJECTS_WITHOUT_A_ROUND in 4 violates >=rejection_floor
  * FAULT NEW_MEMBERS_DO_NOT_WAIT in 2 violates >=read_floor
  * FAULT FORGETS_REMOVED_MEMBERS_EARLY in 1 violates >=read_floor
  * FAULT ROUNDS_WITHOUT_ETCD in 3 violates >=read_floor
@@ -58,7 +58,7 @@
 #define ANSWERS_AFTER_ITS_SWAP        5  /* a new primary still answers the rounds of the one before */
 #define ENDS_A_ROUND_WITHOUT_ANSWERS  6  /* a primary ends rounds by itself */
 #define A_START_IS_NO_BOUND           7  /* a member that was started anew takes over without waiting */
-#define REFUSES_WITHOUT_A_ROUND       8  /* a primary rejects a write by what it knows */
+#define REJECTS_WITHOUT_A_ROUND       8  /* a primary rejects a write by what it knows */
 #define NEW_MEMBERS_DO_NOT_WAIT       9  /* a member that has just joined takes over without waiting */
 #define FORGETS_REMOVED_MEMBERS_EARLY 10 /* a primary leaves a member out before the swap that removes it */
 #define ROUNDS_WITHOUT_ETCD           11 /* below the minimum, a primary ends rounds without asking etcd */
@@ -83,8 +83,8 @@
 #ifndef RESTARTS
 #define RESTARTS 1
 #endif
-#ifndef REFUSES
-#define REFUSES 1 /* 1: primaries may reject writes */
+#ifndef REJECTS
+#define REJECTS 1 /* 1: primaries may reject writes */
 #endif
 #ifndef READS
 #define READS 1 /* 1: a client reads */
@@ -125,7 +125,7 @@ byte restarts;
 bit looked;
 byte target, look_age, look_begun, look_epoch, lease;
 byte reading, read_floor, read_value;
-byte refusing, refuser, refusal_epoch, refusal_round, refusal_floor, refusal_value;
+byte rejecting, rejecter, rejection_epoch, rejection_round, rejection_floor, rejection_value;
 
 byte other, all;
 
@@ -219,7 +219,7 @@ inline clients_tick() {
        :: else \
        fi; \
        if \
-       :: refuser == me -> refusing = 0; refusal_value = 0; refusal_floor = 0; refusal_round = 0; refusal_epoch = 0 \
+       :: rejecter == me -> rejecting = 0; rejection_value = 0; rejection_floor = 0; rejection_round = 0; rejection_epoch = 0 \
        :: else \
        fi }
 
@@ -270,17 +270,17 @@ inline clients_tick() {
        fi; \
        looked = 1; target = you; look_age = 0; look_begun = begun[you]; look_epoch = epoch[you] }
 
-#define REFUSAL(you) \
-  :: d_step { REFUSES && refusing == 0 && state[you] == OPEN -> \
-       refusing = 1; refuser = you; refusal_floor = LATEST(acknowledged, returned) } \
-  :: d_step { refusing == 1 && refuser == you && state[you] == OPEN -> \
-       refusing = 2; refusal_value = visible[you]; refusal_round = begun[you]; refusal_epoch = epoch[you] } \
-  :: d_step { refusing == 2 && refuser == you && state[you] == OPEN && refusal_epoch == epoch[you] && \
-              (done[you] > refusal_round || BROKEN == REFUSES_WITHOUT_A_ROUND) -> \
-       assert(refusal_value >= refusal_floor); \
-       refusing = 0; refusal_value = 0; refusal_floor = 0; refusal_round = 0; refusal_epoch = 0 } \
-  :: d_step { refusing != 0 && refuser == you && (state[you] != OPEN || refusing == 2 && refusal_epoch != epoch[you]) -> \
-       refusing = 0; refusal_value = 0; refusal_floor = 0; refusal_round = 0; refusal_epoch = 0 }
+#define REJECTION(you) \
+  :: d_step { REJECTS && rejecting == 0 && state[you] == OPEN -> \
+       rejecting = 1; rejecter = you; rejection_floor = LATEST(acknowledged, returned) } \
+  :: d_step { rejecting == 1 && rejecter == you && state[you] == OPEN -> \
+       rejecting = 2; rejection_value = visible[you]; rejection_round = begun[you]; rejection_epoch = epoch[you] } \
+  :: d_step { rejecting == 2 && rejecter == you && state[you] == OPEN && rejection_epoch == epoch[you] && \
+              (done[you] > rejection_round || BROKEN == REJECTS_WITHOUT_A_ROUND) -> \
+       assert(rejection_value >= rejection_floor); \
+       rejecting = 0; rejection_value = 0; rejection_floor = 0; rejection_round = 0; rejection_epoch = 0 } \
+  :: d_step { rejecting != 0 && rejecter == you && (state[you] != OPEN || rejecting == 2 && rejection_epoch != epoch[you]) -> \
+       rejecting = 0; rejection_value = 0; rejection_floor = 0; rejection_round = 0; rejection_epoch = 0 }
 
 init {
   d_step {
@@ -292,7 +292,7 @@ init {
   do
   :: d_step { members_tick(); clients_tick(); since_lost = (since_lost < 3 -> since_lost + 1 : 3) }
   :: d_step { since_lost == 3 -> members_tick(); since_lost = 0 }
-  STEPS(0) STEPS(1) PAIR(0, 1) PAIR(1, 0) LOOK(0) LOOK(1) REFUSAL(0) REFUSAL(1)
+  STEPS(0) STEPS(1) PAIR(0, 1) PAIR(1, 0) LOOK(0) LOOK(1) REJECTION(0) REJECTION(1)
   :: d_step { reading == 0 && lease > 0 ->
        reading = 1; read_floor = LATEST(acknowledged, returned) }
   :: d_step { reading == 1 -> reading = 2; read_value = visible[target] }

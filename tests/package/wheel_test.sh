@@ -17,8 +17,8 @@ trap clean_up EXIT
 
 fail() { echo "wheel_test: $*"; exit 1; }
 quietly() { "$@" >"$scratch/log" 2>&1 || { tail -n 40 "$scratch/log"; fail "failed: $*"; }; }
-# `refused STATUS TEXT COMMAND...`
-refused() {
+# `rejected STATUS TEXT COMMAND...`
+rejected() {
   local expected=$1 text=$2 status=0
   shift 2
   "$@" >"$scratch/log" 2>&1 || status=$?
@@ -33,8 +33,8 @@ done
 [ -f "$build/python/remora/_remora.abi3.so" ] || {
   echo "wheel_test: skipped: the Python module is not built (python3-dev)"; exit 77; }
 
-refused 64 "usage: tools/package/wheel" "$tool" --no_such_flag
-refused 64 "--build=$scratch: there is no" "$tool" --build="$scratch"
+rejected 64 "usage: tools/package/wheel" "$tool" --no_such_flag
+rejected 64 "--build=$scratch: there is no" "$tool" --build="$scratch"
 
 "$tool" --build="$build" --output="$scratch/wheels" >"$scratch/made" || fail "no wheel was made"
 wheel=$(head -n 1 "$scratch/made")
@@ -49,7 +49,7 @@ diff "$scratch/wanted" "$scratch/has" || fail "the wheel does not have the packa
 # pip makes the same wheel of the sources, with Debian's setuptools.
 "$tool" --build="$build" --source="$scratch/source" >"$scratch/made" || fail "no sources were made"
 [ "$(head -n 1 "$scratch/made")" = "$scratch/source" ] || fail "it does not name the folder"
-refused 64 "it is there already" "$tool" --build="$build" --source="$scratch/source"
+rejected 64 "it is there already" "$tool" --build="$build" --source="$scratch/source"
 quietly env SOURCE_DATE_EPOCH=0 /usr/bin/python3 -m pip --disable-pip-version-check --isolated wheel --no-build-isolation \
   --no-deps --no-index --no-cache-dir --wheel-dir "$scratch/of_pip" "$scratch/source"
 [ "$(ls "$scratch/of_pip")" = "${wheel##*/}" ] || fail "pip made something else: $(ls "$scratch/of_pip")"

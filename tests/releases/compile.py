@@ -118,15 +118,15 @@ def main():
     units = configure(build, arguments.compiler, arguments.together, arguments.product)
     if arguments.product:
         units = [unit for unit in units if is_product(unit["file"], build)]
-    refusals = 0
+    rejections = 0
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as readers:
         for said in filter(None, readers.map(read, units)):
             print(said, flush=True)
-            refusals += 1
+            rejections += 1
     version = subprocess.run([arguments.compiler, "--version"], stdout=subprocess.PIPE, check=True).stdout
     name = version.decode().splitlines()[0]
-    print(f"{name}: {len(units)} units, {refusals} not taken, {time.monotonic() - begun:.0f} s")
-    return 1 if refusals else 0
+    print(f"{name}: {len(units)} units, {rejections} not taken, {time.monotonic() - begun:.0f} s")
+    return 1 if rejections else 0
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ class CommandLineTest : public testing::Test {
     return status;
   }
   /// Parses these words, in which something is wrong, and returns the error.
-  std::string Refused(std::vector<const char*> words) {
+  std::string Rejected(std::vector<const char*> words) {
     EXPECT_EQ(Parse(std::move(words)), EX_USAGE);
     return error_;
   }
@@ -119,7 +119,7 @@ TEST_F(CommandLineTest, ErrorsNameTheFault) {
            {"more", "the argument 'more' is one too many"},
            {"++", "the argument '++' is one too many"},
        }) {
-    EXPECT_THAT(Refused({word}),
+    EXPECT_THAT(Rejected({word}),
                 AllOf(StartsWith(std::string("program: ") + says), HasSubstr("; see program --help\n")));
   }
 }
@@ -136,7 +136,7 @@ TEST_F(CommandLineTest, AnOptionalValueStandsBehindItsFlagAlone) {
   EXPECT_EQ(name, "word");
   EXPECT_EQ(Parse({"--device=mlx5_0"}), std::nullopt);
   EXPECT_EQ(device, "mlx5_0");
-  EXPECT_THAT(Refused({"--device", "--device=a"}), HasSubstr("--device"));
+  EXPECT_THAT(Rejected({"--device", "--device=a"}), HasSubstr("--device"));
   testing::internal::CaptureStdout();
   EXPECT_EQ(Parse({"--help"}), 0);
   EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("  --device[=NAME]           Which one"));
@@ -159,7 +159,7 @@ TEST_F(CommandLineTest, AnEmptyValueIsAValueAndTakesNoOther) {
   EXPECT_EQ(prefix, "");
   EXPECT_EQ(times, 3);
   for (const char* word : {"--folder=", "--times=", "--size=", "--names=", "--names=a,,b", ""}) {
-    EXPECT_THAT(Refused({word, "--prefix=x"}), HasSubstr("the value is empty")) << word;
+    EXPECT_THAT(Rejected({word, "--prefix=x"}), HasSubstr("the value is empty")) << word;
   }
 }
 
@@ -174,7 +174,7 @@ TEST_F(CommandLineTest, AFlagIsNoValue) {
                                              {"--folder", "--", "x"},
                                              {"-f", "--times=3"},
                                              {"-f", "-x"}}) {
-    EXPECT_THAT(Refused(words), HasSubstr("there is no value behind it; write --folder=VALUE"));
+    EXPECT_THAT(Rejected(words), HasSubstr("there is no value behind it; write --folder=VALUE"));
   }
   EXPECT_EQ(Parse({"--folder=--times=3", "--times", "-2"}), std::nullopt);
   EXPECT_EQ(folder, "--times=3");
@@ -193,7 +193,7 @@ TEST_F(CommandLineTest, BehindTwoDashesNothingIsAFlagOfTheLineEither) {
   bool quiet = false;
   line_.AddFlag("--quiet", quiet, "");
   line_.AddCommand("get", "Reads").Add("KEY", key);
-  EXPECT_THAT(Refused({"get", "key", "--", "--quiet"}), HasSubstr("'--quiet' is one too many"));
+  EXPECT_THAT(Rejected({"get", "key", "--", "--quiet"}), HasSubstr("'--quiet' is one too many"));
   EXPECT_FALSE(quiet);
 }
 
@@ -202,8 +202,8 @@ TEST_F(CommandLineTest, NothingIsGivenTwice) {
   bool quiet = false;
   line_.Add("--times", times);
   line_.AddFlag("-q,--quiet", quiet, "");
-  EXPECT_THAT(Refused({"--times=1", "--times=2"}), HasSubstr("--times: is given twice"));
-  EXPECT_THAT(Refused({"--quiet", "-q"}), HasSubstr("-q: is given twice"));
+  EXPECT_THAT(Rejected({"--times=1", "--times=2"}), HasSubstr("--times: is given twice"));
+  EXPECT_THAT(Rejected({"--quiet", "-q"}), HasSubstr("-q: is given twice"));
 }
 
 TEST_F(CommandLineTest, OptionsMayNeedOrExcludeOthers) {
@@ -217,8 +217,8 @@ TEST_F(CommandLineTest, OptionsMayNeedOrExcludeOthers) {
   EXPECT_EQ(first.count(), 1u);
   EXPECT_TRUE(line_.Has("--b"));
   EXPECT_FALSE(line_.Has("--c"));
-  EXPECT_THAT(Refused({"--a=1", "--c=1"}), HasSubstr("--c and --a exclude each other"));
-  EXPECT_THAT(Refused({"--b=1"}), HasSubstr("--b needs --a"));
+  EXPECT_THAT(Rejected({"--a=1", "--c=1"}), HasSubstr("--c and --a exclude each other"));
+  EXPECT_THAT(Rejected({"--b=1"}), HasSubstr("--b needs --a"));
 }
 
 TEST_F(CommandLineTest, AnAliasIsTheSameOption) {
@@ -227,7 +227,7 @@ TEST_F(CommandLineTest, AnAliasIsTheSameOption) {
   EXPECT_EQ(Parse({"--data=one"}), std::nullopt);
   EXPECT_EQ(place, "one");
   EXPECT_TRUE(line_.Has("--data_dir"));
-  EXPECT_THAT(Refused({"--data=one", "--data_dir=two"}), HasSubstr("--data_dir"));
+  EXPECT_THAT(Rejected({"--data=one", "--data_dir=two"}), HasSubstr("--data_dir"));
   testing::internal::CaptureStdout();
   EXPECT_EQ(Parse({"--help"}), 0);
   EXPECT_THAT(testing::internal::GetCapturedStdout(), testing::Not(HasSubstr("--data,")));
@@ -238,14 +238,14 @@ TEST_F(CommandLineTest, OneOfSomeIsRequired) {
   int b = 0;
   const Option first = line_.Add("--a", a);
   line_.RequireOneOf({first, line_.Add("--b", b)});
-  EXPECT_THAT(Refused({}), HasSubstr("say --a or --b"));
+  EXPECT_THAT(Rejected({}), HasSubstr("say --a or --b"));
   EXPECT_EQ(Parse({"--b=1"}), std::nullopt);
 }
 
 TEST_F(CommandLineTest, ARequiredOneIsMissed) {
   std::string name;
   line_.Add("NAME", name).Required();
-  EXPECT_THAT(Refused({}), HasSubstr("NAME is missing"));
+  EXPECT_THAT(Rejected({}), HasSubstr("NAME is missing"));
 }
 
 TEST_F(CommandLineTest, TheEnvironmentSaysWhatTheCommandLineDoesNot) {
@@ -256,7 +256,7 @@ TEST_F(CommandLineTest, TheEnvironmentSaysWhatTheCommandLineDoesNot) {
   EXPECT_EQ(times, 4);
   EXPECT_FALSE(line_.Has("--times"));
   ::setenv("COMMAND_LINE_TEST_TIMES", "0x4", 1);
-  EXPECT_THAT(Refused({}),
+  EXPECT_THAT(Rejected({}),
               HasSubstr("the environment variable COMMAND_LINE_TEST_TIMES: '0x4' is not a whole"));
   EXPECT_EQ(Parse({"--times=5"}), std::nullopt);
   EXPECT_EQ(times, 5);
@@ -266,7 +266,7 @@ TEST_F(CommandLineTest, TheEnvironmentSaysWhatTheCommandLineDoesNot) {
 TEST_F(CommandLineTest, TheEnvironmentMayHaveARequiredOne) {
   std::string server;
   line_.Add("--server", server).Environment("COMMAND_LINE_TEST_SERVER").Required();
-  EXPECT_THAT(Refused({}), HasSubstr("--server is missing"));
+  EXPECT_THAT(Rejected({}), HasSubstr("--server is missing"));
   ::setenv("COMMAND_LINE_TEST_SERVER", "here", 1);
   EXPECT_EQ(Parse({}), std::nullopt);
   EXPECT_EQ(server, "here");
@@ -282,7 +282,7 @@ TEST_F(CommandLineTest, AHyphenMeansAnUnderscoreInNamesAndOnlyThere) {
   EXPECT_EQ(Parse({"--value-size=a-b", "create-token", "--keys-only"}), std::nullopt);
   EXPECT_EQ(size, "a-b");
   EXPECT_TRUE(keys_only);
-  EXPECT_THAT(Refused({"create_token", "--keys_only", "--keys-only"}), HasSubstr("given twice"));
+  EXPECT_THAT(Rejected({"create_token", "--keys_only", "--keys-only"}), HasSubstr("given twice"));
 }
 
 TEST_F(CommandLineTest, OneCommandIsGiven) {
@@ -291,11 +291,11 @@ TEST_F(CommandLineTest, OneCommandIsGiven) {
   line_.AddFlag("--quiet", quiet, "");
   line_.AddCommand("get", "Reads").Add("KEY", key).Required();
   line_.AddCommand("list", "Lists");
-  EXPECT_THAT(Refused({}), HasSubstr("say which command"));
-  EXPECT_THAT(Refused({"gt", "x"}), HasSubstr("there is no command 'gt'; the nearest is get; see"));
-  EXPECT_THAT(Refused({"GET", "x"}), HasSubstr("there is no command 'GET'; the nearest is get; see"));
-  EXPECT_THAT(Refused({"frobnicate"}), HasSubstr("there is no command 'frobnicate'; see"));
-  EXPECT_THAT(Refused({"get"}), HasSubstr("KEY is missing; see program get --help"));
+  EXPECT_THAT(Rejected({}), HasSubstr("say which command"));
+  EXPECT_THAT(Rejected({"gt", "x"}), HasSubstr("there is no command 'gt'; the nearest is get; see"));
+  EXPECT_THAT(Rejected({"GET", "x"}), HasSubstr("there is no command 'GET'; the nearest is get; see"));
+  EXPECT_THAT(Rejected({"frobnicate"}), HasSubstr("there is no command 'frobnicate'; see"));
+  EXPECT_THAT(Rejected({"get"}), HasSubstr("KEY is missing; see program get --help"));
   EXPECT_EQ(Parse({"get", "name", "--quiet"}), std::nullopt);
   EXPECT_EQ(line_.command(), "get");
   EXPECT_EQ(key, "name");
@@ -373,9 +373,9 @@ TEST_F(CommandLineTest, NumbersHaveTheBoundsOfTheirTypes) {
   for (const char* word :
        {"--narrow=2147483648", "--narrow=-2147483649", "--natural=-1", "--natural=4294967296",
         "--wide=18446744073709551616", "--wide=-1", "--size=16777216T", "--size=-1"}) {
-    EXPECT_THAT(Refused({word}), HasSubstr("' is not a ")) << word;
+    EXPECT_THAT(Rejected({word}), HasSubstr("' is not a ")) << word;
   }
-  EXPECT_THAT(Refused({"--size=16777216T"}), HasSubstr(" a size from 0 to 18446744073709551615: "));
+  EXPECT_THAT(Rejected({"--size=16777216T"}), HasSubstr(" a size from 0 to 18446744073709551615: "));
   EXPECT_EQ(Parse({"--narrow=-2147483648", "--natural=4294967295", "--wide=18446744073709551615",
                    "--size=16777215T"}),
             std::nullopt);

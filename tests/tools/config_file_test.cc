@@ -126,7 +126,7 @@ class ConfiguredTest : public testing::Test {
     return status;
   }
   /// Parses a file in which something is wrong, and returns the error behind the file's name.
-  std::string Refused(const std::string& file) {
+  std::string Rejected(const std::string& file) {
     EXPECT_EQ(Parse(file), EX_CONFIG) << file;
     const std::string head = "program: " + path() + ": ";
     EXPECT_TRUE(error_.starts_with(head)) << error_;
@@ -170,16 +170,16 @@ TEST_F(ConfiguredTest, TheCommandLineWins) {
 }
 
 TEST_F(ConfiguredTest, ErrorsNameTheLine) {
-  EXPECT_EQ(Refused("\ntimse = 3"), "line 2: there is no key timse; the nearest is times\n");
-  EXPECT_EQ(Refused("zzzzzzzzzzz = 3"), "line 1: there is no key zzzzzzzzzzz\n");
-  EXPECT_EQ(Refused("times = 11"), "line 1: times: '11' is not a whole number from 1 to 10\n");
-  EXPECT_EQ(Refused("times ="), "line 1: times: the value is empty\n");
-  EXPECT_EQ(Refused("color = blue"), "line 1: color: 'blue' is none of red, green\n");
-  EXPECT_EQ(Refused("quiet = yes"), "line 1: quiet: 'yes' is neither true nor false\n");
-  EXPECT_EQ(Refused("times = 3\n\ntimes = 3"), "line 3: times: stands in line 1, too; leave one out\n");
-  EXPECT_EQ(Refused("quiet = false\nquiet = true"), "line 2: quiet: stands in line 1, too; leave one out\n");
+  EXPECT_EQ(Rejected("\ntimse = 3"), "line 2: there is no key timse; the nearest is times\n");
+  EXPECT_EQ(Rejected("zzzzzzzzzzz = 3"), "line 1: there is no key zzzzzzzzzzz\n");
+  EXPECT_EQ(Rejected("times = 11"), "line 1: times: '11' is not a whole number from 1 to 10\n");
+  EXPECT_EQ(Rejected("times ="), "line 1: times: the value is empty\n");
+  EXPECT_EQ(Rejected("color = blue"), "line 1: color: 'blue' is none of red, green\n");
+  EXPECT_EQ(Rejected("quiet = yes"), "line 1: quiet: 'yes' is neither true nor false\n");
+  EXPECT_EQ(Rejected("times = 3\n\ntimes = 3"), "line 3: times: stands in line 1, too; leave one out\n");
+  EXPECT_EQ(Rejected("quiet = false\nquiet = true"), "line 2: quiet: stands in line 1, too; leave one out\n");
   for (const char* const key : {"config", "version", "help", "print_config"}) {
-    EXPECT_EQ(Refused(std::string(key) + " = true"),
+    EXPECT_EQ(Rejected(std::string(key) + " = true"),
               "line 1: " + std::string(key) + ": stands on the command line only\n");
   }
   EXPECT_EQ(Parse("listen = a", {"--bogus"}), EX_USAGE);
@@ -194,7 +194,7 @@ TEST_F(ConfiguredTest, OnlyRegularFilesAreRead) {
   ASSERT_EQ(::mkfifo((folder_ + "/pipe").c_str(), 0600), 0);
   EXPECT_EQ(ParseWords({"--config=" + folder_ + "/pipe"}), EX_NOINPUT);
   EXPECT_THAT(error_, HasSubstr("no regular file"));
-  EXPECT_THAT(Refused(std::string(10 << 20, '#')), HasSubstr("more than 1 MiB"));
+  EXPECT_THAT(Rejected(std::string(10 << 20, '#')), HasSubstr("more than 1 MiB"));
   EXPECT_EQ(Parse(std::string(kMaxConfigBytes, '#')), std::nullopt);
 }
 

@@ -398,9 +398,9 @@ Check JudgedServer(const std::optional<ServerFacts>& facts, const char* name) {
 TEST(Doctor, Server) {
   EXPECT_EQ(JudgedServer(std::nullopt, "server").verdict, Verdict::kProblem);
   EXPECT_THAT(JudgedServer(std::nullopt, "server").found, HasSubstr("no answer in time"));
-  const ServerFacts refused = {.status = absl::PermissionDeniedError("no token")};
-  EXPECT_EQ(JudgedServer(refused, "server").verdict, Verdict::kProblem);
-  EXPECT_THAT(JudgedServer(refused, "server").remedy, HasSubstr("--token_file"));
+  const ServerFacts rejected = {.status = absl::PermissionDeniedError("no token")};
+  EXPECT_EQ(JudgedServer(rejected, "server").verdict, Verdict::kProblem);
+  EXPECT_THAT(JudgedServer(rejected, "server").remedy, HasSubstr("--token_file"));
   ServerFacts facts = {.status = absl::OkStatus(), .connected = true, .connect_us = 900, .round_trip_us = 20};
   for (const char* const name : {"server", "round_trip", "loading", "writes", "room"}) {
     EXPECT_EQ(JudgedServer(facts, name).verdict, Verdict::kOk) << name;

@@ -30,7 +30,7 @@ on() {
   ' sh "$@"
 }
 
-wrong_usage_is_refused() {
+wrong_usage_is_rejected() {
   run "$root/tools/install-deps" everything
   [ $status -eq 64 ] || fail "an unknown group: exit status $status"
   says "usage: tools/install-deps [build|" || fail "the usage is not said"
@@ -69,7 +69,7 @@ END
   [ "$status" = 0 ] && [ ! -s "$scratch/output" ] || fail "on Debian 13: exit status $status"
 }
 
-wrong_usage_is_refused
+wrong_usage_is_rejected
 without_apt_it_says_what_it_wants
 another_system_is_told
 echo passed

@@ -46,7 +46,7 @@ TEST(RedisAddressTest, Sockets) {
   }
 }
 
-TEST(RedisAddressTest, BadOnesAreRefusedWithoutTheirPassword) {
+TEST(RedisAddressTest, BadOnesAreRejectedWithoutTheirPassword) {
   for (const std::string_view text : {"",
                                       "redis:",
                                       "redis://",

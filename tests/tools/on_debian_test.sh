@@ -13,8 +13,8 @@ fail() {
   exit 1
 }
 
-# `refuses STATUS WORDS COMMAND...`
-refuses() {
+# `rejects STATUS WORDS COMMAND...`
+rejects() {
   local expected=$1 words=$2 status=0
   shift 2
   "$@" >"$scratch/output" 2>&1 </dev/null || status=$?
@@ -22,17 +22,17 @@ refuses() {
   grep -qF -- "$words" "$scratch/output" || fail "$*: it does not say: $words"
 }
 
-refuses 64 "usage: tools/on-debian" "$root/tools/on-debian" trixie
-refuses 64 "usage: tools/on-debian" "$root/tools/on-debian" trixie true
-refuses 64 "is no name of a release" "$root/tools/on-debian" 13 -- true
-refuses 64 "is no name of a release" "$root/tools/on-debian" bookworm+riscv64 -- true
-refuses 64 "usage: tools/on-arm64" "$root/tools/on-arm64" --frobnicate
-refuses 64 "usage: tools/on-arm64" "$root/tools/on-arm64" "store_test --all"
-[ ! -e "$scratch/cache" ] || fail "it made a folder for what it refused"
+rejects 64 "usage: tools/on-debian" "$root/tools/on-debian" trixie
+rejects 64 "usage: tools/on-debian" "$root/tools/on-debian" trixie true
+rejects 64 "is no name of a release" "$root/tools/on-debian" 13 -- true
+rejects 64 "is no name of a release" "$root/tools/on-debian" bookworm+riscv64 -- true
+rejects 64 "usage: tools/on-arm64" "$root/tools/on-arm64" --frobnicate
+rejects 64 "usage: tools/on-arm64" "$root/tools/on-arm64" "store_test --all"
+[ ! -e "$scratch/cache" ] || fail "it made a folder for what it rejected"
 if [ "$(id -u)" -eq 0 ]; then
   # A mirror that nothing listens at.
   export REMORA_DEBIAN_MIRROR=http://127.0.0.1:9/debian
-  refuses 69 "Debian trixie could not be downloaded" "$root/tools/on-debian" trixie -- true
+  rejects 69 "Debian trixie could not be downloaded" "$root/tools/on-debian" trixie -- true
   [ ! -e "$scratch/cache/trixie" ] || fail "what was not downloaded is there"
 
   # A folder without programs: the files are copied, and no command runs.
@@ -55,10 +55,10 @@ if [ "$(id -u)" -eq 0 ]; then
   copies README.md
   [ ! "$copy/README.md" -ot "$scratch/before" ] || fail "a file of another content looks old"
 else
-  refuses 77 "needs root" "$root/tools/on-debian" trixie -- true
+  rejects 77 "needs root" "$root/tools/on-debian" trixie -- true
 fi
-refuses 64 "--compiler" "$root/tests/releases/compile.py" --compiler=icc
-refuses 64 "takes g++, clang++ or a version of them as clang++-16, not 'clang++-'" \
+rejects 64 "--compiler" "$root/tests/releases/compile.py" --compiler=icc
+rejects 64 "takes g++, clang++ or a version of them as clang++-16, not 'clang++-'" \
   "$root/tests/releases/compile.py" --compiler=clang++-
-refuses 64 "round_trip.py here COMMAND" "$root/tests/releases/round_trip.py" here
+rejects 64 "round_trip.py here COMMAND" "$root/tests/releases/round_trip.py" here
 echo passed

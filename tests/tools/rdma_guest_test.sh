@@ -25,7 +25,7 @@ run_guest() {
   "$guest" "$@" >"$scratch/output" 2>"$scratch/errors" || status=$?
 }
 
-wrong_usage_is_refused() {
+wrong_usage_is_rejected() {
   run_guest
   expect_status 64 "no command"
   run_guest --timeout=soon -- true
@@ -105,7 +105,7 @@ hosts_have_a_device_each() {
   grep -qw 10.98.0.3/32 "$scratch/output" || fail "h3 has not its address"
 }
 
-wrong_usage_is_refused
+wrong_usage_is_rejected
 command_runs_as_if_here
 time_limit_ends_it
 hosts_have_a_device_each

@@ -158,7 +158,7 @@ TEST(Top, APageFitsIntoTheTerminal) {
 }
 
 TEST(Top, APageSaysWhenTheNumbersAreOld) {
-  EXPECT_EQ(Shown({}, "connect: refused")[1], "NO ANSWER: connect: refused");
+  EXPECT_EQ(Shown({}, "connect: rejected")[1], "NO ANSWER: connect: rejected");
 }
 
 TEST(Top, ADrawnPageLeavesNothingOfTheLast) {

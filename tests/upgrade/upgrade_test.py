@@ -89,7 +89,7 @@ class UpgradeTest(harness.TestCase):
                 harness.shutil.rmtree(self.folder / "data")
                 harness.shutil.rmtree(self.folder / "backups")
 
-    def test_data_of_a_later_release_is_refused_and_not_touched(self):
+    def test_data_of_a_later_release_is_rejected_and_not_touched(self):
         self.unpack("format-1")
         (self.folder / "data/REMORA").write_bytes(b"remora-store 3\n")
         before = self.snapshot()
@@ -110,7 +110,7 @@ class UpgradeTest(harness.TestCase):
                 self.assertEqual(self.snapshot(), before)
         self.assertFalse((self.folder / "backups").exists())
 
-    def test_tables_that_rocksdb_does_not_know_are_refused_and_not_touched(self):
+    def test_tables_that_rocksdb_does_not_know_are_rejected_and_not_touched(self):
         name = "tables-of-rocksdb-9"
         expected = self.unpack(name)
         self.unpack_to(self.folder / "backups", f"{name}-backup")

@@ -30,12 +30,12 @@ struct ShownSetting {
 
 /// Returns an error for a text that another program than kvserver could have sent.
 absl::StatusOr<std::vector<ShownSetting>> ReadSettings(std::string_view text) {
-  const auto refuse = [] {
+  const auto reject = [] {
     return absl::DataLossError(
         "config: the server's settings are no JSON of this form; use kvctl of its release");
   };
   const json::Value array(json_loadb(text.data(), text.size(), JSON_REJECT_DUPLICATES, nullptr));
-  if (!json_is_array(array.get())) return refuse();
+  if (!json_is_array(array.get())) return reject();
   std::vector<ShownSetting> settings;
   for (std::size_t i = 0; i < json_array_size(array.get()); ++i) {
     const json_t* const object = json_array_get(array.get(), i);
@@ -43,7 +43,7 @@ absl::StatusOr<std::vector<ShownSetting>> ReadSettings(std::string_view text) {
     for (const auto& [name, into] : std::array<std::pair<const char*, std::string*>, 3>{
              {{"key", &setting.key}, {"value", &setting.value}, {"source", &setting.source}}}) {
       const json_t* const string = json_object_get(object, name);
-      if (!json_is_string(string)) return refuse();
+      if (!json_is_string(string)) return reject();
       *into = std::string(json_string_value(string), json_string_length(string));
     }
   }

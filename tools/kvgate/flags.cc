@@ -23,14 +23,12 @@ namespace {
 
 constexpr char kExitStatus[] =
     "Prints the line `ready` once it serves. Commands and their differences: docs/guide/redis.md.\n"
-    "Exit status: 0 stopped by TERM or INT; 64 a bad flag or address, or a file of tokens or for TLS that "
-    "is\n"
-    "  missing or wrong; 69 the server cannot be reached, or a host does not exist; 71 too little memory, "
-    "or\n"
-    "  threads, or descriptors; 73 a socket cannot be made, or the server refused; 75 the port or socket is\n"
-    "  in use; 77 no permission there, or for the server.";
+    "Exit status: 0 stopped by TERM or INT; 64 a bad flag or address, or a file of tokens or for TLS that\n"
+    "  is missing or wrong; 69 the server cannot be reached, or a host does not exist; 71 too little\n"
+    "  memory, or threads, or descriptors; 73 a socket cannot be made, or the server rejected the gate;\n"
+    "  75 the port or socket is in use; 77 no permission there, or for the server.";
 
-int RefuseToStart(const absl::Status& why) {
+int FailToStart(const absl::Status& why) {
   command_line::SayError(absl::StrCat("kvgate: ", why.message()));
   return absl::IsPermissionDenied(why) ? EX_NOPERM : EX_USAGE;
 }
@@ -150,15 +148,14 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   // The environment is for all addresses, and some of them have no TLS.
   if (!has_tls_flag && flags->gate.server.find("tls://") == std::string::npos) tls = {};
   for (const std::string& text : flags->gate.listen) flags->listen.push_back(*ParseListenAddress(text));
-  if (const absl::Status access = TakeAccess(insecure_open, flags); !access.ok())
-    return RefuseToStart(access);
+  if (const absl::Status access = TakeAccess(insecure_open, flags); !access.ok()) return FailToStart(access);
   flags->gate.notify = *EventFlags::Parse(notify);
   flags->gate.max_clients = static_cast<std::size_t>(max_clients);
   flags->gate.client.timeout = std::chrono::milliseconds(timeout_ms);
   flags->gate.client.connect_timeout = flags->gate.client.timeout;
   if (token_file.empty()) return std::nullopt;
   absl::StatusOr<std::string> token = ReadTokenFile(token_file);
-  if (!token.ok()) return RefuseToStart(token.status());
+  if (!token.ok()) return FailToStart(token.status());
   flags->gate.client.token = *std::move(token);
   return std::nullopt;
 }

@@ -335,7 +335,7 @@ absl::Status Floor::MultiGets(Count count) {
 absl::Status Floor::AsyncGets(Count count) {
   absl::Status failed;
   for (Count next = 0; next < count || async_->in_flight() > 0;) {
-    while (next < count && async_->room() > 0) {
+    while (next < count && async_->free_slots() > 0) {
       REMORA_RETURN_IF_ERROR(async_
                                  ->Get(keys_[next++].view(),
                                        [this, &failed](const AsyncResult& got) {

@@ -364,11 +364,11 @@ class Client:
         operation = _Operation(loop=self._loop)
         operation.core = self._core
         try:
-            if not self._waiting and self._core.room() > 0:
+            if not self._waiting and self._core.free_slots() > 0:
                 operation.name = begin(operation, args, options)
                 return operation
         except ResourceExhausted:
-            if self._core is not None and self._core.room() > 0:
+            if self._core is not None and self._core.free_slots() > 0:
                 raise
             # A finalizer has taken the last place meanwhile.
         self._waiting.append((operation, begin, args, options))
@@ -382,14 +382,14 @@ class Client:
         if core is not self._core:  # a finalizer has closed it meanwhile
             return
         self._connect_anew(core)
-        while self._waiting and core.room() > 0:
+        while self._waiting and core.free_slots() > 0:
             operation, begin, args, options = self._waiting.popleft()
             if operation.done():
                 continue
             try:
                 operation.name = begin(operation, args, options)
             except Exception as error:  # the awaiting task gets the error
-                if isinstance(error, ResourceExhausted) and core is self._core and core.room() == 0:  # as in _begin
+                if isinstance(error, ResourceExhausted) and core is self._core and core.free_slots() == 0:  # as in _begin
                     self._waiting.appendleft((operation, begin, args, options))
                     break
                 operation.set_exception(error)

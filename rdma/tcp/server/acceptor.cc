@@ -202,7 +202,7 @@ TcpAcceptor::HelloState TcpAcceptor::ShakeTls(HalfOpen& client) {
 }
 
 TcpAcceptor::HelloState TcpAcceptor::Reject(HalfOpen& client, absl::string_view why) {
-  tcp_events_.ReportRefusal(absl::StrCat("client ", client.peer.ToString(), ": refused: ", why));
+  tcp_events_.ReportRejection(absl::StrCat("client ", client.peer.ToString(), ": rejected: ", why));
   // If the socket were closed with bytes unread, the client could lose the reason.
   std::array<std::byte, 4096> ignored;
   for (int i = 0; i < kMaxDrains; ++i) {

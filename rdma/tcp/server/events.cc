@@ -49,22 +49,22 @@ void TcpEvents::ReportRequest(TcpRequest request) {
   Signal();
 }
 
-void TcpEvents::ReportRefusal(std::string line) {
+void TcpEvents::ReportRejection(std::string line) {
   const MutexLock lock(mutex_);
-  if (refusals_.size() == kMaxRefusals) return;
-  refusals_.push_back(std::move(line));
-  has_refusals_.store(true, std::memory_order_release);
+  if (rejections_.size() == kMaxRejections) return;
+  rejections_.push_back(std::move(line));
+  has_rejections_.store(true, std::memory_order_release);
   Signal();
 }
 
-std::optional<std::string> TcpEvents::NextRefusal() {
+std::optional<std::string> TcpEvents::NextRejection() {
   // Acquire: as in NextLink.
-  if (!has_refusals_.load(std::memory_order_acquire)) return std::nullopt;
+  if (!has_rejections_.load(std::memory_order_acquire)) return std::nullopt;
   const MutexLock lock(mutex_);
-  if (refusals_.empty()) return std::nullopt;
-  std::string line = std::move(refusals_.front());
-  refusals_.pop_front();
-  has_refusals_.store(!refusals_.empty(), std::memory_order_release);
+  if (rejections_.empty()) return std::nullopt;
+  std::string line = std::move(rejections_.front());
+  rejections_.pop_front();
+  has_rejections_.store(!rejections_.empty(), std::memory_order_release);
   return line;
 }
 

@@ -31,8 +31,8 @@ struct TcpRequest {
 
 /// Queue of links with completions, and of requests, from NIC threads to the server thread.
 ///
-/// Thread safety: any thread may call Report, ReportWithoutWake, Wake, ReportRequest, ReportRefusal, NoteCpu,
-/// cpu and request_count. The server thread alone calls the other functions.
+/// Thread safety: any thread may call Report, ReportWithoutWake, Wake, ReportRequest, ReportRejection,
+/// NoteCpu, cpu and request_count. The server thread alone calls the other functions.
 class TcpEvents {
  public:
   static absl::StatusOr<std::unique_ptr<TcpEvents>> Create();
@@ -53,16 +53,16 @@ class TcpEvents {
   int cpu() const { return cpu_.load(std::memory_order_relaxed); }
   void ReportRequest(TcpRequest request);
   /// Reports a client that was rejected before it became a request, with a line for the log. Drops the line
-  /// if kMaxRefusals wait.
-  void ReportRefusal(std::string line);
-  static constexpr std::size_t kMaxRefusals = 16;
+  /// if kMaxRejections wait.
+  void ReportRejection(std::string line);
+  static constexpr std::size_t kMaxRejections = 16;
   std::size_t request_count() const { return request_count_.load(); }
 
   /// Takes the next link, or the next request. Null or nothing: there is none. Cost: a load if there is none.
   std::shared_ptr<TcpLink> NextLink();
   std::optional<TcpRequest> NextRequest();
   /// Takes the next line about a rejected client. Nothing: there is none. Cost: a load if there is none.
-  std::optional<std::string> NextRefusal();
+  std::optional<std::string> NextRejection();
 
   /// Makes fd() turn readable with each report from now on. No wake-up is lost, because a mutex orders Arm
   /// and each report. The server thread sees a report before Arm when it polls after Arm. A report after Arm
@@ -80,14 +80,14 @@ class TcpEvents {
   UniqueFd wake_fd_;
   std::atomic<int> cpu_ = -1;  // a hint
   std::atomic<bool> has_links_ = false;
-  std::atomic<bool> has_refusals_ = false;
+  std::atomic<bool> has_rejections_ = false;
   // seq_cst, like TcpAcceptor::is_full_: each thread stores its own word first, and then loads the other's.
   std::atomic<std::size_t> request_count_ = 0;
   Mutex mutex_;
   std::deque<std::shared_ptr<TcpLink>> links_
       ABSL_GUARDED_BY(mutex_);  // each link once: TcpLink::is_reported
   std::deque<TcpRequest> requests_ ABSL_GUARDED_BY(mutex_);
-  std::deque<std::string> refusals_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::string> rejections_ ABSL_GUARDED_BY(mutex_);
   bool armed_ ABSL_GUARDED_BY(mutex_) = false;
   bool signalled_ ABSL_GUARDED_BY(mutex_) = false;  // fd() is readable
 };

@@ -44,7 +44,7 @@ class TcpListener final : public Listener {
     return threads_.front()->acceptor()->without_descriptor();
   }
 
-  std::optional<std::string> NextRefusal() override { return tcp_events_->NextRefusal(); }
+  std::optional<std::string> NextRejection() override { return tcp_events_->NextRejection(); }
 
   // --- For its connections ---
   TcpEvents& events() { return *tcp_events_; }

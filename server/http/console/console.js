@@ -144,7 +144,7 @@ function sampleBefore(seconds) {
 // --- Events: what the answers say, in words without names
 
 const EVENTS = [
-  ['connections_refused', 'bad', (n) => `${n} connections refused`],
+  ['connections_refused', 'bad', (n) => `${n} connections rejected`],
   ['connections_broken', 'bad', (n) => `${n} clients broke the protocol`],
   ['handshakes_dropped', 'bad', (n) => `${n} handshakes dropped`],
   ['disk_failures', 'bad', (n) => `${n} writes or syncs failed`],
@@ -335,7 +335,7 @@ function showSegments() {
 
 function showClients({metrics, max_clients: most}) {
   const row = (text, value, alarm) => ({cells: [text, value], alarm});
-  const refused = metrics.connections_refused ?? 0;
+  const rejected = metrics.connections_refused ?? 0;
   setRows(at('clients_table'), [
     row('connected', `${whole(metrics.connections ?? 0)} of ${whole(most)}`, metrics.connections >= most),
     row('local', whole(metrics.connections_local ?? 0)),
@@ -343,7 +343,7 @@ function showClients({metrics, max_clients: most}) {
     row('TLS', whole(metrics.connections_tls ?? 0)),
     row('RDMA', whole(metrics.connections_verbs ?? 0)),
     row('accepted since the start', whole(metrics.connections_accepted ?? 0)),
-    row('refused since the start', whole(refused)),
+    row('rejected since the start', whole(rejected)),
     row('scans and watches open', whole(metrics.scan_cursors ?? 0)),
     row('wake-ups per s', rateOf('wakeups')),
     ...(metrics.tcp_reads > 0 ? [row('reads over TCP per s', rateOf('tcp_reads'))] : []),
@@ -379,11 +379,11 @@ function showDurability({metrics, durability}) {
     setRows(at('durability_table'), [row('level', 'memory: nothing is on disk')]);
     return;
   }
-  const refuses = (metrics.disk_refuses ?? 0) > 0;
+  const rejects = (metrics.disk_refuses ?? 0) > 0;
   const slowed = metrics.commit_log_slowed ?? 0;
   setRows(at('durability_table'), [
     row('level', durability),
-    row('disk', refuses ? 'takes no writes' : 'takes writes', refuses),
+    row('disk', rejects ? 'takes no writes' : 'takes writes', rejects),
     row('writes that wait for the disk', whole(metrics.writes_unsynced ?? 0)),
     row('syncs per s', rateOf('syncs')),
     row('commit log not in RocksDB', bytesText(metrics.commit_log_unapplied_bytes ?? 0)),

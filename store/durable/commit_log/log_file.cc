@@ -213,7 +213,7 @@ absl::Status SyncLogFiles(const std::string& dir) {
   return absl::OkStatus();
 }
 
-absl::Status CheckDiskRoom(const std::string& dir, std::uint64_t bytes) {
+absl::Status CheckDiskSpace(const std::string& dir, std::uint64_t bytes) {
   const int fd = open(dir.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
   if (fd < 0) return IsNotSupported(errno) ? absl::OkStatus() : LogErrnoStatus("make a file in", dir, errno);
   const int error = fallocate(fd, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;

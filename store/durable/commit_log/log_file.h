@@ -110,6 +110,6 @@ absl::Status SyncLogFiles(const std::string& dir);
 /// Returns OK if a new file of this size has space on the disk of `dir`, or if the file system cannot say it.
 ///
 /// - Unavailable: the disk or the quota is full, or the limit on file sizes is lower.
-absl::Status CheckDiskRoom(const std::string& dir, std::uint64_t bytes);
+absl::Status CheckDiskSpace(const std::string& dir, std::uint64_t bytes);
 
 }  // namespace remora

@@ -25,7 +25,7 @@ constexpr std::uint64_t kFilesOfLog = 16;
 constexpr std::uint64_t kMaxLogFileBytes = kMaxValueSize + (std::uint64_t{1} << 20);
 
 // Bytes that tables take beside their records, approximately.
-constexpr std::uint64_t kTablesRoom = std::uint64_t{1} << 20;
+constexpr std::uint64_t kTablesSpace = std::uint64_t{1} << 20;
 
 // Deleted keys that are not applied take memory beside the log.
 constexpr std::size_t kManyDeletes = 65536;
@@ -164,7 +164,7 @@ absl::StatusOr<Lsn> TierLog::Append(std::span<const LogEntry> entries) {
 absl::Status TierLog::WriteUnlogged() {
   // RocksDB would keep and show the write after a flush that failed. So the space for the tables comes first.
   const std::uint64_t tables = appended() - persisted_to() + LogGroupSize(group_.entries());
-  REMORA_RETURN_IF_ERROR(CheckDiskRoom(options_.dir, tables + tables / 8 + kTablesRoom));
+  REMORA_RETURN_IF_ERROR(CheckDiskSpace(options_.dir, tables + tables / 8 + kTablesSpace));
   // The mark precedes the write: after a crash RocksDB may have the write, even if Write has not returned.
   const LogEntry gap = {.kind = LogEntryKind::kMeta, .key = kGapKey, .value = "-"};
   REMORA_RETURN_IF_ERROR(Append({&gap, 1}).status());
@@ -190,8 +190,8 @@ void TierLog::NoteDeletes(Lsn lsn) {
 // space: the spare, and the oldest file, of which only a part is still needed. While a scan waits for the
 // applier, the pause is the longest, so that the applier catches up.
 void TierLog::SlowDown(std::uint64_t bytes) {
-  const auto room = static_cast<double>(options_.max_bytes - 2 * file_size_);
-  const double fill = IsViewAwaited() ? 1 : 2 * static_cast<double>(appended() - persisted_to()) / room - 1;
+  const auto space = static_cast<double>(options_.max_bytes - 2 * file_size_);
+  const double fill = IsViewAwaited() ? 1 : 2 * static_cast<double>(appended() - persisted_to()) / space - 1;
   pace_.SlowDown(fill, bytes);
 }
 

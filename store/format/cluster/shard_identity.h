@@ -24,6 +24,7 @@
 
 namespace remora {
 
+/// Longest name of a shard, in bytes, and the digits of a cluster's ID in text.
 inline constexpr std::size_t kMaxShardNameSize = 32;
 inline constexpr std::size_t kClusterDigits = 16;
 
@@ -33,7 +34,9 @@ struct ShardIdentity {
   std::uint64_t cluster = 0;
   std::array<char, kMaxShardNameSize> shard{};  // zeros behind the name
 
+  /// Returns whether it names nothing.
   bool is_none() const { return cluster == 0 && shard[0] == 0; }
+  /// Returns the name, a view of this object.
   std::string_view name() const {
     return {shard.data(), static_cast<std::size_t>(std::ranges::find(shard, '\0') - shard.begin())};
   }

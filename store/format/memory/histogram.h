@@ -32,14 +32,14 @@ constexpr std::uint64_t HistogramBound(std::size_t bucket) {
   return std::uint64_t{1000} << (bucket + quadruplings);
 }
 
-/// Returns the bucket of a time.
+/// Returns the bucket of a time in nanoseconds.
 constexpr std::size_t HistogramBucket(std::uint64_t ns) {
   const auto doublings = static_cast<std::size_t>(std::bit_width((ns - (ns > 0 ? 1 : 0)) / 1000));
   if (doublings <= kHistogramDoublings) return doublings;
   return std::min((kHistogramDoublings + doublings + 1) / 2, kHistogramBuckets - 1);
 }
 
-/// Returns the number of times.
+/// Returns the number of times that the histogram has counted.
 constexpr std::uint64_t HistogramCount(std::span<const std::uint64_t, kHistogramPlaces> histogram) {
   std::uint64_t count = 0;
   for (std::size_t i = 0; i < kHistogramBuckets; ++i) count += histogram[i];
@@ -47,7 +47,7 @@ constexpr std::uint64_t HistogramCount(std::span<const std::uint64_t, kHistogram
 }
 
 /// Returns about the time, in nanoseconds, that `percent` of the times do not exceed: as if the times of a
-/// bucket lay at equal distances in it. 0: there is none.
+/// bucket lay at equal distances in it. 0: there is none. REQUIRES: `percent` is 0 to 100.
 constexpr std::uint64_t HistogramPercentile(std::span<const std::uint64_t, kHistogramPlaces> histogram,
                                             double percent) {
   const auto wanted = static_cast<double>(HistogramCount(histogram)) * percent / 100;

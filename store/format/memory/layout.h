@@ -14,9 +14,9 @@
 //   │ control │ slot 0 │ slot 1 │ ... │ slot 30 │             │ RecordHeader (32 bytes) │ key │ value │ pad │
 //   └─────────┴────────┴────────┴─────┴─────────┘             └─────────────────────────┴─────┴───────┴─────┘
 //
-// The index is a linear hash table. There are 2^level main buckets and the first `split` of the
-// next 2^level: bucket b, b < split, was split into b and b + 2^level. A bucket states its depth,
-// the number of hash bits in which its keys agree with its number. So a reader with an old view of
+// The index is a linear hash table (W. Litwin, VLDB 1980). There are 2^level main buckets and the first
+// `split` of the next 2^level: bucket b, b < split, was split into b and b + 2^level. A bucket states its
+// depth, the number of hash bits in which its keys agree with its number. So a reader with an old view of
 // level and split meets a bucket that is deeper than it thought, and knows where to continue
 // (store/format/memory/index_view.h).
 //
@@ -132,13 +132,14 @@ inline constexpr std::uint64_t kMaxVersion = ~std::uint64_t{0} >> 1;
 inline constexpr int kExtentMantissaBits = 8;
 inline constexpr int kExtentCodeBits = 12;
 
+/// Returns the units of an extent. 0: the code is none.
 constexpr std::uint64_t ExtentUnits(std::uint32_t code) {
   return std::uint64_t{code & 0xff} << (code >> kExtentMantissaBits);
 }
 
 inline constexpr std::size_t kMaxExactExtent = ((1 << kExtentMantissaBits) - 1) * kUnitSize;
 
-/// The code of the smallest extent that holds `units` (1 to 255 << 15).
+/// Returns the code of the smallest extent that holds `units` (1 to 255 << 15).
 constexpr std::uint32_t ExtentCode(std::uint64_t units) {
   std::uint32_t exponent = 0;
   std::uint64_t mantissa = units;
@@ -149,7 +150,7 @@ constexpr std::uint32_t ExtentCode(std::uint64_t units) {
   return exponent << kExtentMantissaBits | static_cast<std::uint32_t>(mantissa);
 }
 
-/// The code of the extent that a record with these sizes takes.
+/// Returns the code of the extent that a record with these sizes takes.
 constexpr std::uint32_t RecordExtentCode(std::size_t key_size, std::size_t value_size) {
   return ExtentCode((sizeof(RecordHeader) + key_size + value_size + kUnitSize - 1) / kUnitSize);
 }
@@ -160,7 +161,7 @@ inline constexpr std::size_t kMaxSmallExtent =
     ExtentUnits(RecordExtentCode(kMaxKeySize, kMaxSmallValueSize)) * kUnitSize;
 static_assert(kMaxSmallExtent <= kSegmentSize);
 
-/// The segments of the run that a record with these sizes has. 0: it has none.
+/// Returns how many segments the run of a record with these sizes in bytes has. 0: it has none.
 constexpr std::size_t RunLength(std::size_t key_size, std::size_t value_size) {
   if (value_size <= kMaxSmallValueSize) return 0;
   const std::uint64_t extent = ExtentUnits(RecordExtentCode(key_size, value_size)) * kUnitSize;
@@ -185,6 +186,7 @@ struct Slot {
 inline constexpr int kOffsetBits = 40;
 inline constexpr std::uint64_t kMaxOffsetUnits = (std::uint64_t{1} << kOffsetBits) - 1;
 
+/// Returns the word of a slot, and back. The word of a slot that was READ may be anything.
 constexpr std::uint64_t EncodeSlot(const Slot& slot) {
   return std::uint64_t{slot.fingerprint} << 52 | std::uint64_t{slot.extent_code} << kOffsetBits |
          slot.offset_units;
@@ -223,10 +225,10 @@ inline constexpr std::size_t kBucketsPerSegment = kSegmentSize / sizeof(Bucket);
 /// Control word: bits 63..56 check, 55..48 depth, 47..40 zero, 39..0 link: the place, counted in buckets from
 /// the region's start, of the overflow bucket that continues this one (0: none).
 ///
-/// The check counts the link's zero bits (a Berger code). The link changes only between 0, with
-/// check 0, and one other. A mixture of the two lacks some of the ones of link and check, and has
-/// no others. A link that lacks ones has more zeros than its check, itself whole or lacking, can
-/// count. So each mixture is 0, or the whole link, or fails the check.
+/// The check counts the link's zero bits (a Berger code: J. M. Berger, 1961). The link changes only between
+/// 0, with check 0, and one other. A mixture of the two lacks some of the ones of link and check, and has no
+/// others. A link that lacks ones has more zeros than its check, itself whole or lacking, can count. So each
+/// mixture is 0, or the whole link, or fails the check.
 inline constexpr int kLinkBits = 40;
 
 constexpr std::uint64_t EncodeControl(std::uint32_t depth, std::uint64_t link) {
@@ -259,7 +261,8 @@ constexpr bool DirectoryEntryIsWhole(std::uint64_t entry) {
 constexpr std::uint32_t DirectoryEntrySegment(std::uint64_t entry) {
   return static_cast<std::uint32_t>(entry);
 }
-/// The place, counted in buckets from the region's start, of main bucket `number`, whose whole entry this is.
+/// Returns the place, counted in buckets from the region's start, of main bucket `number`, whose whole entry
+/// this is.
 constexpr std::uint64_t MainBucketPlace(std::uint64_t entry, std::uint64_t number) {
   return DirectoryEntrySegment(entry) * std::uint64_t{kBucketsPerSegment} + number % kBucketsPerSegment;
 }
@@ -296,13 +299,15 @@ static_assert(offsetof(Superblock, reuse_epoch) == 64 && offsetof(Superblock, co
 static_assert(sizeof(Superblock) <= kSuperblockSize);
 static_assert(std::has_unique_object_representations_v<Superblock>);
 
-/// Places in a region of `memory_size` bytes.
+/// Returns how many segments a region of `memory_size` bytes has.
 constexpr std::uint64_t SegmentCount(std::uint64_t memory_size) { return memory_size / kSegmentSize; }
+/// Returns the offset of the directory from the region's start, in bytes; the next one that of the
+/// generations.
 constexpr std::uint64_t DirectoryOffset() { return kSuperblockSize; }
 constexpr std::uint64_t GenerationsOffset(std::uint64_t memory_size) {
   return DirectoryOffset() + SegmentCount(memory_size) * sizeof(std::uint64_t);
 }
-/// The first segment that is behind all that.
+/// Returns the number of the first segment behind the generations.
 constexpr std::uint64_t FirstSegment(std::uint64_t memory_size) {
   const std::uint64_t end = GenerationsOffset(memory_size) + SegmentCount(memory_size);
   return (end + kSegmentSize - 1) / kSegmentSize;
@@ -310,10 +315,10 @@ constexpr std::uint64_t FirstSegment(std::uint64_t memory_size) {
 
 // --- Signature ----------------------------------------------------------------------------------------
 
-/// One number for everything above (and the hash of record.h): different layouts, different numbers. The
-/// number of metrics is no part of it: a client of fewer, or of more, may read this server's (R2).
+/// Returns one number for everything above (and the hash of record.h): different layouts, different numbers.
+/// The number of metrics is no part of it: a client of fewer, or of more, may read this server's (R2).
 constexpr std::uint64_t LayoutSignature() {
-  std::uint64_t signature = 0xcbf29ce484222325;  // FNV-1a, over whole numbers
+  std::uint64_t signature = 0xcbf29ce484222325;  // FNV-1a (Fowler, Noll, Vo), over whole numbers
   for (std::uint64_t number :
        {std::uint64_t{kFormatVersion}, std::uint64_t{kMaxKeySize}, std::uint64_t{kMaxValueSize},
         std::uint64_t{kMaxSmallValueSize}, std::uint64_t{kUnitSize}, std::uint64_t{sizeof(RecordHeader)},

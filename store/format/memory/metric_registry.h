@@ -27,12 +27,14 @@ namespace remora {
 /// A counter only grows while the server lives; a gauge goes up and down. A histogram counts times by their
 /// length.
 enum class MetricType : std::uint8_t { kCounter = 1, kGauge, kHistogram };
+/// Returns how many places a metric of this type takes (R3).
 constexpr std::uint32_t MetricPlaces(MetricType type) {
   return type == MetricType::kHistogram ? kHistogramPlaces : 1;
 }
 /// Unit of a metric. kNone: a number of things, or a switch.
 enum class MetricUnit : std::uint8_t { kNone = 1, kBytes, kSeconds };
 
+/// One entry of the registry.
 struct MetricEntry {
   const char* name;             // as `kvctl stats` shows it
   const char* prometheus_name;  // as Prometheus' conventions have it: the unit, and _total of a counter, last
@@ -88,7 +90,7 @@ struct MetricEntry {
   X(kSyncs, "syncs", "remora_syncs_total", kCounter, kNone, "Calls of fsync")                                \
   X(kDiskFailures, "disk_failures", "remora_disk_failures_total", kCounter, kNone,                           \
     "Commit groups and fsyncs that the disk failed")                                                         \
-  X(kDiskRefuses, "disk_refuses", "remora_disk_refuses", kGauge, kNone,                                      \
+  X(kDiskRejects, "disk_refuses", "remora_disk_refuses", kGauge, kNone,                                      \
     "1 while writes are rejected because of the disk, else 0")                                               \
   X(kLogTorn, "log_torn", "remora_log_torn", kGauge, kNone,                                                  \
     "1 if the start found a torn log and dropped writes that were not synced, else 0")                       \
@@ -124,18 +126,18 @@ struct MetricEntry {
     "Connections accepted")                                                                                  \
   X(kConnectionsBroken, "connections_broken", "remora_connections_broken_total", kCounter, kNone,            \
     "Connections ended because the client broke the protocol")                                               \
-  X(kConnectionsRefused, "connections_refused", "remora_connections_refused_total", kCounter, kNone,         \
-    "Connections refused, for any reason")                                                                   \
+  X(kConnectionsRejected, "connections_refused", "remora_connections_refused_total", kCounter, kNone,        \
+    "Connections rejected, for any reason")                                                                  \
   X(kHandshakesDropped, "handshakes_dropped", "remora_handshakes_dropped_total", kCounter, kNone,            \
     "Handshakes that were malformed, too slow, or too many at a time")                                       \
-  X(kRefusedVersion, "refused_version", "remora_refusals_total{reason=version}", kCounter, kNone,            \
-    "Connections refused: a client of another release, or no Remora client")                                 \
-  X(kRefusedFull, "refused_full", "remora_refusals_total{reason=full}", kCounter, kNone,                     \
-    "Connections refused: too many clients")                                                                 \
-  X(kRefusedToken, "refused_token", "remora_refusals_total{reason=token}", kCounter, kNone,                  \
-    "Connections refused: no auth token, or a wrong one")                                                    \
-  X(kRefusedTokenFull, "refused_token_full", "remora_refusals_total{reason=token_full}", kCounter, kNone,    \
-    "Connections refused: too many clients with that auth token")                                            \
+  X(kRejectedVersion, "refused_version", "remora_refusals_total{reason=version}", kCounter, kNone,           \
+    "Connections rejected: a client of another release, or no Remora client")                                \
+  X(kRejectedFull, "refused_full", "remora_refusals_total{reason=full}", kCounter, kNone,                    \
+    "Connections rejected: too many clients")                                                                \
+  X(kRejectedToken, "refused_token", "remora_refusals_total{reason=token}", kCounter, kNone,                 \
+    "Connections rejected: no auth token, or a wrong one")                                                   \
+  X(kRejectedTokenFull, "refused_token_full", "remora_refusals_total{reason=token_full}", kCounter, kNone,   \
+    "Connections rejected: too many clients with that auth token")                                           \
   X(kChallenges, "challenges", "remora_challenges_total", kCounter, kNone,                                   \
     "Challenges sent to clients that have to prove an auth token")                                           \
   X(kTokens, "tokens", "remora_tokens", kGauge, kNone, "Auth tokens in force")                               \
@@ -202,14 +204,14 @@ struct MetricEntry {
     "Bytes of the answers to READs over TCP")                                                                \
   X(kTcpCpuTime, "tcp_cpu_ns", "remora_tcp_cpu_seconds_total", kCounter, kSeconds,                           \
     "CPU time of the threads of --tcp_threads; each adds its own when it answers READs, once in 0.1 s")      \
-  X(kRefusedForgotten, "refused_forgotten", "remora_refusals_total{reason=forgotten}", kCounter, kNone,      \
-    "Connections refused: a client that the server has forgotten")                                           \
-  X(kMemoryRefuses, "memory_refuses", "remora_memory_refuses", kGauge, kNone,                                \
+  X(kRejectedForgotten, "refused_forgotten", "remora_refusals_total{reason=forgotten}", kCounter, kNone,     \
+    "Connections rejected: a client that the server has forgotten")                                          \
+  X(kMemoryRejects, "memory_refuses", "remora_memory_refuses", kGauge, kNone,                                \
     "1 while writes are rejected because the system gives the server no memory, else 0")                     \
   X(kTcpServed, "tcp_served", "remora_tcp_served_total", kCounter, kNone,                                    \
     "Times that a thread of --tcp_threads served requests, as the server's thread slept")                    \
-  X(kRefusedNotServing, "refused_not_serving", "remora_refusals_total{reason=not_serving}", kCounter, kNone, \
-    "Connections refused: the server follows a primary, or waits for its followers")                         \
+  X(kRejectedNotServing, "refused_not_serving", "remora_refusals_total{reason=not_serving}", kCounter,       \
+    kNone, "Connections rejected: the server follows a primary, or waits for its followers")                 \
   X(kReplicationRole, "replication_role", "remora_replication_role", kGauge, kNone,                          \
     "0: no replication; 1: a follower; 2: a primary that waits for its followers before it serves; "         \
     "3: a primary that serves")                                                                              \
@@ -237,6 +239,7 @@ enum class Counter : std::uint32_t {
 #undef REMORA_METRIC_ENUMERATOR
 };
 
+/// The registry's entries, in its order.
 inline constexpr MetricEntry kMetrics[] = {
 #define REMORA_METRIC_ENTRY(place, name, prometheus_name, type, unit, help) \
   {name,                                                                    \

@@ -144,9 +144,9 @@ inline RecordState JudgeRecord(const RecordHeader& header, std::string_view stor
 }
 
 /// Judges a record that VerifyLive has rejected, and whose sizes match.
-[[gnu::noinline]] inline RecordState JudgeRefused(const RecordHeader& header, const char* body,
-                                                  std::string_view key, std::uint64_t key_hash,
-                                                  const RecordPlace& place) {
+[[gnu::noinline]] inline RecordState JudgeRejected(const RecordHeader& header, const char* body,
+                                                   std::string_view key, std::uint64_t key_hash,
+                                                   const RecordPlace& place) {
   const std::uint64_t value_hash = HashValue(body + header.key_size, header.value_size);
   return JudgeRecord(header, {body, header.key_size}, value_hash, key, key_hash, place);
 }
@@ -164,7 +164,7 @@ inline RecordState CheckRecord(const RecordHeader& header, const std::byte* body
   if (VerifyLive(header, header.version_live, sizes, bytes, key, key_hash, place, &record)) {
     return RecordState::kLive;
   }
-  return JudgeRefused(header, bytes, key, key_hash, place);
+  return JudgeRejected(header, bytes, key, key_hash, place);
 }
 
 /// Returns whether CheckRecord would return kLive for the record at `at`, in place, where it may

@@ -15,6 +15,7 @@
 
 namespace remora {
 
+/// Kind of a change, also in a page. 0 is none.
 enum class ChangeKind : std::uint8_t {
   kPut = 1,     // the key has this value: by any write that stores one
   kDelete = 2,  // the key is gone: deleted, or expired and removed
@@ -23,9 +24,9 @@ enum class ChangeKind : std::uint8_t {
 /// One change. Its bytes belong to the object that shows it.
 struct Change {
   ChangeKind kind{};
-  std::uint64_t sequence = 0;
-  std::uint64_t version = 0;
-  std::uint64_t expiry_ms = 0;
+  std::uint64_t sequence = 0;   // the write's number, which grows from one to the next
+  std::uint64_t version = 0;    // of a deletion: 0
+  std::uint64_t expiry_ms = 0;  // in ms since 1970 by the server's clock; 0: never
   std::string_view key{};
   std::string_view value{};
 };

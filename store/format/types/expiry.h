@@ -15,16 +15,19 @@ namespace remora {
 /// The ttl of a record that never expires.
 inline constexpr std::chrono::milliseconds kNeverExpires = std::chrono::milliseconds::max();
 
-/// Longer is none but for ever: a hundred years. So no sum with a clock's time overflows.
+/// Longest ttl besides kNeverExpires: a hundred years. So no sum with a clock's time overflows.
 inline constexpr std::chrono::milliseconds kMaxTtl = std::chrono::hours(24) * 36525;
 
-/// Bound of Until, which makes a ttl that ends at an expiry, and not after a span. It is for a
-/// caller that brings a record along with its expiry, from another store: however long that takes,
-/// the expiry is the same. REQUIRES: 1 to kMaxExpiry.
+/// Largest expiry that Until takes, in ms since 1970.
 inline constexpr std::uint64_t kMaxExpiry = std::uint64_t{1} << 60;
+
+/// Returns a ttl that ends at an expiry, in ms since 1970 by the server's clock, and not after a span. It is
+/// for a caller that brings a record along with its expiry, from another store: however long that takes, the
+/// expiry is the same. REQUIRES: 1 <= expiry_ms <= kMaxExpiry.
 constexpr std::chrono::milliseconds Until(std::uint64_t expiry_ms) {
   return std::chrono::milliseconds::min() + std::chrono::milliseconds(expiry_ms);
 }
+/// Returns whether a ttl comes from Until.
 constexpr bool IsExpiry(std::chrono::milliseconds ttl) {
   return ttl >= Until(1) && ttl <= Until(kMaxExpiry);  // no span is so long, nor what is left of one
 }
@@ -35,7 +38,8 @@ constexpr bool IsTtl(std::chrono::milliseconds ttl) {
   return (ttl.count() > 0 && ttl <= kMaxTtl) || ttl == kNeverExpires || IsExpiry(ttl);
 }
 
-/// A record's expiry when the server's clock says `server_ms`. 0: never. REQUIRES: IsTtl(ttl).
+/// Returns a record's expiry, in ms since 1970, when the server's clock says `server_ms`. 0: never. REQUIRES:
+/// IsTtl(ttl).
 constexpr std::uint64_t ExpiryOf(std::int64_t server_ms, std::chrono::milliseconds ttl) {
   if (ttl == kNeverExpires) return 0;
   if (IsExpiry(ttl)) return static_cast<std::uint64_t>((ttl - std::chrono::milliseconds::min()).count());
@@ -47,7 +51,8 @@ constexpr bool HasExpired(std::uint64_t expiry_ms, std::int64_t server_ms) {
   return expiry_ms != 0 && server_ms >= 0 && static_cast<std::uint64_t>(server_ms) >= expiry_ms;
 }
 
-/// A ttl in a message: its milliseconds, the largest number for ever, 0 for none.
+/// Returns the form of a ttl in a message, and back: its milliseconds, the largest number for ever, 0 for
+/// none. The number of a message may be anything.
 constexpr std::int64_t EncodeTtl(std::optional<std::chrono::milliseconds> ttl) {
   return ttl ? static_cast<std::int64_t>(ttl->count()) : 0;
 }

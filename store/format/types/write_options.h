@@ -40,6 +40,7 @@ constexpr std::optional<Durability> DecodeDurability(std::uint8_t byte) {
   if (byte == 0) return std::nullopt;
   return static_cast<Durability>(byte);
 }
+/// Returns whether it is none or one of the levels.
 constexpr bool IsDurability(std::optional<Durability> durability) {
   return !durability || (*durability >= Durability::kMemory && *durability <= Durability::kSynced);
 }
@@ -55,16 +56,18 @@ class Condition {
  public:
   /// Makes a condition that always holds: the write is done in any case.
   constexpr Condition() = default;
-  /// The key is not there. If it is: AlreadyExists.
+  /// Makes a condition that the key does not exist. If it does: AlreadyExists.
   static constexpr Condition Absent() { return Condition(kAbsent); }
-  /// The key exists. If not: NotFound.
+  /// Makes a condition that the key exists. If it does not: NotFound.
   static constexpr Condition Present() { return Condition(kPresent); }
-  /// The key exists, and its version is `version`, which a Get or a write returned. Outcomes: NotFound if the
-  /// key does not exist; FailedPrecondition if it has another version, which the message names.
+  /// Makes a condition that the key exists and that its version is `version`, which a Get or a write
+  /// returned. Outcomes: NotFound if the key does not exist; FailedPrecondition if it has another version,
+  /// which the message names.
   static constexpr Condition Version(std::uint64_t version) {
     return Condition(version > 0 && version < kMaxVersion ? version : kMaxVersion);
   }
 
+  /// Returns whether the condition always holds.
   constexpr bool is_none() const { return word_ == 0; }
   /// Returns false for a version that no write ever gets.
   constexpr bool IsValid() const { return word_ < kMaxVersion || *this == Absent() || *this == Present(); }
@@ -73,7 +76,7 @@ class Condition {
   constexpr std::uint64_t Encode() const { return word_; }
   static constexpr Condition Decode(std::uint64_t word) { return Condition(word); }
 
-  /// REQUIRES: neither none, nor Absent or Present.
+  /// Returns the version that the key must have. REQUIRES: neither none, nor Absent or Present.
   constexpr std::uint64_t version() const { return word_; }
 
   friend constexpr bool operator==(const Condition&, const Condition&) = default;

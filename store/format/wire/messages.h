@@ -1,9 +1,9 @@
 // Bytes in messages between client and server, and in the handshake that comes before them.
 //
-//   connect:  HelloRequest  ->        <- HelloReply (accept)  or  HelloRefusal (reject)
+//   connect:  HelloRequest  ->        <- HelloReply (accept)  or  HelloRejection (reject)
 //   with a token, twice:
 //     HelloRequest (has token)        ->
-//                                     <- HelloRefusal (challenge, nonce)
+//                                     <- HelloRejection (challenge, nonce)
 //     HelloRequest (proves)           ->
 //                                     <- HelloReply with a proof of the server's
 //   then, for each request of the client, at most `credits` of them unanswered:
@@ -133,7 +133,7 @@ enum HelloFlag : std::uint8_t {
   kHasToken = 2,      // it has a token, and accepts only a server that has it
   kProves = 4,        // `proof` is one
   kAsksShard = 8,     // it takes HelloReply::shard
-  kAdministers = 16,  // it comes to a server that does not serve clients, too (RefusalReason::kNotServing)
+  kAdministers = 16,  // it comes to a server that does not serve clients, too (RejectionReason::kNotServing)
 };
 
 using HelloNonce = std::array<std::byte, 16>;
@@ -183,7 +183,7 @@ static_assert(std::has_unique_object_representations_v<HelloReply>);
 
 inline bool HasShard(const HelloReply& reply) { return (reply.flags & ReplyFlag::kHasShard) != 0; }
 
-enum class RefusalReason : std::uint32_t {
+enum class RejectionReason : std::uint32_t {
   kNotRemora = 1,  // the request's magic or size is wrong
   kVersion = 2,    // protocol or format version differ
   kLayout = 3,     // same versions, different layout signature
@@ -195,17 +195,17 @@ enum class RefusalReason : std::uint32_t {
 };
 
 /// `text` says what to do; zero-terminated unless full.
-struct HelloRefusal {
+struct HelloRejection {
   std::uint64_t magic = kHelloMagic;
-  RefusalReason reason = RefusalReason::kNotRemora;
+  RejectionReason reason = RejectionReason::kNotRemora;
   std::uint32_t protocol_version = kProtocolVersion;
   std::uint32_t format_version = kFormatVersion;
   std::uint32_t reserved = 0;
   char text[104] = {};
   HelloNonce nonce{};  // kChallenge
 };
-static_assert(sizeof(HelloRefusal) == 144 && sizeof(HelloRefusal) <= 148);
-static_assert(std::has_unique_object_representations_v<HelloRefusal>);
+static_assert(sizeof(HelloRejection) == 144 && sizeof(HelloRejection) <= 148);
+static_assert(std::has_unique_object_representations_v<HelloRejection>);
 
 inline constexpr std::string_view kClientProofDomain = "remora client proof 1";
 inline constexpr std::string_view kServerProofDomain = "remora server proof 1";

@@ -21,8 +21,8 @@
 
 namespace remora {
 
-/// Bound of all entries, keys and values together. Such a batch fits into a staging buffer, and
-/// into a segment of the log.
+/// Bounds of a batch: the bytes of all entries, keys and values together, and the number of its writes. Such
+/// a batch fits into a staging buffer, and into a segment of the log.
 inline constexpr std::size_t kMaxBatchBytes = std::size_t{256} << 10;
 inline constexpr std::size_t kMaxBatchWrites = 1024;
 
@@ -30,6 +30,7 @@ inline constexpr std::size_t kMaxBatchWrites = 1024;
 /// writes. A server of an earlier release rejects the batch as malformed, and does nothing.
 enum class BatchKind : std::uint8_t { kPut = 1, kDelete = 2, kCheck = 3 };
 
+/// Header of each write in a message.
 struct BatchEntry {
   std::uint64_t condition = 0;  // Condition::Encode
   std::int64_t ttl_ms = 0;      // kPut: EncodeTtl
@@ -77,13 +78,15 @@ class WriteBatch {
   void Check(std::string_view key, const Condition& condition) {
     Add(BatchKind::kCheck, key, {}, {.condition = condition});
   }
+  /// Removes all writes, and the fault.
   void Clear() { *this = {}; }
 
+  /// Returns how many writes and checks were added.
   std::size_t count() const { return count_; }
   /// Returns the first value out of bounds, as far as that can be known without the store. Empty:
   /// none.
   std::string fault() const { return fault_.empty() ? NoBatch(count_, size_) : fault_; }
-  /// REQUIRES: there is no fault.
+  /// Returns the batch as it goes into a message, valid until the batch changes. REQUIRES: there is no fault.
   std::string_view bytes() const { return bytes_; }
 
  private:

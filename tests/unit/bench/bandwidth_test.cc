@@ -70,7 +70,7 @@ TEST(Bandwidth, StandsInJsonAndComesBack) {
   EXPECT_EQ(ToJson(*parsed), json);
 }
 
-TEST(Bandwidth, ACountThatIsNoneIsRefused) {
+TEST(Bandwidth, ACountThatIsNoneIsRejected) {
   std::string json = ToJson(Moving(2));
   const std::string good = "\"value_bytes_read\": 64000000";
   const std::size_t at = json.find(good);

@@ -137,7 +137,7 @@ TEST(Histogram, MalformedSparseHistogramsAreRejected) {
   histogram.Add(70'000);
   const Histogram::Sparse good = histogram.ToSparse();
   ASSERT_EQ(good.cells.size(), 2u);
-  const auto refused = [&good](auto change) {
+  const auto rejected = [&good](auto change) {
     Histogram::Sparse wrong = good;
     change(wrong);
     Histogram target;
@@ -145,14 +145,14 @@ TEST(Histogram, MalformedSparseHistogramsAreRejected) {
     EXPECT_TRUE(taken || target.count() == 0);
     return !taken;
   };
-  EXPECT_FALSE(refused([](Histogram::Sparse&) {}));
-  EXPECT_TRUE(refused([](Histogram::Sparse& s) { s.cells[1].number = 1'000'000; }));
-  EXPECT_TRUE(refused([](Histogram::Sparse& s) { s.cells[0].number = s.cells[1].number; }));
-  EXPECT_TRUE(refused([](Histogram::Sparse& s) { std::swap(s.cells[0], s.cells[1]); }));
-  EXPECT_TRUE(refused([](Histogram::Sparse& s) { s.cells[0].count = 0; }));
-  EXPECT_TRUE(refused([](Histogram::Sparse& s) { s.min = 1; }));
-  EXPECT_TRUE(refused([](Histogram::Sparse& s) { s.max = 1; }));
-  EXPECT_TRUE(refused([](Histogram::Sparse& s) { s.cells.clear(); }));
+  EXPECT_FALSE(rejected([](Histogram::Sparse&) {}));
+  EXPECT_TRUE(rejected([](Histogram::Sparse& s) { s.cells[1].number = 1'000'000; }));
+  EXPECT_TRUE(rejected([](Histogram::Sparse& s) { s.cells[0].number = s.cells[1].number; }));
+  EXPECT_TRUE(rejected([](Histogram::Sparse& s) { std::swap(s.cells[0], s.cells[1]); }));
+  EXPECT_TRUE(rejected([](Histogram::Sparse& s) { s.cells[0].count = 0; }));
+  EXPECT_TRUE(rejected([](Histogram::Sparse& s) { s.min = 1; }));
+  EXPECT_TRUE(rejected([](Histogram::Sparse& s) { s.max = 1; }));
+  EXPECT_TRUE(rejected([](Histogram::Sparse& s) { s.cells.clear(); }));
 }
 
 }  // namespace

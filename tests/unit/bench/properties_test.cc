@@ -51,9 +51,9 @@ TEST(Properties, AByteOrderMarkIsNoPartOfAKey) {
 
 TEST(Properties, OneOfAnotherBindingHasNoNearest) {
   Workload workload;
-  const absl::Status refused = Apply({"redis.host", "localhost", "-p"}, &workload);
+  const absl::Status rejected = Apply({"redis.host", "localhost", "-p"}, &workload);
   EXPECT_EQ(
-      refused.message(),
+      rejected.message(),
       "-p: there is no property redis.host; one of another binding may stand in a file (-P), where it is "
       "ignored");
 }

@@ -80,7 +80,7 @@ TEST(LocationCacheTest, ALocationThatIsNoLongerUsedIsReplaced) {
   for (int i = 10; i < 14; ++i) EXPECT_NE(cache.Find(HashOf(i)).slot, 0u) << i;
 }
 
-TEST(LocationCacheTest, ATableOfAnySizeHoldsAboutAsManyAsItHasRoomFor) {
+TEST(LocationCacheTest, ATableOfAnySizeHoldsAboutAsManyAsItHasSpaceFor) {
   LocationCache cache(100 * kOneSet + 63);
   ASSERT_EQ(cache.capacity(), 400u);
   for (int i = 0; i < 400; ++i) cache.Remember(HashOf(i), At(HashOf(i), 1000));

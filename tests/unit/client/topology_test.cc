@@ -79,7 +79,7 @@ TEST(TopologyFile, EvenDivisionGivesEachServerAsMany) {
   }
 }
 
-TEST(TopologyFile, EvenDivisionRefusesWrongServers) {
+TEST(TopologyFile, EvenDivisionRejectsWrongServers) {
   const auto fault = [](std::vector<std::string> servers) {
     const absl::Status status = Topology::Even(servers).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
@@ -209,7 +209,7 @@ TEST_F(TopologyOnDisk, ErrorsNameTheFile) {
 
 /// Expects that the bytes are rejected with one line of text, or give a topology that is written as it was
 /// read.
-void ExpectRefusedOrWhole(const std::string& text) {
+void ExpectRejectedOrWhole(const std::string& text) {
   const absl::StatusOr<Topology> topology = Topology::Parse(text, "file");
   if (!topology.ok()) {
     EXPECT_TRUE(absl::IsInvalidArgument(topology.status()));
@@ -231,7 +231,7 @@ void ExpectRefusedOrWhole(const std::string& text) {
 class BrokenTopology : public testing::TestWithParam<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, BrokenTopology, testing::Values(1u, 2u, 3u, 4u));
 
-TEST_P(BrokenTopology, IsRefusedOrWhole) {
+TEST_P(BrokenTopology, IsRejectedOrWhole) {
   std::mt19937 random(GetParam());
   const std::string pieces[] = {"shard",      "remora-topology 1",
                                 "0-8191",     ",",
@@ -257,7 +257,7 @@ TEST_P(BrokenTopology, IsRefusedOrWhole) {
           text.insert(random() % (text.size() + 1), text.substr(at, size));
       }
     }
-    ExpectRefusedOrWhole(text);
+    ExpectRejectedOrWhole(text);
     if (HasFailure()) return;
   }
 }

@@ -93,13 +93,13 @@ class LocalLimitsTest : public ::testing::Test {
 TEST_F(LocalLimitsTest, AServerWithoutDescriptorsSaysSoToWhoComes) {
   if (kNeedsDescriptors) GTEST_SKIP() << "UBSan itself needs descriptors";
   ASSERT_NO_FATAL_FAILURE(Listen());
-  std::array<UniqueFd, 2> refused = {Ask(), Ask()};
+  std::array<UniqueFd, 2> rejected = {Ask(), Ask()};
   {
     const FewDescriptors none(0);
     EXPECT_EQ(Next(), nullptr);
     EXPECT_EQ(listener_->dropped_handshakes(), 2u);
     EXPECT_EQ(listener_->without_descriptor(), 2u);
-    for (const UniqueFd& socket : refused) {
+    for (const UniqueFd& socket : rejected) {
       const auto reply = ReceiveReply(socket.get());
       ASSERT_THAT(reply, IsOk());
       EXPECT_EQ(reply->reply.answer, LocalAnswer::kNoSpace);
@@ -118,7 +118,7 @@ TEST_F(LocalLimitsTest, AServerWithoutDescriptorsSaysSoToWhoComes) {
 }
 
 // Not even the spare descriptor is of use, so the client waits on, and is taken in later.
-TEST_F(LocalLimitsTest, AClientThatIsNotAcceptedIsNotCountedAsRefused) {
+TEST_F(LocalLimitsTest, AClientThatIsNotAcceptedIsNotCountedAsRejected) {
   ASSERT_NO_FATAL_FAILURE(Listen());
   const UniqueFd waits = Ask();
   rlimit before = {};

@@ -115,16 +115,16 @@ TEST_F(LocalTest, ForeignFilesAndSocketsAreNotReplaced) {
 }
 
 TEST_F(LocalTest, AClientIsToldThatWhatIsThereIsNoServer) {
-  const auto expect_refusal = [this] {
+  const auto expect_rejection = [this] {
     const absl::Status opened = Client::Open(where_, clock_).status();
     EXPECT_THAT(opened, HasCode(absl::StatusCode::kUnavailable));
     EXPECT_THAT(std::string(opened.message()), testing::HasSubstr(where_.path + " is no "));
     std::filesystem::remove(where_.path);
   };
   std::ofstream(where_.path) << "a file";
-  expect_refusal();
+  expect_rejection();
   std::filesystem::create_directory(where_.path);
-  expect_refusal();
+  expect_rejection();
   const auto expect_other = [this](int type) {
     const UniqueFd other = Occupy(type, type == SOCK_STREAM);
     const absl::Status opened = Client::Open(where_, clock_).status();
@@ -154,7 +154,7 @@ TEST_F(LocalTest, ImpossibleLimits) {
 
 constexpr uid_t kNobody = 65534;
 
-TEST_F(LocalTest, AnotherUserIsRefused) {
+TEST_F(LocalTest, AnotherUserIsRejected) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   StartService();
   const auto connect = [&] { return Client::Open(where_, clock_).status(); };

@@ -44,10 +44,10 @@ class TcpHostileTest : public ::testing::Test {
     EXPECT_EQ(Open()->Call(message).value_or(""), message);
   }
   /// Returns the lines for the server's log about rejected clients, once there are so many.
-  std::vector<std::string> Refusals(std::size_t count) {
+  std::vector<std::string> Rejections(std::size_t count) {
     std::vector<std::string> lines;
     EXPECT_TRUE(service_->Await([&](Service& service) {
-      lines = service.refusals();
+      lines = service.rejections();
       return lines.size() >= count;
     }));
     return lines;
@@ -98,10 +98,10 @@ TEST_F(TcpHostileTest, NonsenseIsHungUpOn) {
     raw.Say(text.data(), text.size());
     EXPECT_TRUE(raw.IsHungUpOn());
   }
-  EXPECT_THAT(Refusals(4), testing::ElementsAre(HasSubstr("no hello of a Remora client"),
-                                                HasSubstr("its hello announces 57 bytes"),
-                                                HasSubstr("no hello of a Remora client"),
-                                                HasSubstr("no hello of a Remora client")));
+  EXPECT_THAT(Rejections(4), testing::ElementsAre(HasSubstr("no hello of a Remora client"),
+                                                  HasSubstr("its hello announces 57 bytes"),
+                                                  HasSubstr("no hello of a Remora client"),
+                                                  HasSubstr("no hello of a Remora client")));
   ExpectUnharmed();
 }
 
@@ -116,7 +116,7 @@ TEST_F(TcpHostileTest, AnotherVersionIsToldWhichThisIs) {
   EXPECT_EQ(reply.version, kTcpVersion);
   EXPECT_TRUE(raw.IsHungUpOn());
   EXPECT_THAT(
-      Refusals(1),
+      Rejections(1),
       testing::ElementsAre(HasSubstr(absl::StrCat("its version of the TCP protocol is ", kTcpVersion + 1))));
   ExpectUnharmed();
 }

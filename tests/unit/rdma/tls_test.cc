@@ -56,8 +56,8 @@ class TlsTest : public ::testing::Test {
   }
   absl::Status Connect(const ClientTls& tls) { return Connect(tls, Where()); }
   /// The client fails so, with these words, and the server reports the rejection with those.
-  void ExpectRefused(const absl::Status& status, absl::StatusCode code, const std::string& words,
-                     const std::string& servers_words) {
+  void ExpectRejected(const absl::Status& status, absl::StatusCode code, const std::string& words,
+                      const std::string& servers_words) {
     ASSERT_THAT(status, HasCode(code));
     ASSERT_THAT(std::string(status.message()), HasSubstr(words));
     EXPECT_TRUE(IsReported(servers_words)) << servers_words;
@@ -66,7 +66,7 @@ class TlsTest : public ::testing::Test {
     std::string all;
     const bool is_reported = service_->Await([&](Service& service) {
       all.clear();
-      for (const std::string& line : service.refusals()) all += line + "\n";
+      for (const std::string& line : service.rejections()) all += line + "\n";
       return all.find(words) != std::string::npos;
     });
     if (!is_reported) ADD_FAILURE() << "the server reported:\n" << all;
@@ -97,13 +97,13 @@ TEST_F(TlsTest, TheServersCertificateIsForItsNameOrAddress) {
   EXPECT_THAT(Connect(client, Where("localhost")), IsOk());
   Serve(folder.Files("name", false));
   EXPECT_THAT(Connect(client, Where("localhost")), IsOk());
-  ExpectRefused(Connect(client), kDenied, "it is not for 127.0.0.1", "the client gave up");
+  ExpectRejected(Connect(client), kDenied, "it is not for 127.0.0.1", "the client gave up");
   Serve(folder.Files("address", false));
   EXPECT_THAT(Connect(client), IsOk());
-  ExpectRefused(Connect(client, Where("localhost")), kDenied, "it is not for localhost",
-                "the client gave up");
+  ExpectRejected(Connect(client, Where("localhost")), kDenied, "it is not for localhost",
+                 "the client gave up");
   Serve(folder.Files("wildcard", false));
-  ExpectRefused(Connect(client), kDenied, "it is not for 127.0.0.1", "the client gave up");
+  ExpectRejected(Connect(client), kDenied, "it is not for 127.0.0.1", "the client gave up");
 }
 
 TEST_F(TlsTest, AnotherAuthorityAndAnExpiredCertificateAreNotAccepted) {
@@ -111,11 +111,11 @@ TEST_F(TlsTest, AnotherAuthorityAndAnExpiredCertificateAreNotAccepted) {
   folder.Sign("right", "IP:127.0.0.1");
   folder.SignExpired("old", "IP:127.0.0.1");
   Serve(folder.Files("right", false));
-  ExpectRefused(Connect({.files = {.ca = other.ca(), .cert = "", .key = ""}, .secret = ""}), kDenied,
-                "unable to get local issuer certificate", "unknown ca");
+  ExpectRejected(Connect({.files = {.ca = other.ca(), .cert = "", .key = ""}, .secret = ""}), kDenied,
+                 "unable to get local issuer certificate", "unknown ca");
   Serve(folder.Files("old", false));
-  ExpectRefused(Connect({.files = {.ca = folder.ca(), .cert = "", .key = ""}, .secret = ""}), kDenied,
-                "certificate has expired", "certificate expired");
+  ExpectRejected(Connect({.files = {.ca = folder.ca(), .cert = "", .key = ""}, .secret = ""}), kDenied,
+                 "certificate has expired", "certificate expired");
 }
 
 TEST_F(TlsTest, AServerMayAskForCertificates) {
@@ -126,27 +126,27 @@ TEST_F(TlsTest, AServerMayAskForCertificates) {
   other.Sign("stranger", "DNS:client");
   Serve(folder.Files("server", true), {TestTls().secret});
   EXPECT_THAT(Connect({.files = folder.Files("client", true), .secret = ""}), IsOk());
-  ExpectRefused(Connect({.files = {.ca = folder.ca(), .cert = "", .key = ""}, .secret = ""}), kDenied,
-                "certificate required", "peer did not return a certificate");
-  ExpectRefused(Connect({.files = folder.Files("old", true), .secret = ""}), kDenied, "certificate expired",
-                "certificate verify failed");
+  ExpectRejected(Connect({.files = {.ca = folder.ca(), .cert = "", .key = ""}, .secret = ""}), kDenied,
+                 "certificate required", "peer did not return a certificate");
+  ExpectRejected(Connect({.files = folder.Files("old", true), .secret = ""}), kDenied, "certificate expired",
+                 "certificate verify failed");
   TlsFiles stranger = other.Files("stranger", false);
   stranger.ca = folder.ca();
-  ExpectRefused(Connect({.files = stranger, .secret = ""}), kDenied, "unknown ca",
-                "certificate verify failed");
+  ExpectRejected(Connect({.files = stranger, .secret = ""}), kDenied, "unknown ca",
+                 "certificate verify failed");
   // A token is no certificate.
-  ExpectRefused(Connect(TestTls()), kDenied, "does not know this client's token", "not known here");
+  ExpectRejected(Connect(TestTls()), kDenied, "does not know this client's token", "not known here");
 }
 
 TEST_F(TlsTest, ATokenIsEnoughForBothSides) {
   Serve({}, {"one secret", "another secret"});
   EXPECT_THAT(Connect({.files = {}, .secret = "one secret"}), IsOk());
   EXPECT_THAT(Connect({.files = {}, .secret = "another secret"}), IsOk());
-  ExpectRefused(Connect({.files = {}, .secret = "no secret"}), kDenied, "does not know this client's token",
-                "not known here");
+  ExpectRejected(Connect({.files = {}, .secret = "no secret"}), kDenied, "does not know this client's token",
+                 "not known here");
   const TlsFolder folder;
-  ExpectRefused(Connect({.files = {.ca = folder.ca(), .cert = "", .key = ""}, .secret = "one secret"}),
-                kDenied, "take tokens alone", "came without a token");
+  ExpectRejected(Connect({.files = {.ca = folder.ca(), .cert = "", .key = ""}, .secret = "one secret"}),
+                 kDenied, "take tokens alone", "came without a token");
 }
 
 // A client of openssl shows the identity of a token with another key, and the key under another identity.
@@ -170,7 +170,7 @@ TEST_F(TlsTest, AClientWithATokenAcceptsNoCertificate) {
   const TlsFolder folder;
   folder.Sign("server", "IP:127.0.0.1");
   Serve(folder.Files("server", false));
-  ExpectRefused(Connect(TestTls()), kDenied, "does not know this client's token", "unknown ca");
+  ExpectRejected(Connect(TestTls()), kDenied, "does not know this client's token", "unknown ca");
   Serve(folder.Files("server", false), {TestTls().secret});
   EXPECT_THAT(Connect(TestTls()), IsOk());
   EXPECT_THAT(Connect({.files = {.ca = folder.ca(), .cert = "", .key = ""}, .secret = ""}), IsOk());
@@ -178,11 +178,11 @@ TEST_F(TlsTest, AClientWithATokenAcceptsNoCertificate) {
 
 TEST_F(TlsTest, OneSideWithoutTlsIsTold) {
   Serve({}, {TestTls().secret});
-  ExpectRefused(Connect({}, Where("127.0.0.1", false)), kWrong, "connect to its tls:// address",
-                "came without TLS");
+  ExpectRejected(Connect({}, Where("127.0.0.1", false)), kWrong, "connect to its tls:// address",
+                 "came without TLS");
   EXPECT_THAT(Connect(TestTls()), IsOk());
   Serve({}, {TestTls().secret}, false);
-  ExpectRefused(Connect(TestTls()), kWrong, "connect to its tcp:// address", "serves without TLS");
+  ExpectRejected(Connect(TestTls()), kWrong, "connect to its tcp:// address", "serves without TLS");
   EXPECT_THAT(Connect({}, Where("127.0.0.1", false)), IsOk());
 }
 

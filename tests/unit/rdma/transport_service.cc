@@ -100,8 +100,8 @@ bool Service::Work() {
     Greet(std::move(connection));
     worked = true;
   }
-  while (std::optional<std::string> refusal = listener_->NextRefusal()) {
-    refusals_.push_back(*std::move(refusal));
+  while (std::optional<std::string> rejection = listener_->NextRejection()) {
+    rejections_.push_back(*std::move(rejection));
   }
   std::array<Completion, 16> completions;
   const std::size_t count = listener_->Poll(completions);

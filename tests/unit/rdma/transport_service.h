@@ -102,7 +102,7 @@ class Service {
   std::uint64_t disconnects() const { return disconnects_; }
   std::uint64_t wake_ups() const { return wake_ups_; }
   /// Returns the listener's lines about rejected clients.
-  const std::vector<std::string>& refusals() const { return refusals_; }
+  const std::vector<std::string>& rejections() const { return rejections_; }
   std::span<const std::byte> region_bytes() const { return region_memory_->bytes(); }
   /// Returns keys of staging buffers and grants: the keys that only this side should be able to
   /// use.
@@ -134,7 +134,7 @@ class Service {
   RemoteRegion region_;
   std::map<Connection*, std::unique_ptr<Session>> sessions_;
   std::uint64_t disconnects_ = 0;
-  std::vector<std::string> refusals_;
+  std::vector<std::string> rejections_;
   std::uint64_t wake_ups_ = 0;
   absl::Status write_back_;
   std::atomic<bool> asleep_ = false;

@@ -69,7 +69,7 @@ TEST_P(TransportTest, RejectSaysWhy) {
   EXPECT_TRUE(std::ranges::equal(data.first(kMaxRejectData), BytesOf(RegionText(0, kMaxRejectData))));
 }
 
-TEST_P(TransportTest, TooMuchRequestDataIsRefused) {
+TEST_P(TransportTest, TooMuchRequestDataIsRejected) {
   StartService();
   EXPECT_THAT(TryOpen({.request_tail = std::string(kMaxConnectData, 'x')}),
               HasCode(absl::StatusCode::kInvalidArgument));

@@ -139,7 +139,7 @@ class VerbsTest : public TransportTest {
 INSTANTIATE_TEST_SUITE_P(On, VerbsTest, ::testing::Values("verbs"),
                          [](const auto& test) { return test.param; });
 
-TEST_P(VerbsTest, AddressesWithoutDeviceAreRefused) {
+TEST_P(VerbsTest, AddressesWithoutDeviceAreRejected) {
   const auto local = Listen(At("127.0.0.1"), {}, clock_);
   ASSERT_THAT(local, HasCode(absl::StatusCode::kFailedPrecondition));
   EXPECT_THAT(std::string(local.status().message()), HasSubstr("rdma link"));
@@ -201,7 +201,7 @@ TEST_P(VerbsTest, DepthsAreNegotiatedAndNamed) {
   EXPECT_THAT(depth_of(0), HasSubstr("1 READs at once"));
 }
 
-TEST_P(VerbsTest, RefusedAccessesChangeNothingAndBreakOnlyTheirConnection) {
+TEST_P(VerbsTest, RejectedAccessesChangeNothingAndBreakOnlyTheirConnection) {
   StartService();
   const auto other = Open();
   ASSERT_THAT(other->Write(0, RegionText(9, 64)), IsOk());
@@ -435,13 +435,13 @@ TEST_P(VerbsTest, EachConnectionsMemoryIsItsOwn) {
 TEST_P(VerbsTest, MoreConnectionsThanACompletionQueueHoldsAreRejected) {
   StartService({.sends = 8000});  // each connection takes so much of the completion queue that few fit
   std::vector<std::unique_ptr<Client>> clients;
-  absl::Status refused;
-  while (refused.ok() && clients.size() < 512) {
+  absl::Status rejected;
+  while (rejected.ok() && clients.size() < 512) {
     auto client = Client::Open(service_->address(), clock_);
-    refused = client.status();
+    rejected = client.status();
     if (client.ok()) clients.push_back(*std::move(client));
   }
-  EXPECT_THAT(refused, HasCode(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(rejected, HasCode(absl::StatusCode::kFailedPrecondition));
   ASSERT_GE(clients.size(), 2u);
   const std::size_t most = clients.size();
   clients.pop_back();

@@ -138,7 +138,7 @@ TEST_P(WindowsTest, ADisconnectedClientIsUnavailable) {
 
 // The client looks only once both are there: the completions, of which the last one failed, and the event
 // that the server has disconnected. The READs are more than the client keeps between two polls.
-TEST_P(WindowsTest, ARefusalIsTheReasonAlsoBehindOtherCompletions) {
+TEST_P(WindowsTest, ARejectionIsTheReasonAlsoBehindOtherCompletions) {
   constexpr std::size_t kReads = 24;
   StartService();
   const auto client = Open();

@@ -70,7 +70,7 @@ TEST_F(HttpResponderTest, AnswersAHeadWithoutTheBody) {
   EXPECT_THAT(response.text, Not(HasSubstr("the body")));
 }
 
-TEST_F(HttpResponderTest, RefusesWhatItDoesNotServe) {
+TEST_F(HttpResponderTest, RejectsWhatItDoesNotServe) {
   EXPECT_THAT(Respond("GET /missing HTTP/1.1\r\nHost: localhost\r\n\r\n").text, StartsWith("HTTP/1.1 404"));
   for (const char* const method : {"POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PRI"}) {
     const HttpResponse response = Respond(absl::StrCat(method, " /there HTTP/1.1\r\n\r\n"));
@@ -157,7 +157,7 @@ TEST_F(HttpResponderTest, AHostIsThereOnceSaveInVersion10) {
   EXPECT_THAT(Respond("GET /there HTTP/1.1\r\n Host: localhost\r\n\r\n").text, StartsWith("HTTP/1.1 400 "));
 }
 
-TEST_F(HttpResponderTest, ARefusalOfAHeadHasNoBody) {
+TEST_F(HttpResponderTest, ARejectionOfAHeadHasNoBody) {
   const std::string text = Respond("HEAD /there HTTP/1.1\r\nHost: attacker.example\r\n\r\n").text;
   EXPECT_THAT(text, StartsWith("HTTP/1.1 421 "));
   EXPECT_THAT(text, testing::EndsWith("\r\n\r\n"));
@@ -169,7 +169,7 @@ absl::Status ListenStatusOf(std::string_view text, bool others_may_reach = false
   return ListenForHttp(text, others_may_reach).status();
 }
 
-TEST(HttpListenerTest, RefusesAnAddressThatOthersReach) {
+TEST(HttpListenerTest, RejectsAnAddressThatOthersReach) {
   for (const char* const text : {"0.0.0.0:19480", "[::]:19480", "[::ffff:0.0.0.0]:19480"}) {
     const absl::Status status = ListenStatusOf(text);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
@@ -177,7 +177,7 @@ TEST(HttpListenerTest, RefusesAnAddressThatOthersReach) {
   }
 }
 
-TEST(HttpListenerTest, RefusesWhatIsNoAddress) {
+TEST(HttpListenerTest, RejectsWhatIsNoAddress) {
   for (const char* const text : {"", ":", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536",
                                  "127.0.0.1:http", "::1:80", "http://127.0.0.1:80", "127.0.0.1:80/x"}) {
     EXPECT_FALSE(ListenStatusOf(text).ok()) << text;
@@ -307,15 +307,15 @@ TEST_F(MonitorTest, IsReadyOnceTheStoreIsOpenAndLoadedAndTakesWrites) {
   store_->Add(Counter::kLoading, -1);
   EXPECT_THAT(Get("/readyz"), StartsWith("HTTP/1.1 200"));
 
-  store_->Add(Counter::kDiskRefuses, 1);
+  store_->Add(Counter::kDiskRejects, 1);
   EXPECT_THAT(Get("/readyz"), StartsWith("HTTP/1.1 503"));
   EXPECT_THAT(Get("/readyz"), HasSubstr("not ready: the disk takes no writes"));
   EXPECT_THAT(Get("/metrics"), HasSubstr("\nremora_ready 0\n"));
   EXPECT_THAT(Get("/healthz"), StartsWith("HTTP/1.1 200"));
-  store_->Add(Counter::kDiskRefuses, -1);
+  store_->Add(Counter::kDiskRejects, -1);
   EXPECT_THAT(Get("/readyz"), StartsWith("HTTP/1.1 200"));
 
-  store_->Add(Counter::kMemoryRefuses, 1);
+  store_->Add(Counter::kMemoryRejects, 1);
   EXPECT_THAT(Get("/readyz"), StartsWith("HTTP/1.1 503"));
   EXPECT_THAT(Get("/readyz"), HasSubstr("not ready: the system gives the server no memory"));
 }
@@ -423,10 +423,10 @@ TEST(ExpositionTest, AHistogramIsCumulativeAndInSeconds) {
 
 TEST(ExpositionTest, MetricsThatDifferInALabelShareOneHeadAndItsHelp) {
   std::vector<std::uint64_t> values(kMetricPlaces, 0);
-  values[static_cast<std::size_t>(Counter::kRefusedToken)] = 5;
+  values[static_cast<std::size_t>(Counter::kRejectedToken)] = 5;
   values[static_cast<std::size_t>(Counter::kCommitLogSlowedTime)] = 1'500'000'000;
   const std::string text = PrometheusText({.version = "1"}, values);
-  EXPECT_THAT(text, HasSubstr("\n# HELP remora_refusals_total Connections refused\n"
+  EXPECT_THAT(text, HasSubstr("\n# HELP remora_refusals_total Connections rejected\n"
                               "# TYPE remora_refusals_total counter\n"
                               "remora_refusals_total{reason=\"version\"} 0\n"
                               "remora_refusals_total{reason=\"full\"} 0\n"

@@ -250,7 +250,7 @@ TEST_P(BackupTest, VersionsAreNotGivenTwice) {
   EXPECT_GT(next, version);
 }
 
-TEST_P(BackupTest, ADamagedOneIsRefusedWhole) {
+TEST_P(BackupTest, ADamagedOneIsRejectedWhole) {
   Put(0, 3000);
   BackUp();
   const std::vector<std::string> files = SharedFiles();
@@ -357,7 +357,7 @@ TEST_P(BackupTest, AMountPointIsRestoredTo) {
   EXPECT_EQ(RestoreBackup(backups_, 0, volume, kNow).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
-TEST_P(BackupTest, AMountPointHasRoomForAStoreAndForBackups) {
+TEST_P(BackupTest, AMountPointHasSpaceForAStoreAndForBackups) {
   const std::string volume = temp_ / "volume";
   if (!MountAt(volume, "size=64m")) GTEST_SKIP() << "cannot mount: " << std::strerror(errno);
   {

@@ -216,7 +216,7 @@ TEST_P(BatchTest, ABatchOutOfBoundsIsRejected) {
 
 // A full store rejects the whole batch. If memory waits for its
 // grace period, the whole batch is Aborted, and succeeds later.
-TEST_P(BatchTest, WantOfRoomHitsAllOfIt) {
+TEST_P(BatchTest, WantOfSpaceHitsAllOfIt) {
   const std::string value(60'000, 'v');
   const std::vector<std::string> keys = {"a", "b", "c", "d"};
   std::size_t put_off = 0;

@@ -226,7 +226,7 @@ TEST_F(CleanerTest, AGrowingIndexIsFollowed) {
 // --- No space -------------------------------------------------------------------------------------------
 
 /// The whole memory is full, and a little of each segment is dead.
-class CleanerWithoutRoomTest : public CleanerTest {
+class CleanerWithoutSpaceTest : public CleanerTest {
  protected:
   std::vector<std::string> keys_;
 
@@ -244,7 +244,7 @@ class CleanerWithoutRoomTest : public CleanerTest {
   }
 };
 
-TEST_F(CleanerWithoutRoomTest, TheReserveIsEnoughToEmptyOneSegmentAfterTheOther) {
+TEST_F(CleanerWithoutSpaceTest, TheReserveIsEnoughToEmptyOneSegmentAfterTheOther) {
   EraseEach(8);  // an eighth of the records is dead
   std::size_t rounds = 0;
   for (; parts_.segments.free_count() < 2 && rounds < 100; ++rounds) {
@@ -256,7 +256,7 @@ TEST_F(CleanerWithoutRoomTest, TheReserveIsEnoughToEmptyOneSegmentAfterTheOther)
   EXPECT_GE(parts_.segments.free_count(), 2u) << "no segment came of " << rounds << " rounds";
 }
 
-TEST_F(CleanerWithoutRoomTest, WithNowhereToMoveToItStopsAndGoesOnWhenASegmentHasRested) {
+TEST_F(CleanerWithoutSpaceTest, WithNowhereToMoveToItStopsAndGoesOnWhenASegmentHasRested) {
   EraseEach(4);
   EXPECT_FALSE(Work());
   EXPECT_EQ(parts_.segments.free_count(), 0u) << "it used the reserve";
@@ -271,7 +271,7 @@ TEST_F(CleanerWithoutRoomTest, WithNowhereToMoveToItStopsAndGoesOnWhenASegmentHa
   ASSERT_NO_FATAL_FAILURE(CheckAll());
 }
 
-TEST_F(CleanerWithoutRoomTest, OverwritingForEverNeverFails) {
+TEST_F(CleanerWithoutSpaceTest, OverwritingForEverNeverFails) {
   EraseEach(2);
   for (std::size_t round = 0; round < 4'000; ++round) {
     const std::size_t i = (round * 7919 % (keys_.size() / 2)) * 2 + 1;

@@ -81,7 +81,7 @@ TEST_F(ColdTest, AKeyMayEnterCold) {
   EXPECT_EQ(parts_.index.InsertCold(HashKey(keys_[0])), Index::Entered::kDone) << "a key of the same hash";
 }
 
-TEST_F(ColdTest, AKeyEntersColdWhileThereIsRoom) {
+TEST_F(ColdTest, AKeyEntersColdWhileThereIsSpace) {
   while (parts_.segments.Take(Segments::Use::kLogHead, Segments::kReserve)) {
   }
   const std::vector<std::string> keys = KeysOf(/*bucket=*/7, kSlotsPerBucket + 1);

@@ -41,7 +41,7 @@ class ColdWritesTest : public ColdFixture {
   }
 
   /// Submits writes, and does so again while there is no space for the first of them.
-  void SubmitWithRoom(std::span<Write> writes) {
+  void SubmitWithSpace(std::span<Write> writes) {
     for (;;) {
       for (Write& write : writes) write.needs_read = false;
       store_->Submit(writes);
@@ -52,7 +52,7 @@ class ColdWritesTest : public ColdFixture {
   }
   /// Submits a write that needs a read, and begins that.
   std::unique_ptr<ColdRead> Begin(Write& write) {
-    SubmitWithRoom(std::span(&write, 1));
+    SubmitWithSpace(std::span(&write, 1));
     EXPECT_TRUE(absl::IsAborted(write.status)) << write.status;
     EXPECT_TRUE(write.needs_read);
     std::vector<std::unique_ptr<ColdRead>> reads;
@@ -63,7 +63,7 @@ class ColdWritesTest : public ColdFixture {
   /// Submits a write with the result of its read. Returns the name of its status, or "again".
   std::string Finish(Write& write, const std::unique_ptr<ColdRead>& read) {
     write.read = read.get();
-    SubmitWithRoom(std::span(&write, 1));
+    SubmitWithSpace(std::span(&write, 1));
     return write.needs_read ? "again" : absl::StatusCodeToString(write.status.code());
   }
   std::string ReadAndFinish(Write& write) {
@@ -104,7 +104,7 @@ TEST_F(ColdWritesTest, AreDoneWithTheRecordThatWasRead) {
 
 TEST_F(ColdWritesTest, FindTheVersionThatTheirConditionNames) {
   Write first = WriteOf(Kind::kPut, "key", "old");
-  SubmitWithRoom(std::span(&first, 1));
+  SubmitWithSpace(std::span(&first, 1));
   ASSERT_NO_FATAL_FAILURE(EvictAll());
   Write other = ColdWrite(Kind::kPut, "key", "other");
   other.condition = Condition::Version(first.version + 1);
@@ -174,10 +174,10 @@ TEST_F(ColdWritesTest, ComeBehindAPendingWriteOfTheKey) {
   store_->ReadCold(read.get());
   Write pending = WriteOf(Kind::kPut, "key", "new");
   pending.durability = Durability::kSynced;
-  SubmitWithRoom(std::span(&pending, 1));
+  SubmitWithSpace(std::span(&pending, 1));
   ASSERT_NE(pending.ticket, 0u);
   append.read = read.get();
-  SubmitWithRoom(std::span(&append, 1));
+  SubmitWithSpace(std::span(&append, 1));
   EXPECT_NE(append.ticket, 0u);
   ASSERT_TRUE(store_->Sync());
   EXPECT_EQ(Get("key"), "newer");
@@ -207,7 +207,7 @@ TEST_F(ColdWritesTest, HoldBackLaterWritesOfTheirSenderAlone) {
       ColdWrite(Kind::kPut, "first", "1", &one), ColdWrite(Kind::kPut, "cold", "1", &one),
       ColdWrite(Kind::kPut, "hot", "1", &one), ColdWrite(Kind::kPut, "hot", "2", &two),
       ColdWrite(Kind::kPut, "third", "1", &one)};
-  SubmitWithRoom(writes);
+  SubmitWithSpace(writes);
   EXPECT_TRUE(writes[0].status.ok()) << writes[0].status;
   EXPECT_TRUE(absl::IsAborted(writes[1].status)) << writes[1].status;
   EXPECT_TRUE(writes[1].needs_read);
@@ -228,7 +228,7 @@ TEST_F(ColdWritesTest, PutOffTheirWholeBatch) {
   batch[0].begins_batch = true;
   batch[0].continues_batch = true;
   batch[1].continues_batch = true;
-  SubmitWithRoom(batch);
+  SubmitWithSpace(batch);
   for (const Write& write : batch) EXPECT_TRUE(absl::IsAborted(write.status)) << write.status;
   EXPECT_EQ(Get("hot"), "NOT_FOUND");
   std::vector<std::unique_ptr<ColdRead>> reads;
@@ -240,7 +240,7 @@ TEST_F(ColdWritesTest, PutOffTheirWholeBatch) {
     store_->ReadCold(reads[i].get());
     batch[i].read = reads[i].get();
   }
-  SubmitWithRoom(batch);
+  SubmitWithSpace(batch);
   EXPECT_TRUE(batch[0].status.ok()) << batch[0].status;
   EXPECT_EQ(Get("hot"), "new");
   EXPECT_EQ(Get("cold"), "NOT_FOUND");

@@ -65,7 +65,7 @@ class CommitLogFullDiskTest : public CommitLogFixture {
 REMORA_WITH_BOTH_LOG_WRITERS(CommitLogFullDiskTest);
 
 // C9: the log rejects a group before it writes any of it, and recovers when there is space.
-TEST_P(CommitLogFullDiskTest, RefusesBeforeItWritesAndGoesOnByItself) {
+TEST_P(CommitLogFullDiskTest, RejectsBeforeItWritesAndGoesOnByItself) {
   CommitLogOptions options = Options();
   options.max_bytes = std::uint64_t{64} << 20;
   auto log = Open(options);

@@ -54,7 +54,7 @@ class CommitLogFailingCallsTest : public CommitLogFixture {
     options.dir = dir_;
     return options;
   }
-  absl::Status AppendUntilRefused(CommitLog& log) {
+  absl::Status AppendUntilRejected(CommitLog& log) {
     absl::Status status;
     while (status.ok() && version_ < 10'000) status = TryAppend(log, 4000).status();
     return status;
@@ -108,7 +108,7 @@ TEST_P(CommitLogFailingCallsTest, AWantOfSpaceOrMemoryForAWritePasses) {
     Append(*log);
     const std::uint64_t before = version_;
     Set(Fault::kWriteErrno, error);
-    const absl::Status status = AppendUntilRefused(*log);
+    const absl::Status status = AppendUntilRejected(*log);
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
     EXPECT_THAT(std::string(status.message()), HasSubstr("writes go on by themselves"));
     EXPECT_EQ(IsShortage(status), IsShortage(error)) << error;
@@ -146,7 +146,7 @@ TEST_P(CommitLogFailingCallsTest, AFileThatCannotBeMadeIsMadeLater) {
   ASSERT_TRUE(log);
   while (log->bytes() < 2 * kMinLogFileSize) std::this_thread::yield();  // the first spare file exists
   Set(Fault::kChangeErrno, EACCES);
-  EXPECT_EQ(AppendUntilRefused(*log).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(AppendUntilRejected(*log).code(), absl::StatusCode::kUnavailable);
   const Lsn end = log->appended();
   EXPECT_TRUE(log->Sync().ok());
   EXPECT_EQ(log->durable(), end);

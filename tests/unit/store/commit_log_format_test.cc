@@ -94,7 +94,7 @@ TEST(CommitLogFormatTest, VerifiesOnlyWholeAndAtItsPlace) {
 }
 
 // A checksum is not a signature: a reader must not trust the fields that it covers.
-TEST(CommitLogFormatTest, EntriesThatDoNotFillTheGroupAreRefusedInSpiteOfTheChecksum) {
+TEST(CommitLogFormatTest, EntriesThatDoNotFillTheGroupAreRejectedInSpiteOfTheChecksum) {
   for (const std::uint32_t count : {0u, 2u, 4u}) {
     auto words = EncodedGroup(kSomeLogEntries, kSomeLogPlace);
     LogGroupHeader header;

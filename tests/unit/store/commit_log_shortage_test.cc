@@ -58,7 +58,7 @@ class CommitLogShortageTest : public CommitLogFixture {
 };
 REMORA_WITH_BOTH_LOG_WRITERS(CommitLogShortageTest);
 
-TEST_P(CommitLogShortageTest, WithoutDescriptorsItRefusesAndLaterGoesOn) {  // C9
+TEST_P(CommitLogShortageTest, WithoutDescriptorsItRejectsAndLaterGoesOn) {  // C9
   const auto log = Open();
   ASSERT_TRUE(log);
   absl::Status status;

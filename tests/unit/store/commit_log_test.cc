@@ -122,7 +122,7 @@ TEST_P(CommitLogTest, OpensAgainWhereAFileIsFullToItsLastByte) {
   EXPECT_THAT(Versions(temp_.path()), ElementsAre(1, 2));
 }
 
-TEST_P(CommitLogTest, RefusesWhatIsNoGroup) {
+TEST_P(CommitLogTest, RejectsWhatIsNoGroup) {
   const auto log = Open();
   ASSERT_TRUE(log);
   EXPECT_EQ(log->Append({}).status().code(), absl::StatusCode::kInvalidArgument);
@@ -131,7 +131,7 @@ TEST_P(CommitLogTest, RefusesWhatIsNoGroup) {
   EXPECT_EQ(log->appended(), Lsn{64});
 }
 
-TEST_P(CommitLogTest, RefusesOptionsOutOfBounds) {
+TEST_P(CommitLogTest, RejectsOptionsOutOfBounds) {
   const auto code_of = [&](void (*change)(CommitLogOptions*)) {
     CommitLogOptions options = Options();
     change(&options);
@@ -238,7 +238,7 @@ TEST_P(CommitLogTest, OldGroupsOfRecycledFilesNeverVerify) {
 }
 
 // C9d: the files have at most max_bytes together. The log accepts groups again after Recycle.
-TEST_P(CommitLogTest, IsBoundedAndGoesOnWhenThereIsRoom) {
+TEST_P(CommitLogTest, IsBoundedAndGoesOnWhenThereIsSpace) {
   CommitLogOptions options = Options();
   options.max_bytes = 4 * kMinLogFileSize;
   const auto log = Open(options);

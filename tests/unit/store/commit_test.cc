@@ -371,7 +371,7 @@ TEST_P(CommitToTierTest, NothingOfAGroupThatIsNotDurableIsVisible) {
 }
 
 // F2 of store/durable/files.h: RocksDB has not seen it.
-TEST_P(CommitToTierTest, AGroupWithoutRoomInTheLogIsRefusedAlone) {
+TEST_P(CommitToTierTest, AGroupWithoutSpaceInTheLogIsRejectedAlone) {
   {
     FileSizeLimit limit(4096);
     EXPECT_THAT(Commit({PutOf("a", std::string(100'000, 'v'))}), ElementsAre(absl::StatusCode::kUnavailable));

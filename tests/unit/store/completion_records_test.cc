@@ -108,11 +108,11 @@ TEST_F(CompletionRecordsTest, ABatchIsOneWrite) {
   batch[0].continues_batch = true;
   store_->Commit(batch);
   ASSERT_TRUE(batch[1].status.ok()) << batch[1].status;
-  std::vector<Write> refused = {WriteOf(kAnna, 4, "c", "1"), WriteOf(0, 0, "a", "2")};
-  refused[0].continues_batch = true;
-  refused[1].condition = Condition::Absent();
-  store_->Commit(refused);
-  ASSERT_EQ(refused[0].status.code(), absl::StatusCode::kAlreadyExists);
+  std::vector<Write> rejected = {WriteOf(kAnna, 4, "c", "1"), WriteOf(0, 0, "a", "2")};
+  rejected[0].continues_batch = true;
+  rejected[1].condition = Condition::Absent();
+  store_->Commit(rejected);
+  ASSERT_EQ(rejected[0].status.code(), absl::StatusCode::kAlreadyExists);
   Restart();
   EXPECT_THAT(Completions(), ElementsAre(Pair(kAnna, ElementsAre(Pair(3u, batch[0].version)))));
 }

@@ -64,7 +64,7 @@ TEST(DataDirTest, OtherThingsAreNotTouched) {
   EXPECT_EQ(DataDir::Open(temp / "precious").status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
-TEST(DataDirTest, AnotherFormatIsRefused) {
+TEST(DataDirTest, AnotherFormatIsRejected) {
   TempDir temp;
   WriteFile(temp / "REMORA", "remora-store 3\n");
   const auto dir = DataDir::Open(temp.path());
@@ -73,7 +73,7 @@ TEST(DataDirTest, AnotherFormatIsRefused) {
   EXPECT_EQ(ReadFile(temp / "REMORA"), "remora-store 3\n");
 }
 
-TEST(DataDirTest, AMarkerThatIsNotOursIsRefused) {
+TEST(DataDirTest, AMarkerThatIsNotOursIsRejected) {
   for (const char* text : {"something\n", "remora-store\n", "remora-store x\n", "remora-store 1"}) {
     TempDir temp;
     WriteFile(temp / "REMORA", text);

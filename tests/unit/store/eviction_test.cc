@@ -95,7 +95,7 @@ TEST_F(EvictionTest, AColdKeyIsPromotedByAGet) {
   for (int i = kMuch; i < 2 * kMuch; ++i) ASSERT_EQ(Get(KeyOf(i)), "NOT_FOUND") << i;
 }
 
-TEST_F(EvictionTest, EmbeddedGetsWaitForRoom) {
+TEST_F(EvictionTest, EmbeddedGetsWaitForSpace) {
   clock_.Advance({});
   StoreOptions options = LoggedIn(temp_ / "store");
   options.grace = milliseconds(kMinGraceMs);
@@ -247,7 +247,7 @@ TEST_F(EvictionTest, HoldsWhatAMapHolds) {
 
 // --- Without ---------------------------------------------------------------------------------------------
 
-TEST_F(EvictionTest, ACacheDropsWhatItHasNoRoomFor) {
+TEST_F(EvictionTest, ACacheDropsWhatItHasNoSpaceFor) {
   ASSERT_NO_FATAL_FAILURE(Open(Durability::kMemory));
   ASSERT_NO_FATAL_FAILURE(Fill());
   const std::uint64_t keys = store_->Read(Counter::kKeys);
@@ -307,18 +307,18 @@ TEST_F(EvictionTest, ReadsAreWantedOnlyWhenTheMemoryFills) {
 // they have ended, it has more free memory than at other times.
 TEST_F(EvictionTest, ReadsAreWantedAlsoWhenMoreWasEvictedThanIsMissing) {
   ASSERT_NO_FATAL_FAILURE(Open(Durability::kMemory));
-  bool had_much_room = false;
+  bool had_much_space = false;
   for (int i = 0; i < kMuch; i += 700) {
     ASSERT_NO_FATAL_FAILURE(Fill(i, i + 700));
     if (store_->Read(Counter::kEvictions) == 0) continue;
     clock_.Advance(milliseconds(3 * kMinGraceMs));
     while (store_->Work()) {
     }
-    had_much_room |= store_->Read(Counter::kMemoryBytesFree) >= kMinMemorySize / 4;
+    had_much_space |= store_->Read(Counter::kMemoryBytesFree) >= kMinMemorySize / 4;
     ASSERT_TRUE(store_->wants_reads())
         << i << ", " << store_->Read(Counter::kMemoryBytesFree) << " bytes free";
   }
-  EXPECT_TRUE(had_much_room);
+  EXPECT_TRUE(had_much_space);
 }
 
 }  // namespace

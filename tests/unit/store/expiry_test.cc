@@ -238,7 +238,7 @@ TEST_P(ExpiryTest, ATouchWritesTheRecordAnew) {
   EXPECT_EQ(keys(), 1u);
 }
 
-TEST_P(ExpiryTest, ATouchThatFindsNoRoomSaysSo) {
+TEST_P(ExpiryTest, ATouchThatFindsNoSpaceSaysSo) {
   const std::string value(100'000, 'v');
   ASSERT_GT(Fill(value, kNeverExpires), 100);
   EXPECT_EQ(Do(TouchOf("key0", hours(1))).code(), absl::StatusCode::kResourceExhausted);
@@ -255,7 +255,7 @@ TEST_P(ExpiryTest, ADefaultIsForWritesThatDoNotSay) {
   EXPECT_EQ(*store_->Ttl("never"), std::nullopt);
 }
 
-TEST(ExpiryOptionsTest, ADefaultThatIsNoTimeIsRefused) {
+TEST(ExpiryOptionsTest, ADefaultThatIsNoTimeIsRejected) {
   for (const milliseconds ttl : {milliseconds(0), milliseconds(-1), kMaxTtl + milliseconds(1)}) {
     StoreOptions options;
     options.default_ttl = ttl;

@@ -58,7 +58,7 @@ class FewDescriptorsTest : public testing::Test {
     taken_.clear();
   }
   /// Puts until the store rejects a write. Returns its error.
-  absl::Status PutUntilRefused() {
+  absl::Status PutUntilRejected() {
     const std::string value(std::size_t{4} << 20, 'v');
     for (; puts_ < 100; ++puts_) {
       if (absl::Status status = store_->Put("key" + std::to_string(puts_), value); !status.ok())
@@ -82,10 +82,10 @@ class FewDescriptorsTest : public testing::Test {
   }
   /// Puts until the store rejects a write, and gives the descriptors back: writes go on, and none is missing.
   void ExpectWritesGoOnOnceFed() {
-    const absl::Status refused = PutUntilRefused();
-    EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable) << refused;
-    EXPECT_THAT(std::string(refused.message()), HasSubstr("short of descriptors"));
-    ASSERT_THAT(std::string(refused.message()), Not(HasSubstr("opened again")));
+    const absl::Status rejected = PutUntilRejected();
+    EXPECT_EQ(rejected.code(), absl::StatusCode::kUnavailable) << rejected;
+    EXPECT_THAT(std::string(rejected.message()), HasSubstr("short of descriptors"));
+    ASSERT_THAT(std::string(rejected.message()), Not(HasSubstr("opened again")));
     ExpectAllPuts();
     Feed();
     ASSERT_NO_FATAL_FAILURE(PutOnceTaken());
@@ -114,7 +114,7 @@ TEST_F(FewDescriptorsTest, WritesGoOnOnceThereAreSomeAgain) {
 TEST_F(FewDescriptorsTest, AStoreThatHasNoneEnds) {
   ASSERT_NO_FATAL_FAILURE(Open());
   Starve();
-  EXPECT_FALSE(PutUntilRefused().ok());
+  EXPECT_FALSE(PutUntilRejected().ok());
   store_.reset();
   Feed();
   ASSERT_NO_FATAL_FAILURE(Open());
@@ -131,7 +131,7 @@ TEST_F(FewDescriptorsTest, WritesGoOnThoughNoLogCouldBegin) {
 TEST_F(FewDescriptorsTest, AStoreThatCouldNotBeginALogEnds) {
   ASSERT_NO_FATAL_FAILURE(Open());
   StarveForGood();
-  EXPECT_FALSE(PutUntilRefused().ok());
+  EXPECT_FALSE(PutUntilRejected().ok());
   Feed();
   store_.reset();
   ASSERT_NO_FATAL_FAILURE(Open());
@@ -145,8 +145,8 @@ TEST_F(FewDescriptorsTest, AWatchGoesOnOnceThereAreSomeAgain) {
   const auto watch = *store_->Watch();
   ASSERT_TRUE(store_->Put("key", "value").ok());
   StarveForGood();
-  const auto refused = watch->Next(std::chrono::seconds(60));
-  EXPECT_EQ(refused.status().code(), absl::StatusCode::kUnavailable) << refused.status();
+  const auto rejected = watch->Next(std::chrono::seconds(60));
+  EXPECT_EQ(rejected.status().code(), absl::StatusCode::kUnavailable) << rejected.status();
   Feed();
   const absl::StatusOr<bool> came = watch->Next(std::chrono::seconds(60));
   ASSERT_TRUE(came.ok() && *came) << came.status();

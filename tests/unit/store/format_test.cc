@@ -92,7 +92,7 @@ TEST(SlotTest, NamesAPlaceOnlyInsideTheRegion) {
   EXPECT_FALSE(SlotNamesPlace({1, 4, kMaxOffsetUnits}, kSize));
   EXPECT_FALSE(SlotNamesPlace({1, 4, 0}, kSize)) << "unit 0 is never a record";
   EXPECT_FALSE(SlotNamesPlace({1, 0, 1}, kSize)) << "no extent";
-  EXPECT_FALSE(SlotNamesPlace({1, 2, 1}, kSize)) << "no room for a key";
+  EXPECT_FALSE(SlotNamesPlace({1, 2, 1}, kSize)) << "no space for a key";
   EXPECT_FALSE(SlotNamesPlace({1, 0xfff, 1}, kSize)) << "larger than the region";
 }
 

@@ -352,7 +352,7 @@ TEST_F(IndexGrowthTest, NothingRestsWhileNobodyReads) {
 
 // --- No space -------------------------------------------------------------------------------------------
 
-class IndexWithoutRoomTest : public IndexGrowthTest {
+class IndexWithoutSpaceTest : public IndexGrowthTest {
  protected:
   std::vector<SegmentNumber> taken_;
 
@@ -375,7 +375,7 @@ class IndexWithoutRoomTest : public IndexGrowthTest {
   }
 };
 
-TEST_F(IndexWithoutRoomTest, GrowthStopsWhenNoSegmentIsFreeAndGoesOnWhenOneIs) {
+TEST_F(IndexWithoutSpaceTest, GrowthStopsWhenNoSegmentIsFreeAndGoesOnWhenOneIs) {
   ASSERT_NO_FATAL_FAILURE(GrowToTheEndOfASegment());
   TakeAllSegments();
   EXPECT_FALSE(index_.Grow(10, parts_.now));
@@ -390,7 +390,7 @@ TEST_F(IndexWithoutRoomTest, GrowthStopsWhenNoSegmentIsFreeAndGoesOnWhenOneIs) {
 }
 
 // A split needs an overflow bucket for its upper half, and none is free.
-TEST_F(IndexWithoutRoomTest, ASplitThatFindsNoOverflowBucketChangesNothing) {
+TEST_F(IndexWithoutSpaceTest, ASplitThatFindsNoOverflowBucketChangesNothing) {
   const std::vector<std::string> upper = UpperKeys(10 * kSlotsPerBucket);
   for (const std::string& key : upper) Put(key);
   FillTo(kFirstPeak + 1);

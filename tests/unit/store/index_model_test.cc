@@ -159,7 +159,7 @@ TEST_P(IndexModelTest, HoldsWhatAMapHolds) {
   EXPECT_GT(ends_[static_cast<std::size_t>(Step::kFound)], 1000u);
   EXPECT_GT(ends_[static_cast<std::size_t>(Step::kMissing)], 100u);
   EXPECT_GT(parts_.index.bucket_count(), std::uint64_t{1} << Index::kFirstLevel);
-  EXPECT_EQ(full_ > 0, mix_.fills) << full_ << " writes found no room";
+  EXPECT_EQ(full_ > 0, mix_.fills) << full_ << " writes found no space";
   if (mix_.chills) {
     // A reader may say kCold of a key that is not cold, if
     // the key was erased or promoted while the reader ran.

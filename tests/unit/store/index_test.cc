@@ -57,7 +57,7 @@ TEST_F(IndexTest, ANewIndexIsEmptyAndSaysHowFarItHasGrown) {
 }
 
 // Readers look into this line first (layout.h).
-TEST_F(IndexTest, EntriesAreInTheirLinesAsLongAsThereIsRoom) {
+TEST_F(IndexTest, EntriesAreInTheirLinesAsLongAsThereIsSpace) {
   int in_line = 0;
   int all = 0;
   const auto count = [&](int keys) {
@@ -138,7 +138,7 @@ TEST_F(IndexTest, ChainsGrowAsFarAsTheyMust) {
   EXPECT_EQ(Search(KeysOf(3, keys.size() + 1).back()), Step::kMissing);
 }
 
-TEST_F(IndexTest, ReserveMakesRoomForAsManyAsAsked) {
+TEST_F(IndexTest, ReserveMakesSpaceForAsManyAsAsked) {
   EXPECT_TRUE(index_.Reserve(0, kSlotsPerBucket));
   EXPECT_EQ(index_.overflow_count(), 0u);
   EXPECT_TRUE(index_.Reserve(0, 0));
@@ -150,7 +150,7 @@ TEST_F(IndexTest, ReserveMakesRoomForAsManyAsAsked) {
   EXPECT_EQ(index_.overflow_count(), 3u);
 }
 
-TEST_F(IndexTest, NoRoomForAnOverflowBucketIsNoRoom) {
+TEST_F(IndexTest, NoSpaceForAnOverflowBucketIsNoSpace) {
   const std::vector<std::string> keys = KeysOf(3, kSlotsPerBucket + 1);
   for (int i = 0; i < kSlotsPerBucket; ++i) ASSERT_NO_FATAL_FAILURE(Put(keys[static_cast<std::size_t>(i)]));
   std::vector<SegmentNumber> taken;

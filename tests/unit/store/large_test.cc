@@ -71,7 +71,7 @@ TEST_P(LargeTest, AgreesWithAMapOfMixedSizes) {
   ASSERT_NO_FATAL_FAILURE(Open(48 * kMiB, Eviction::kNone));
   std::mt19937_64 random(2);
   std::map<std::string, std::string> model;
-  int refused = 0;
+  int rejected = 0;
   for (std::uint64_t round = 0; round < 1200; ++round) {
     const std::string key = "key " + std::to_string(random() % 24);
     const std::uint64_t dice = random() % 10;
@@ -85,7 +85,7 @@ TEST_P(LargeTest, AgreesWithAMapOfMixedSizes) {
       if (status.ok()) {
         model[key] = value;
       } else {
-        ++refused;
+        ++rejected;
       }
     }
     clock_.Advance(milliseconds(random() % 50));
@@ -97,7 +97,7 @@ TEST_P(LargeTest, AgreesWithAMapOfMixedSizes) {
       ASSERT_TRUE(got == model[asked]) << round;
     }
   }
-  EXPECT_GT(refused, 0) << "the memory should have been full at times";
+  EXPECT_GT(rejected, 0) << "the memory should have been full at times";
   EXPECT_EQ(store_->Read(Counter::kKeys), model.size());
   if (GetParam() == Durability::kLogged) {
     ASSERT_NO_FATAL_FAILURE(Open(96 * kMiB, Eviction::kNone));
@@ -108,7 +108,7 @@ TEST_P(LargeTest, AgreesWithAMapOfMixedSizes) {
   }
 }
 
-TEST_P(LargeTest, RoomThatIsReservedIsFilledInPlace) {
+TEST_P(LargeTest, SpaceThatIsReservedIsFilledInPlace) {
   ASSERT_NO_FATAL_FAILURE(Open(32 * kMiB, Eviction::kNone));
   const std::string value = ValueOf(3 * kMiB, 1);
   const auto reservation = store_->Reserve(3, value.size());
@@ -126,7 +126,7 @@ TEST_P(LargeTest, RoomThatIsReservedIsFilledInPlace) {
   EXPECT_TRUE(got == value);
 }
 
-TEST_P(LargeTest, RoomIsFreeAgainThatWasGivenBackOrDidNotVerify) {
+TEST_P(LargeTest, SpaceIsFreeAgainThatWasGivenBackOrDidNotVerify) {
   ASSERT_NO_FATAL_FAILURE(Open(32 * kMiB, Eviction::kNone));
   const std::uint64_t free = store_->Read(Counter::kMemoryBytesFree);
   const auto first = store_->Reserve(3, 3 * kMiB);
@@ -145,7 +145,7 @@ TEST_P(LargeTest, RoomIsFreeAgainThatWasGivenBackOrDidNotVerify) {
 }
 
 // Each outcome but Aborted uses a reservation up, whichever check rejects the write.
-TEST_P(LargeTest, RoomIsFreeAgainOfABatchThatMayNotHaveIt) {
+TEST_P(LargeTest, SpaceIsFreeAgainOfABatchThatMayNotHaveIt) {
   ASSERT_NO_FATAL_FAILURE(Open(32 * kMiB, Eviction::kNone));
   const std::uint64_t free = store_->Read(Counter::kMemoryBytesFree);
   for (const bool is_alone : {true, false}) {
@@ -166,7 +166,7 @@ TEST_P(LargeTest, RoomIsFreeAgainOfABatchThatMayNotHaveIt) {
   }
 }
 
-TEST_P(LargeTest, RoomIsReservedForLargeValuesThatFit) {
+TEST_P(LargeTest, SpaceIsReservedForLargeValuesThatFit) {
   ASSERT_NO_FATAL_FAILURE(Open(32 * kMiB, Eviction::kNone));
   EXPECT_TRUE(absl::IsInvalidArgument(store_->Reserve(3, kMaxSmallValueSize).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(store_->Reserve(3, kMaxValueSize + 1).status()));
@@ -225,7 +225,7 @@ TEST_P(LargeTest, LargeRecordsAreEvicted) {
   }
 }
 
-TEST_P(LargeTest, SmallOnesMakeRoomForLargeOnesAndTheOtherWayRound) {
+TEST_P(LargeTest, SmallOnesMakeSpaceForLargeOnesAndTheOtherWayRound) {
   ASSERT_NO_FATAL_FAILURE(Open(32 * kMiB, Eviction::kLeastUsed));
   const std::string small(50'000, 's');
   for (int round = 0; round < 3; ++round) {
@@ -245,7 +245,7 @@ TEST_P(LargeTest, SmallOnesMakeRoomForLargeOnesAndTheOtherWayRound) {
 // Each request finds space, whatever the memory contains, and even if a part of it is reserved. At the latest
 // it does when the reservation is given back.
 TEST_P(LargeTest, ValuesOfAQuarterOfTheMemoryComeAndGo) {
-  if (GetParam() == Durability::kMemory) GTEST_SKIP() << "what makes room is gone";
+  if (GetParam() == Durability::kMemory) GTEST_SKIP() << "what makes space is gone";
   ASSERT_NO_FATAL_FAILURE(Open(16 * kMiB, Eviction::kLeastUsed));
   std::mt19937_64 random(3);
   std::map<std::string, std::string> model;
@@ -282,11 +282,11 @@ TEST_P(LargeTest, ValuesOfAQuarterOfTheMemoryComeAndGo) {
       write.value = value;
       absl::StatusOr<Reservation> place;
       if (size > kMaxSmallValueSize) {
-        const absl::Status room = patiently([&] {
+        const absl::Status space = patiently([&] {
           place = store_->Reserve(key.size(), size);
           return place.status();
         });
-        ASSERT_TRUE(room.ok()) << round << ": " << room;
+        ASSERT_TRUE(space.ok()) << round << ": " << space;
         std::memcpy(place->bytes.data(), key.data(), key.size());
         std::memcpy(place->bytes.data() + key.size(), value.data(), size);
         write.reserved = &*place;
@@ -308,11 +308,11 @@ TEST_P(LargeTest, ValuesOfAQuarterOfTheMemoryComeAndGo) {
     clock_.Advance(milliseconds(random() % 50));
   }
   EXPECT_GT(store_->Read(Counter::kFetches), 50u);
-  EXPECT_GT(waits, 0) << "at times there was room only in what was reserved";
+  EXPECT_GT(waits, 0) << "at times there was space only in what was reserved";
 }
 
 // A touch needs as much space as a put. Here only the record that it touches could make way.
-TEST_P(LargeTest, ATouchWithoutRoomEnds) {
+TEST_P(LargeTest, ATouchWithoutSpaceEnds) {
   ASSERT_NO_FATAL_FAILURE(Open(32 * kMiB, Eviction::kLeastUsed));
   ASSERT_TRUE(Put("key", ValueOf(18 * kMiB, 1)).ok());
   Write touch;

@@ -31,7 +31,7 @@ TEST(LoadCoverageTest, AnAddedKeyIsCoveredBeforeAndAfterTheLoadPassesIt) {
   EXPECT_TRUE(known.HasAdded(0));
   EXPECT_TRUE(known.IsAdded(0, "b"));
   known.Advance(0, "b");
-  EXPECT_FALSE(known.HasAdded(0)) << "it takes no room any more";
+  EXPECT_FALSE(known.HasAdded(0)) << "it takes no space any more";
   for (const char* key : {"a", "b", "mm"}) EXPECT_TRUE(known.Covers(key)) << key;
   for (const char* key : {"b\1", "c", "lzz", "m", "n"}) EXPECT_FALSE(known.Covers(key)) << key;
   known.AddKey("a");

@@ -35,7 +35,7 @@ TEST(MemoryNeededTest, TheIndexIsPartOfIt) {
   EXPECT_LT(IndexBytesNeeded(1'000'000), 40'000'000u);
 }
 
-TEST(RegionSizeTest, RefusesSizesOutOfBounds) {
+TEST(RegionSizeTest, RejectsSizesOutOfBounds) {
   for (const std::size_t size : {std::size_t{0}, kMinMemorySize - 1, kMaxMemorySize + 1}) {
     EXPECT_EQ(RegionSize(size).status().code(), absl::StatusCode::kInvalidArgument) << size;
   }

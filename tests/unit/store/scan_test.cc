@@ -373,7 +373,7 @@ TEST_P(ScanTest, PagesByTokensAcrossARestartShowAll) {
   EXPECT_EQ(keys, KeysShown(*store_));
 }
 
-TEST_P(ScanTest, ATokenThatWasChangedIsRefused) {
+TEST_P(ScanTest, ATokenThatWasChangedIsRejected) {
   Open(Logged());
   ASSERT_NO_FATAL_FAILURE(Put("key", "value"));
   const auto scan = BeginScan(*store_, {.prefix = "k"});

@@ -242,7 +242,7 @@ TEST(StoreOpenTest, OptionsOutOfBounds) {
   EXPECT_EQ(ServerStore::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
   options.grace = std::chrono::milliseconds(60'001);
   EXPECT_EQ(ServerStore::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(FilesIn(temp.path()).empty()) << "refused options left something behind";
+  EXPECT_TRUE(FilesIn(temp.path()).empty()) << "rejected options left something behind";
 }
 
 TEST(StoreOpenTest, TheSuperblockDescribesTheStore) {
@@ -429,7 +429,7 @@ TEST_F(CallersMemoryTest, ARecordThatFailedVerificationIsNotLive) {
   EXPECT_EQ(Check("key", next), RecordState::kTorn);
 }
 
-TEST(StoreOpenTest, MemoryOfOtherSizesIsRefused) {
+TEST(StoreOpenTest, MemoryOfOtherSizesIsRejected) {
   StoreOptions options;
   options.memory_size = kMinMemorySize;
   std::vector<std::byte> bytes(options.memory_size);

@@ -37,9 +37,9 @@ class SyncedModel {
   void AddPending(const Write& write) {
     const bool deletes = write.kind == Write::Kind::kDelete;
     const std::string key(write.key);
-    const bool is_refused = deletes && !Exists(key);
+    const bool is_rejected = deletes && !Exists(key);
     pending_.push_back(
-        {write.ticket, key, deletes ? std::nullopt : std::optional<std::string>(write.value), is_refused});
+        {write.ticket, key, deletes ? std::nullopt : std::optional<std::string>(write.value), is_rejected});
   }
   void AddVisible(const Write& write) {
     if (write.kind == Write::Kind::kDelete) {
@@ -52,7 +52,7 @@ class SyncedModel {
     for (const SyncedWrite& outcome : outcomes) {
       ASSERT_TRUE(!pending_.empty() && pending_.front().ticket == outcome.ticket) << "in their order";
       const Pending& first = pending_.front();
-      ASSERT_EQ(outcome.status.ok(), !first.is_refused) << outcome.status;
+      ASSERT_EQ(outcome.status.ok(), !first.is_rejected) << outcome.status;
       if (first.value) {
         map_[first.key] = *first.value;
       } else {
@@ -72,7 +72,7 @@ class SyncedModel {
     std::uint64_t ticket;
     std::string key;
     std::optional<std::string> value;
-    bool is_refused;
+    bool is_rejected;
   };
 
   std::map<std::string, std::string> map_;

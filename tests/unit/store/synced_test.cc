@@ -250,7 +250,7 @@ TEST_F(SyncedTest, ACommitWaitsForTheDiskItself) {
   EXPECT_EQ(store_->Read(Counter::kSyncedWrites), 3u);
 }
 
-TEST_F(SyncedTest, LevelsThatTheStoreDoesNotHaveAreRefused) {
+TEST_F(SyncedTest, LevelsThatTheStoreDoesNotHaveAreRejected) {
   StoreOptions options;
   options.memory_size = kMinMemorySize;
   auto store = ServerStore::Open(options);

@@ -486,7 +486,7 @@ TEST_F(LoggedTierTest, AWriteIsAppliedBeforeItsEviction) {  // C6
   EXPECT_TRUE(tier->Get("key", [](const auto&) { return absl::OkStatus(); }).ok());
 }
 
-TEST_F(LoggedTierTest, OptionsThatDoNotFitAreRefused) {
+TEST_F(LoggedTierTest, OptionsThatDoNotFitAreRejected) {
   StoreOptions options;
   options.commit_log_bytes = kLogBytes;
   EXPECT_EQ(ServerStore::Open(options).status().code(), absl::StatusCode::kInvalidArgument) << "in memory";

@@ -167,7 +167,7 @@ TEST_F(ValueLogTest, FullIsFullForLargeAndNotYetForSmall) {
   const std::uint64_t used = log_.bytes_used();
   const std::uint64_t appended = log_.bytes_appended(Head::kWrites);
   EXPECT_FALSE(Append("key", value).has_value());
-  EXPECT_EQ(log_.bytes_used(), used) << "a refused record takes nothing";
+  EXPECT_EQ(log_.bytes_used(), used) << "a rejected record takes nothing";
   EXPECT_EQ(log_.bytes_appended(Head::kWrites), appended);
   EXPECT_EQ(log_.bytes_dead(), 0u);
   Place last = *Append("k", "");
@@ -178,7 +178,7 @@ TEST_F(ValueLogTest, FullIsFullForLargeAndNotYetForSmall) {
 
 // --- Taking back ----------------------------------------------------------------------------------------
 
-TEST_F(ValueLogTest, TheLastRecordTakenBackMakesRoom) {
+TEST_F(ValueLogTest, TheLastRecordTakenBackMakesSpace) {
   const Place kept = AppendLive("kept", "value");
   const Place last = AppendSealed("last", "value", 2);
   log_.Rollback(last);

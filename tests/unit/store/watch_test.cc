@@ -228,7 +228,7 @@ TEST_P(WatchTest, SaysSoWhenTheIncarnationWentOnAndLost) {
   EXPECT_EQ(Begin(MakeChangeToken(*place)).code(), absl::StatusCode::kOutOfRange);
 }
 
-TEST_P(WatchTest, RefusesWhatIsNoToken) {
+TEST_P(WatchTest, RejectsWhatIsNoToken) {
   ASSERT_TRUE(Begin().ok());
   const std::string token = watch_->resume_token();
   EXPECT_EQ(Begin("nonsense").code(), absl::StatusCode::kInvalidArgument);

@@ -81,7 +81,7 @@ Check JudgeFree(const DiskFacts& facts, const Plan& plan) {
   if (facts.free >= wanted && facts.free >= kLeastFree) return check;
   check.verdict = facts.free < kLeastFree ? Verdict::kProblem : Verdict::kWarning;
   check.remedy = absl::StrCat(
-      "writes are refused when the disk is full; make room, or choose another --data_dir: du -xh ",
+      "writes are rejected when the disk is full; free space, or choose another --data_dir: du -xh ",
       facts.directory, " | sort -h | tail");
   return check;
 }

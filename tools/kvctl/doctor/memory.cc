@@ -25,7 +25,7 @@ Check JudgeSize(const SystemMemory& system, const Plan& plan) {
   if (CheckMemory(plan.memory, system).ok()) return check;
   check.verdict = Verdict::kProblem;
   check.remedy = absl::StrFormat(
-      "the server refuses to start; give it less, for example kvserver --memory=%dM, or raise the limit of "
+      "the server does not start; give it less, for example kvserver --memory=%dM, or raise the limit of "
       "the group (memory.max, MemoryMax= in a unit of systemd)",
       DefaultMemory(system) >> 20);
   return check;

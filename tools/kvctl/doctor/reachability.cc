@@ -50,7 +50,7 @@ void JudgeHealth(const ServerFacts& facts, Checks* checks) {
   Check writes = PassedCheck("writes", "the server takes writes");
   if (metric("disk_refuses").value_or(0) != 0) {
     writes.verdict = Verdict::kProblem;
-    writes.found = "the server refuses writes because of its disk";
+    writes.found = "the server rejects writes because of its disk";
     writes.remedy = "its log has the reason: journalctl -u kvserver; see docs/operating/disk-failures.md";
   } else if (metric("memory_refuses").value_or(0) != 0) {
     writes.verdict = Verdict::kProblem;

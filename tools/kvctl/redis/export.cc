@@ -210,8 +210,8 @@ class RedisExporter {
         key_bytes += (*scan)->key().size();
         connection_->Send({"GET", records.back().first});
       }
-      const bool has_room = bytes < kBytesAtOnce && key_bytes < kKeyBytesAtOnce;
-      if (more && records.size() < kCommandsAtOnce && has_room) continue;
+      const bool has_space = bytes < kBytesAtOnce && key_bytes < kKeyBytesAtOnce;
+      if (more && records.size() < kCommandsAtOnce && has_space) continue;
       std::string lines;
       if (const absl::Status status = Compare(records, &comparison, &lines); !status.ok()) {
         return FromStatus(status);

@@ -60,7 +60,7 @@ class RedisImporter {
     }
     Outcome outcome = CopyAll();
     if (Failed(outcome)) {
-      const bool goes_on = !writer_.history().is_lost() && !reader_->is_refused();
+      const bool goes_on = !writer_.history().is_lost() && !reader_->is_rejected();
       outcome = Stopped(std::move(outcome), writer_.Summary(), goes_on ? resume_token_ : "");
     }
     if (Outcome report = Report(); Failed(report) && !Failed(outcome)) outcome = std::move(report);

@@ -79,7 +79,7 @@ absl::Status RedisReader::Next(std::vector<RedisRecord>* records, std::vector<Re
 absl::Status RedisReader::ReadPage(std::vector<RedisSkipped>* skipped) {
   const absl::StatusOr<RedisReply> answer = connection_.Call({"SCAN", cursor_, "COUNT", kKeysOfPage});
   // The text of Redis for a cursor that it does not know. Other errors may be temporary.
-  is_refused_ = absl::StrContains(answer.status().message(), "invalid cursor");
+  is_rejected_ = absl::StrContains(answer.status().message(), "invalid cursor");
   if (!answer.ok()) return answer.status();
   const RedisReply& page = *answer;
   const bool has_form = page->type == REDIS_REPLY_ARRAY && page->elements == 2 &&

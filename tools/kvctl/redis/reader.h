@@ -58,7 +58,7 @@ class RedisReader {
   bool begins_anew() const { return begins_anew_; }
   /// Returns whether the Redis has rejected the place where SCAN was to go on, so that the token is of no
   /// use. A gate does so with the cursors that it has forgotten.
-  bool is_refused() const { return is_refused_; }
+  bool is_rejected() const { return is_rejected_; }
   /// Returns how many keys SCAN has named so far.
   std::uint64_t keys() const { return keys_; }
 
@@ -80,7 +80,7 @@ class RedisReader {
   std::string page_cursor_ = "0";  // of their page
   bool ended_ = false;             // there is no further page
   bool begins_anew_ = false;
-  bool is_refused_ = false;
+  bool is_rejected_ = false;
   std::deque<String> strings_;  // of the page, to be read yet
   std::uint64_t keys_ = 0;
 };

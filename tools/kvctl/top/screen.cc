@@ -30,8 +30,8 @@ constexpr Row kRows[] = {
 };
 
 std::string State(const Interval& interval) {
-  if (interval.Value("disk_refuses") != 0) return "REFUSES WRITES: its disk failed, or is full";
-  if (interval.Value("memory_refuses") != 0) return "REFUSES WRITES: the system gives it no memory";
+  if (interval.Value("disk_refuses") != 0) return "REJECTS WRITES: its disk failed, or is full";
+  if (interval.Value("memory_refuses") != 0) return "REJECTS WRITES: the system gives it no memory";
   if (interval.Value("loading") != 0) {
     return absl::StrFormat("loading: %s keys so far",
                            ShortNumber(static_cast<double>(interval.Value("keys_loaded"))));
@@ -137,7 +137,7 @@ std::vector<std::string> PageLines(const Page& page, const Interval& last, const
   lines.push_back(page.trouble.empty()
                       ? absl::StrFormat("%s  watched for %s", State(last), Elapsed(all.seconds()))
                       : absl::StrCat("NO ANSWER: ", page.trouble));
-  lines.push_back(absl::StrFormat("clients %d (new %s/s, refused %d), keys %s, cold %s",
+  lines.push_back(absl::StrFormat("clients %d (new %s/s, rejected %d), keys %s, cold %s",
                                   last.Value("connections"), ShortNumber(last.Rate("connections_accepted")),
                                   last.Value("connections_refused"),
                                   ShortNumber(static_cast<double>(last.Value("keys"))),

@@ -35,7 +35,7 @@ bool IsOfHttp(const Request& request) {
   return request.size() > 0 && (IsWord(request[0], "POST") || IsWord(request[0], "HOST:"));
 }
 
-std::string Refusal(const Call& call) {
+std::string Rejection(const Call& call) {
   if (call.command == nullptr) return UnknownCommand(call.request);
   if (!FitsArity(*call.command, call.request.size())) return WrongArity(call.command->name);
   const unsigned flags = call.command->flags;
@@ -51,16 +51,17 @@ std::string Refusal(const Call& call) {
   return is_barred ? "ERR Command not allowed inside a transaction" : "";
 }
 
-void Reject(Call& call, std::string_view refusal) {
+void Reject(Call& call, std::string_view rejection) {
   Transaction& transaction = call.session.transaction;
   if (call.command != nullptr && std::string_view(call.command->name) == "exec") {
     transaction.Reset();
     constexpr std::string_view kPlain = "ERR ";
-    if (refusal.starts_with(kPlain)) refusal.remove_prefix(kPlain.size());
-    return call.reply.Error(absl::StrCat("EXECABORT Transaction discarded because of: ", AbslView(refusal)));
+    if (rejection.starts_with(kPlain)) rejection.remove_prefix(kPlain.size());
+    return call.reply.Error(
+        absl::StrCat("EXECABORT Transaction discarded because of: ", AbslView(rejection)));
   }
   if (transaction.queue) transaction.queue->Abort();
-  call.reply.Error(refusal);
+  call.reply.Error(rejection);
 }
 
 bool IsQueued(const Call& call) {

@@ -14,11 +14,11 @@ namespace remora::kvgate {
 bool IsOfHttp(const Request& request);
 
 /// Returns the error of a command that may not run. Empty: it may.
-std::string Refusal(const Call& call);
+std::string Rejection(const Call& call);
 
 /// Replies with the error, and has EXEC do nothing if the command was for a transaction. An EXEC that is
 /// itself rejected ends the transaction.
-void Reject(Call& call, std::string_view refusal);
+void Reject(Call& call, std::string_view rejection);
 
 /// Returns whether the command waits for EXEC.
 bool IsQueued(const Call& call);

@@ -197,13 +197,13 @@ void Connection::BeginNext() {
 }
 
 void Connection::Execute(Call& call) {
-  const std::string refusal = Refusal(call);
+  const std::string rejection = Rejection(call);
   if (IsOfHttp(call.request)) {
     ends_ = true;
     call.is_silent = true;
     Complete(call);
-  } else if (!refusal.empty()) {
-    Reject(call, refusal);
+  } else if (!rejection.empty()) {
+    Reject(call, rejection);
     Complete(call);
   } else if (IsQueued(call)) {
     Enqueue(call);

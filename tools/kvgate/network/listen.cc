@@ -51,10 +51,11 @@ void RemoveStale(const std::string& path) {
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return;
   const sockaddr_un address = UnixAddress(path);
-  const bool is_refused = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 &&
-                          errno == ECONNREFUSED;
+  const bool is_abandoned =
+      ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 &&
+      errno == ECONNREFUSED;
   ::close(fd);
-  if (is_refused) ::unlink(path.c_str());
+  if (is_abandoned) ::unlink(path.c_str());
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ using testing::HasSubstr;
 
 // C6 of store/durable/tier_log/tier_log.h: no record leaves memory before RocksDB has it. So once memory is
 // full, a write is rejected, and says why. It neither waits nor is put off without end.
-TEST(LogRefusalTest, FullMemoryThatMayForgetNothing) {
+TEST(LogRejectionTest, FullMemoryThatMayForgetNothing) {
   constexpr std::size_t kMemory = std::size_t{16} << 20;
   const TempDir temp;
   StoreOptions options = LoggedIn(temp / "store", kMemory);
@@ -78,7 +78,7 @@ TEST(LogRefusalTest, FullMemoryThatMayForgetNothing) {
 }
 
 // T1 of store/durable/tier_log/tier_log.h.
-TEST(LogRefusalTest, AGroupLargerThanAFileOnAFullDisk) {
+TEST(LogRejectionTest, AGroupLargerThanAFileOnAFullDisk) {
   const TempDir temp;
   SmallDisk disk;
   const std::string why = disk.Mount(temp.path(), "size=64m");

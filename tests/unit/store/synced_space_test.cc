@@ -17,7 +17,7 @@
 namespace remora {
 namespace {
 
-class SyncedRoomTest : public SyncedTest {
+class SyncedSpaceTest : public SyncedTest {
  protected:
   /// Fills most buckets, so that most new keys need a slot that another key frees.
   void Fill() {
@@ -40,7 +40,7 @@ class SyncedRoomTest : public SyncedTest {
 };
 
 // The slot of a pending delete is not free yet.
-TEST_F(SyncedRoomTest, NothingCountsOnTheSlotsOfDeletesThatArePending) {
+TEST_F(SyncedSpaceTest, NothingCountsOnTheSlotsOfDeletesThatArePending) {
   ASSERT_NO_FATAL_FAILURE(Fill());
   for (int round = 0; round < 60; ++round) {
     std::vector<std::string> names;
@@ -59,7 +59,7 @@ TEST_F(SyncedRoomTest, NothingCountsOnTheSlotsOfDeletesThatArePending) {
 }
 
 // If one write of a batch is pending, all of its writes are.
-TEST_F(SyncedRoomTest, NorOnThoseOfABatchThatOneOfItsWritesHolds) {
+TEST_F(SyncedSpaceTest, NorOnThoseOfABatchThatOneOfItsWritesHolds) {
   ASSERT_NO_FATAL_FAILURE(Fill());
   for (int round = 0; round < 60; ++round) {
     std::vector<std::string> names;
@@ -84,7 +84,7 @@ TEST_F(SyncedRoomTest, NorOnThoseOfABatchThatOneOfItsWritesHolds) {
 
 // S4. The last write of each batch is pending because an earlier one of its key is, and so the batch is. The
 // end of a segment falls into some of the batches.
-TEST_F(SyncedRoomTest, NoRecordOfABatchIsCleanedThatOneOfItsWritesHolds) {
+TEST_F(SyncedSpaceTest, NoRecordOfABatchIsCleanedThatOneOfItsWritesHolds) {
   Open(std::size_t{64} << 20);
   const std::string value(50'000, 'v');
   const auto fill = [&](int count) {
@@ -122,7 +122,7 @@ TEST_F(SyncedRoomTest, NoRecordOfABatchIsCleanedThatOneOfItsWritesHolds) {
 }
 
 // The index has no space for the pending keys: other keys came meanwhile, and all memory is used or retired.
-TEST_F(SyncedRoomTest, ADeletionWaitsForTheRoomOfPendingWrites) {
+TEST_F(SyncedSpaceTest, ADeletionWaitsForTheSpaceOfPendingWrites) {
   constexpr std::size_t kGroup = 100;
   const auto submit = [&](char kind, int first, std::string_view value, Durability level) {
     std::vector<std::string> names;

@@ -20,7 +20,7 @@ Write PutIfAbsent(std::string_view key) {
   return write;
 }
 
-TEST(RefusedTest, HearsSoWhenWhatItWasRefusedForIsVisible) {
+TEST(RejectedTest, HearsSoWhenWhatItWasRejectedForIsVisible) {
   const TempDir temp;
   StoreOptions options = LoggedIn(temp / "store", kMinMemorySize);
   options.durability = Durability::kSynced;
@@ -55,10 +55,10 @@ TEST(RefusedTest, HearsSoWhenWhatItWasRefusedForIsVisible) {
   EXPECT_TRUE(absl::IsAlreadyExists(outcomes[2].status)) << outcomes[2].status;
   EXPECT_TRUE(store->Get("key", &value).ok());
   EXPECT_TRUE(absl::IsNotFound(store->Get("other", &value)));
-  EXPECT_FALSE(store->Sync()) << "no refusal needs the disk for itself";
+  EXPECT_FALSE(store->Sync()) << "no rejection needs the disk for itself";
 }
 
-TEST(RefusedTest, WaitsForTheWritesByWhichItsChecksHold) {
+TEST(RejectedTest, WaitsForTheWritesByWhichItsChecksHold) {
   const TempDir temp;
   StoreOptions options = LoggedIn(temp / "store", kMinMemorySize);
   options.durability = Durability::kSynced;
