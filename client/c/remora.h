@@ -372,7 +372,8 @@ remora_code remora_ping(remora_client* client);
 remora_code remora_settings(remora_client* client, const char** json);
 
 /* Calls `each` with `context` for every metric of the server, in a fixed order, before the call returns.
- * Times are in nanoseconds, sizes in bytes (remora_metrics(7)). The name is valid until `each` returns. */
+ * Times are in nanoseconds, sizes in bytes; the manual page remora_metrics, of section 7, has the units. The
+ * name is valid until `each` returns. */
 remora_code remora_stats(remora_client* client, void (*each)(void* context, const char* name, uint64_t value),
                          void* context);
 

@@ -60,6 +60,19 @@ bool StoreCore::IsCurrent(const ColdRead& read, bool is_loaded) const {
   return !read.status.ok() || read.header.version < read.versions_end;  // D5
 }
 
+absl::Status StoreCore::NoteTierWrite(absl::Status written) {
+  if (tier->may_show_failed()) {
+    disk.NoteUnknownWrite(written);
+  } else {
+    disk.NoteWrite(written);
+  }
+  return written;
+}
+
+void StoreCore::NoteFailedKey(std::string_view key) {
+  if (!disk.sync_failure().ok()) unsynced_keys.Set(key, {});
+}
+
 void StoreCore::AdvanceChangesEnd() {
   if (!disk.sync_failure().ok()) return;
   const std::uint64_t end = std::min(changes_held_at, tier->acknowledged_to());

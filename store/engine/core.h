@@ -62,6 +62,11 @@ struct StoreCore {
   /// Returns whether the record that was read is still the key's (cold_read.h, D3 to D5). REQUIRES: the key
   /// has no unsynced write, and no record in memory.
   bool IsCurrent(const ColdRead& read, bool is_loaded) const REMORA_WRITER;
+  /// Notes the outcome of the tier's write of a group, and returns it.
+  absl::Status NoteTierWrite(absl::Status written) REMORA_WRITER;
+  /// Notes that the write of a group with this key has failed. If the disk may have it after all, reads of
+  /// the key that need the tier fail from then on.
+  void NoteFailedKey(std::string_view key) REMORA_WRITER;
   /// Counts a use of the key with this hash.
   void NoteRead(std::uint64_t key_hash) {
     if (wants_reads()) frequency.Note(key_hash);

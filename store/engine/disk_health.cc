@@ -7,12 +7,16 @@ namespace remora {
 
 void DiskHealth::NoteSync(const absl::Status& sync) {
   metrics_.Add(Counter::kSyncs, 1);
-  if (sync.ok() || !sync_failure_.ok()) return;
+  if (!sync.ok()) NoteUnknownWrite(sync);
+}
+
+void DiskHealth::NoteUnknownWrite(const absl::Status& write) {
+  if (!sync_failure_.ok()) return;
   sync_failure_ =
-      WithMarksOf(sync, absl::UnavailableError(absl::StrCat(
-                            "the store takes no more writes until it is opened again, and of the last ones "
-                            "it is unknown whether the disk has them: ",
-                            sync.message())));
+      WithMarksOf(write, absl::UnavailableError(absl::StrCat(
+                             "the store takes no more writes until it is opened again, and of the last ones "
+                             "it is unknown whether the disk has them: ",
+                             write.message())));
   SetStatus(sync_failure_);
 }
 

@@ -9,8 +9,8 @@ namespace remora {
 /// Remembers the outcome of the last write to the durable tier, and whether a sync (fsync) has ever failed.
 ///
 /// After a failed sync, it is unknown which writes the disk has, and a second fsync proves nothing. So a
-/// failed sync is final: the store takes no more writes. A failed write is not final: the next one may
-/// succeed.
+/// failed sync is final: the store takes no more writes. A failed write is not final here: the next one may
+/// succeed, unless the commit log or RocksDB rejects it.
 ///
 /// Thread safety: none; only the writer uses it.
 class DiskHealth {
@@ -24,7 +24,10 @@ class DiskHealth {
   /// Returns OK, or why the last write failed or a sync has failed (Unavailable).
   const absl::Status& status() const { return status_; }
 
+  /// Counts a call of fsync, and notes its outcome.
   void NoteSync(const absl::Status& sync);
+  /// Notes a failed write of which it is unknown whether the disk has it. It is final, as a failed sync is.
+  void NoteUnknownWrite(const absl::Status& write);
   /// Notes the outcome of the tier's write of a group. Has no effect once a sync has failed.
   void NoteWrite(const absl::Status& write);
 

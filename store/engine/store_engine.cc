@@ -184,6 +184,10 @@ void StoreEngine::BeginToBeWatched() {
 
 absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> StoreEngine::NewCursor(const ScanRange& range,
                                                                             bool may_wait) {
+  {
+    const WriterLock lock(core_.mutex);  // after a failed fsync, no scan begins
+    REMORA_RETURN_IF_ERROR(core_.disk.sync_failure());
+  }
   if (!core_.tier->PrepareCursor(may_wait)) {
     return absl::AbortedError("scan: the commit log is being applied to RocksDB; try again later");
   }

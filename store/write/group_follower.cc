@@ -134,10 +134,7 @@ absl::Status GroupFollower::Log(const ShippedGroup& group) {
     core_.tier->ExpectVersionsFrom(group.first_version);
     knows_versions_ = true;
   }
-  const absl::Status written = core_.tier->WriteFollowed(group);
-  core_.disk.NoteWrite(written);
-  if (core_.tier->may_show_failed()) core_.disk.NoteSync(written);  // as in WritePipeline::MakeDurable
-  return written;
+  return core_.NoteTierWrite(core_.tier->WriteFollowed(group));
 }
 
 void GroupFollower::Publish(const Change& change, TimePoint now) {

@@ -94,9 +94,10 @@ absl::Status WriteFastPath::Log(const Write& write, const Place& place, std::uin
   core_.tier->Put(core_.log.Key(place), {.version = write.version, .expiry_ms = expiry_ms},
                   core_.log.Value(place));
   if (write.request.client != 0) core_.tier->PutCompletion(write.request, write.version, 0);
-  const absl::Status logged = core_.tier->Write();
-  core_.disk.NoteWrite(logged);
-  return logged.ok() ? logged : NotDurableError(logged);
+  const absl::Status logged = core_.NoteTierWrite(core_.tier->Write());
+  if (logged.ok()) return logged;
+  core_.NoteFailedKey(core_.log.Key(place));
+  return NotDurableError(logged);
 }
 
 }  // namespace remora

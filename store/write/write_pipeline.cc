@@ -199,7 +199,6 @@ std::size_t WritePipeline::CommitGroup(std::span<Write> writes, TimePoint now, s
   if (core_.tier != nullptr) {
     logged_before_ = core_.tier->logged_to();
     const absl::Status durable = MakeDurable(now);
-    core_.disk.NoteWrite(durable);
     if (!durable.ok()) {
       Abandon(durable);
       EnqueueRejections();
@@ -304,11 +303,9 @@ absl::Status WritePipeline::MakeDurable(TimePoint now) {
   // With a commit log, the applier writes to RocksDB (WatchLog).
   const bool is_timed = !core_.tier->has_commit_log() && timed_.Takes(now);
   const TimePoint begin = is_timed ? core_.clock.Now() : TimePoint();
-  const absl::Status written =
-      core_.tier->Write(logged || raises ? DurableTier::Log::kWritten : DurableTier::Log::kSkipped);
+  const absl::Status written = core_.NoteTierWrite(
+      core_.tier->Write(logged || raises ? DurableTier::Log::kWritten : DurableTier::Log::kSkipped));
   if (is_timed) core_.metrics.Record(Counter::kRocksdbWriteTime, core_.clock.Now() - begin);
-  if (core_.tier->may_show_failed())
-    core_.disk.NoteSync(written);  // treated as a failed fsync: the disk may have the group or not
   REMORA_RETURN_IF_ERROR(written);
   // A version that a client has seen never comes again, even if the machine fails and loses the write. So a
   // new block of versions is on disk before readers see one of them. S3 in sync_queue.h explains the other
@@ -322,8 +319,7 @@ void WritePipeline::Abandon(const absl::Status& why) {
   const absl::Status status = NotDurableError(why);
   for (auto staged = stage_.staged().rbegin(); staged != stage_.staged().rend(); ++staged) {
     staged->write->status = status;
-    if (!core_.disk.sync_failure().ok())
-      core_.unsynced_keys.Set(staged->key, {});  // the tier may have the write or not
+    core_.NoteFailedKey(staged->key);
     stage_.Rollback(*staged);
   }
 }

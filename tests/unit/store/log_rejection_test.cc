@@ -112,5 +112,35 @@ TEST(LogRejectionTest, AGroupLargerThanAFileOnAFullDisk) {
   EXPECT_EQ(*(*store)->Get("small"), "1");
 }
 
+// RocksDB has such a group before its table is on the disk. If the table cannot be written, the disk may have
+// the group or not, so nobody sees it. A lone put of a small value takes the fast path, one of a large value
+// does not.
+class LogRejectionOfTables : public testing::TestWithParam<std::size_t> {};
+
+TEST_P(LogRejectionOfTables, ShowNoScanTheGroupThatFailed) {
+  const TempDir temp;
+  StoreOptions options = LoggedIn(temp / "store");
+  options.commit_log_bytes = kMinTierLogBytes;
+  absl::StatusOr<std::unique_ptr<ServerStore>> store = ServerStore::Open(options);
+  ASSERT_TRUE(store.ok()) << store.status();
+  ASSERT_TRUE((*store)->Put("small", "1").ok());
+  // RocksDB cannot make a file where a folder is.
+  for (int i = 1; i < 200; ++i) {
+    const std::string number = std::to_string(i);
+    const std::string table = temp / ("store/" + std::string(6 - number.size(), '0') + number + ".sst");
+    if (!std::filesystem::exists(table)) std::filesystem::create_directory(table);
+  }
+  const absl::Status status = (*store)->Put("key", RandomBytes(GetParam(), 1));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  const absl::Status next = (*store)->Put("next", "2");
+  EXPECT_THAT(std::string(next.message()), HasSubstr("until it is opened again")) << next;
+  EXPECT_EQ((*store)->Get("key").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(*(*store)->Get("small"), "1");
+  EXPECT_EQ((*store)->Scan({}, 0, false).status().code(), absl::StatusCode::kUnavailable);
+}
+
+INSTANTIATE_TEST_SUITE_P(OfBytes, LogRejectionOfTables,
+                         testing::Values(std::size_t{200} << 10, std::size_t{2} << 20));
+
 }  // namespace
 }  // namespace remora
