@@ -4,6 +4,7 @@
 #include <rocksdb/metadata.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string_view>
 #include <utility>
@@ -48,12 +49,13 @@ class Splitter {
   std::vector<std::string> Borders(std::size_t parts) const {
     constexpr std::uint64_t kSmallestRange = 16 << 10;
     const std::string beyond(kMaxKeySize + 1, '\xff');
-    const std::uint64_t total = BytesBefore(beyond);
-    parts = std::min<std::uint64_t>(parts, std::max<std::uint64_t>(total / kSmallestRange, 1));
-    const std::uint64_t size = total / parts;
+    parts = std::min<std::uint64_t>(parts, std::max<std::uint64_t>(SizesAt(beyond).all / kSmallestRange, 1));
+    const double part = 1 / static_cast<double>(parts);
     const std::vector<std::string> anchors = Anchors(beyond);
     std::vector<std::string> borders;
-    for (std::size_t i = 1; i < parts; ++i) borders.push_back(Border(anchors, size * i, size / 64));
+    for (std::size_t i = 1; i < parts; ++i) {
+      borders.push_back(Border(anchors, part * static_cast<double>(i), part / 64));
+    }
     std::sort(borders.begin(), borders.end());
     borders.erase(std::unique(borders.begin(), borders.end()), borders.end());
     if (!borders.empty() && borders.front().empty()) borders.erase(borders.begin());
@@ -61,15 +63,30 @@ class Splitter {
   }
 
  private:
-  /// Returns an estimate of the bytes of the entries before `key`, in tables and in memory.
-  std::uint64_t BytesBefore(std::string_view key) const {
+  /// Estimates of the bytes of entries, in tables and in memory.
+  struct Sizes {
+    std::uint64_t before = 0;  // of the entries before a key
+    std::uint64_t all = 0;
+  };
+
+  /// Both sizes are of one state of RocksDB: a compaction may halve them from one call to the next.
+  Sizes SizesAt(std::string_view key) const {
     rocksdb::SizeApproximationOptions options;
     options.include_memtables = true;
     options.include_files = true;
-    const rocksdb::Range range({}, rocksdb::Slice(key.data(), key.size()));
-    std::uint64_t bytes = 0;
-    // If a table cannot be read, the estimate is 0. A reader that scans the table gets the error.
-    return db_.GetApproximateSizes(options, &family_, &range, 1, &bytes).ok() ? bytes : 0;
+    const std::string beyond(kMaxKeySize + 1, '\xff');
+    const std::array<rocksdb::Range, 2> ranges = {rocksdb::Range({}, rocksdb::Slice(key.data(), key.size())),
+                                                  rocksdb::Range({}, beyond)};
+    std::array<std::uint64_t, 2> bytes = {};
+    // If a table cannot be read, the estimates are 0. A reader that scans the table gets the error.
+    if (!db_.GetApproximateSizes(options, &family_, ranges.data(), 2, bytes.data()).ok()) return {};
+    return {.before = bytes[0], .all = bytes[1]};
+  }
+
+  /// Returns an estimate of the share of all bytes that the entries before `key` have, from 0 to 1.
+  double ShareBefore(std::string_view key) const {
+    const Sizes sizes = SizesAt(key);
+    return sizes.all == 0 ? 0 : static_cast<double>(sizes.before) / static_cast<double>(sizes.all);
   }
 
   /// Returns the first and last keys of the tables, sorted, and one string before and one after all keys.
@@ -87,29 +104,28 @@ class Splitter {
     return anchors;
   }
 
-  /// Returns a string before which there are about `target` bytes. It bisects between the tables' first and
-  /// last keys, and then between arbitrary strings.
-  std::string Border(const std::vector<std::string>& anchors, std::uint64_t target,
-                     std::uint64_t tolerance) const {
+  /// Returns a string before which there is about the share `target` of all bytes. It bisects between the
+  /// tables' first and last keys, and then between arbitrary strings.
+  std::string Border(const std::vector<std::string>& anchors, double target, double tolerance) const {
     const auto from =
         std::partition_point(anchors.begin() + 1, anchors.end() - 1,
-                             [&](const std::string& anchor) { return BytesBefore(anchor) < target; });
+                             [&](const std::string& anchor) { return ShareBefore(anchor) < target; });
     std::string low = *(from - 1);
     std::string high = *from;
-    std::uint64_t bytes_low = BytesBefore(low);
-    std::uint64_t bytes_high = BytesBefore(high);
+    double share_low = ShareBefore(low);
+    double share_high = ShareBefore(high);
     // Enough steps to distinguish keys that share 64 bytes more than all keys of their table do. The bound
-    // is necessary, since an entry larger than the tolerance keeps bytes_low and bytes_high apart for ever.
+    // is necessary, since an entry larger than the tolerance keeps the shares apart for ever.
     constexpr int kMaxSteps = 512;
-    for (int step = 0; step < kMaxSteps && bytes_high > bytes_low + tolerance; ++step) {
+    for (int step = 0; step < kMaxSteps && share_high > share_low + tolerance; ++step) {
       std::string middle = Middle(low, high);
       if (middle == low) break;
-      const std::uint64_t bytes = BytesBefore(middle);
-      const bool before = bytes < target;
+      const double share = ShareBefore(middle);
+      const bool before = share < target;
       (before ? low : high) = std::move(middle);
-      (before ? bytes_low : bytes_high) = bytes;
+      (before ? share_low : share_high) = share;
     }
-    return target - std::min(bytes_low, target) < bytes_high - std::min(bytes_high, target) ? low : high;
+    return target - std::min(share_low, target) < share_high - std::min(share_high, target) ? low : high;
   }
 
   rocksdb::DB& db_;
