@@ -26,7 +26,8 @@ bool Cleaner::Work(std::uint64_t bytes, TimePoint now, std::int64_t unix_ms) {
       continue;
     }
     const Place place = log_.At(next_);
-    if (log_.IsLive(place) && !expirer_.RemoveIfExpired(place, unix_ms) && !Rehouse(place, now)) return false;
+    if (log_.IsLive(place) && !expirer_.RemoveIfExpired(place, unix_ms) && !MoveOrEvict(place, now))
+      return false;
     next_ += place.extent_bytes();
     looked_at += place.extent_bytes();
   }
@@ -43,7 +44,7 @@ bool Cleaner::PickVictim(TimePoint now) {
   return true;
 }
 
-bool Cleaner::Rehouse(const Place& place, TimePoint now) {
+bool Cleaner::MoveOrEvict(const Place& place, TimePoint now) {
   const std::string_view key = log_.Key(place);
   const std::uint64_t key_hash = HashKey(key);
   const std::optional<Index::Entry> entry = index_.Find(key, key_hash);

@@ -30,7 +30,7 @@ namespace remora {
 /// Returns the record's checksum. It covers the hashes of key and value, not their bytes. A reader
 /// has the key's hash at hand and may hold key and value in two places. A server that verified a
 /// value's hash once need not run over the value again. `offset_units` and `incarnation` tie the
-/// record to its place. The checksum omits the sizes, for each hash is one of so many bytes, and
+/// record to its place. The checksum omits the sizes, since XXH3 includes the length in each hash, and
 /// the flags, which SizesMatch checks.
 ///
 /// It is the two halves of one product, one upon the other, as in XXH3. Both factors are as good as
@@ -91,9 +91,9 @@ struct LiveRecord {
   std::string_view value;  // where it is
 };
 
-/// Returns whether a record is the key's live one: the one verification of a whole record, for CheckRecord
-/// and ReadLiveRecord. It has few dependent branches, so that a waiting CPU can begin the next GET
-/// (client/get/fast_get.h). It reads no byte beyond the extent.
+/// Returns whether a record is the key's live one: the one verification of a record in one piece, for
+/// CheckRecord and ReadLiveRecord. It has few dependent branches, so that a waiting CPU can begin the next
+/// GET (client/get/fast_get.h). It reads no byte beyond the extent.
 ///
 /// `version_live` and `sizes` are those words of the header, loaded once; of the header itself, expiry and
 /// checksum are read.
@@ -121,8 +121,8 @@ struct LiveRecord {
   return wrong == 0 && IsSame({body, key.size()}, key);
 }
 
-/// Judges a record like CheckRecord, when it was read in parts. Its sizes match, and `stored_key`
-/// and `value_hash` are its key and the hash of its value.
+/// Judges a record like CheckRecord, when it was read in parts. `stored_key` and `value_hash` are its key and
+/// the hash of its value. REQUIRES: SizesMatch.
 inline RecordState JudgeRecord(const RecordHeader& header, std::string_view stored_key,
                                std::uint64_t value_hash, std::string_view key, std::uint64_t key_hash,
                                const RecordPlace& place) {
