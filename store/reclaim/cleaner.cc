@@ -62,8 +62,7 @@ bool Cleaner::Move(const Index::Entry& entry, std::string_view key, std::uint64_
   const std::string_view value = log_.Value(entry.place);
   const RecordHeader& header = log_.Header(entry.place);
   const std::uint64_t value_hash = HashValue(value.data(), value.size());
-  // Corrupt bytes must not get a checksum that matches them.
-  REMORA_CHECK(header.checksum == log_.Checksum(entry.place, key_hash, value_hash));
+  log_.CheckIntact(entry.place, key_hash, value_hash);
   const std::optional<Place> to = log_.Append(ValueLog::Head::kMoves, key, value, now);
   if (!to) return false;
   log_.Seal(*to, header.version_live >> 1, header.expiry_ms, key_hash, value_hash);

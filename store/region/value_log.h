@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "store/base/check.h"
 #include "store/base/clock.h"
 #include "store/format/memory/layout.h"
 #include "store/format/memory/record.h"
@@ -111,6 +112,11 @@ class ValueLog {
   /// Returns the checksum that this record should have.
   std::uint64_t Checksum(const Place& place, std::uint64_t key_hash, std::uint64_t value_hash) const {
     return RecordChecksum(Header(place), key_hash, value_hash, place.offset_units, incarnation_);
+  }
+  /// Ends the process if a sealed record does not have the checksum that it should have. A caller that copies
+  /// the record calls this first: corrupt bytes must not get a checksum that matches them.
+  void CheckIntact(const Place& place, std::uint64_t key_hash, std::uint64_t value_hash) const {
+    REMORA_CHECK(Header(place).checksum == Checksum(place, key_hash, value_hash));
   }
 
   /// Returns the place of the record at this offset. A segment of the log begins with a record, and each
