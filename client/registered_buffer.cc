@@ -11,8 +11,7 @@ RegisteredBuffer::~RegisteredBuffer() {
   if (operations_ != 0) [[unlikely]] {
     EndOnMisuse(
         "a RegisteredBuffer is destroyed while operations of an AsyncClient have it; end them first, or "
-        "destroy "
-        "the client");
+        "destroy the client");
   }
   if (session_ != nullptr) session_->Remove(this);
 }

@@ -27,10 +27,11 @@ namespace remora {
 /// they have expired or were overwritten since. An expiry shows up as a deletion within two seconds, whether
 /// or not other writes come (store/watch.h has the exceptions, for very large stores).
 ///
-/// A watch shows a write of Durability::kMemory only if the write shares a group commit with a logged one, so
-/// do not rely on either case. The log lacks the other ones. A restart may keep their effects, but cannot
-/// distinguish that gap from a lost part of the log. So after it the server no longer keeps positions before
-/// the gap (OutOfRange).
+/// The commit log of a server has writes of every level, so a watch shows all of them. Without a commit log
+/// (kvserver --commit_log=off), a watch shows a write of Durability::kMemory only if the write shares a group
+/// commit with a logged one. So do not rely on either case. RocksDB's log lacks the other ones. A restart may
+/// keep their effects, but cannot distinguish that gap from a lost part of the log. So after it the server no
+/// longer keeps positions before the gap (OutOfRange).
 ///
 /// A watch shows each change once. A program that continues from an older token sees some changes again. So a
 /// program that stores the token after it has handled a change handles each change at least once.

@@ -100,11 +100,18 @@ absl::StatusOr<Address> ParseAddress(std::string_view address) {
 }
 
 std::string Address::ToString() const {
-  if (kind == TransportKind::kLocal) return absl::StrCat(kLocalScheme, path);
+  absl::string_view scheme;
+  switch (kind) {
+    case TransportKind::kLocal:
+      return absl::StrCat(kLocalScheme, path);
+    case TransportKind::kVerbs:
+      scheme = kVerbsScheme;
+      break;
+    case TransportKind::kTcp:
+      scheme = tls ? kTlsScheme : kTcpScheme;
+      break;
+  }
   const bool ipv6 = host.find(':') != std::string::npos;
-  const absl::string_view scheme = kind == TransportKind::kVerbs ? kVerbsScheme
-                                   : tls                         ? kTlsScheme
-                                                                 : kTcpScheme;
   return absl::StrCat(scheme, ipv6 ? "[" : "", host, ipv6 ? "]:" : ":", port);
 }
 

@@ -45,8 +45,14 @@ absl::StatusOr<std::unique_ptr<ClientConnection>> Dial(const Address& address, c
         "connect: the certificates for TLS (tls_ca, tls_cert) are for a tls:// address, and this is ",
         address.ToString()));
   }
-  if (address.kind == TransportKind::kVerbs) return DialVerbs(address, limits, clock, deadline);
-  if (address.kind == TransportKind::kTcp) return DialTcp(address, limits, clock, tls);
+  switch (address.kind) {
+    case TransportKind::kVerbs:
+      return DialVerbs(address, limits, clock, deadline);
+    case TransportKind::kTcp:
+      return DialTcp(address, limits, clock, tls);
+    case TransportKind::kLocal:
+      break;
+  }
   return DialLocal(address, limits, clock, deadline);
 }
 
@@ -54,15 +60,26 @@ absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const Q
                                                  const Clock& clock, MemoryWindows windows,
                                                  std::uint32_t tcp_threads, const LocalAccess& access,
                                                  std::shared_ptr<ServerTls> tls) {
-  if (address.kind == TransportKind::kVerbs) return ListenVerbs(address, limits, windows);
-  if (address.kind == TransportKind::kTcp)
-    return ListenTcp(address, limits, clock, tcp_threads, std::move(tls));
+  switch (address.kind) {
+    case TransportKind::kVerbs:
+      return ListenVerbs(address, limits, windows);
+    case TransportKind::kTcp:
+      return ListenTcp(address, limits, clock, tcp_threads, std::move(tls));
+    case TransportKind::kLocal:
+      break;
+  }
   return ListenLocal(address, limits, clock, access);
 }
 
 absl::Status CheckFree(const Address& address) {
-  if (address.kind == TransportKind::kTcp) return BindAtTcp(address).status();
-  if (address.kind == TransportKind::kLocal) return CheckSocketPath(address.path);
+  switch (address.kind) {
+    case TransportKind::kTcp:
+      return BindAtTcp(address).status();
+    case TransportKind::kLocal:
+      return CheckSocketPath(address.path);
+    case TransportKind::kVerbs:
+      break;  // only Listen knows
+  }
   return absl::OkStatus();
 }
 
@@ -82,15 +99,27 @@ absl::Status CheckOffer(const SharedMemory& memory) {
 }
 
 SharedBytes SharedBytesOf(TransportKind kind, const QueueLimits& limits) {
-  if (kind == TransportKind::kVerbs) return SharedBytesOfVerbs();
-  if (kind == TransportKind::kTcp) return {};  // sockets' buffers are the system's
+  switch (kind) {
+    case TransportKind::kVerbs:
+      return SharedBytesOfVerbs();
+    case TransportKind::kTcp:
+      return {};  // sockets' buffers are the system's
+    case TransportKind::kLocal:
+      break;
+  }
   return SharedBytesOfLocal(limits);
 }
 
 Descriptors DescriptorsOf(TransportKind kind) {
-  // Over verbs: channels, counters and the device's own, for any number of connections.
-  if (kind == TransportKind::kVerbs) return {.listener = 16, .connection = 0};
-  if (kind == TransportKind::kTcp) return DescriptorsOfTcp();
+  switch (kind) {
+    case TransportKind::kVerbs:
+      return {.listener = 16,
+              .connection = 0};  // channels, counters and the device's own, for all connections
+    case TransportKind::kTcp:
+      return DescriptorsOfTcp();
+    case TransportKind::kLocal:
+      break;
+  }
   return DescriptorsOfLocal();
 }
 

@@ -162,7 +162,7 @@ inline void EventLoop::Dispatch(const PendingRequest& pending) {
     case Operation::kBatch:
     case Operation::kMultiPut:
     case Operation::kFinishLargePut:
-      if (!parts_.writes.Add(pending)) parts_.reads.Add(pending);
+      if (!parts_.writes.Add(pending)) parts_.reads.Add(pending);  // out of bounds: it answers with the error
       return;
     case Operation::kLocate:
     case Operation::kPing:
@@ -236,7 +236,7 @@ void EventLoop::TakeRequest(ClientSession& session, const rdma::Completion& comp
 bool EventLoop::DispatchDelayed() {
   // Dispatch may drop a connection, and its requests with it: so first whose turn it is, then what comes of
   // it.
-  const std::span<const PendingRequest> due = parts_.rate_limiter.TakeDue(WriteBatcher::kMaxGroup / 2);
+  const std::span<const PendingRequest> due = parts_.rate_limiter.TakeDue(WriteBatcher::kMaxRequests / 2);
   for (const PendingRequest& pending : due) {
     if (pending.session != nullptr) Dispatch(pending);
   }

@@ -75,8 +75,8 @@ class EventLoop final : public SessionObserver, public LoopHandover::Loop {
   void ServeForSleeper(rdma::Listener& listener) override;
 
  private:
-  /// Does the work of Step behind TakeRequests. `came`: the result of that.
-  bool Serve(bool came);
+  /// Does the work of Step behind TakeRequests. `busy`: the result of that.
+  bool Serve(bool busy);
   /// Does maintenance, and accepts and drops clients. Returns false if there was nothing to do.
   bool RunPeriodicTasks();
   /// Takes requests to the parts that answer them. Returns false if there were none.

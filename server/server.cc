@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
   if (options.replication.is_on()) {
     // A primary, too, until all its followers are there: so it writes nothing outside of its history.
     store_options.follows = true;
-    // R11: twice, for the writes that were in flight when the bound was reached.
+    // R11 of replication_sender.h: twice, for the writes that were in flight when the bound was reached.
     store_options.watch_retention_bytes = std::max<std::uint64_t>(
         store_options.watch_retention_bytes, 2 * std::uint64_t{options.replication.max_pending_bytes});
   }

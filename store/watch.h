@@ -33,10 +33,11 @@ struct ScanRange;
 /// take longer. If records that will expire fill more than 1 GiB of memory, it takes some seconds for each
 /// GiB. For records that are not in memory, it takes up to four times as long as reading all stored data.
 ///
-/// A watch shows a write of Durability::kMemory only if the write shares a group with a logged one, so do not
-/// rely on either case. The log lacks the other ones. A restart may keep their effects, but cannot
-/// distinguish that gap from a lost part of the log. So after it the store no longer keeps positions before
-/// the gap (OutOfRange).
+/// The commit log of a store has writes of every level, so a watch shows all of them. Without a commit log
+/// (StoreOptions::commit_log_bytes), a watch shows a write of Durability::kMemory only if the write shares a
+/// group with a logged one. So do not rely on either case. RocksDB's log lacks the other ones. A restart may
+/// keep their effects, but cannot distinguish that gap from a lost part of the log. So after it the store no
+/// longer keeps positions before the gap (OutOfRange).
 ///
 /// To keep a copy up to date: begin a watch, scan all keys, then continue the watch. Changes during the scan
 /// come twice. So apply a change of a key only if its version is greater, or if it is a deletion. The copy is

@@ -102,6 +102,7 @@ AsyncClient::Begun AsyncClient::Ttl(std::string_view key, Done done, const CallO
 AsyncClient::Begun AsyncClient::Put(std::string_view key, std::string_view value, const PutOptions& options,
                                     Done done, const CallOptions& call) {
   REMORA_RETURN_IF_ERROR(CheckPut(key, value, options));
+  // A large put is named by its last message.
   const Operation message = value.size() <= kMaxSmallValueSize ? Operation::kPut : Operation::kFinishLargePut;
   return Called(*core_)->BeginWrite(message, key, value, options, std::move(done), call);
 }

@@ -97,7 +97,7 @@ void AsyncLargePut::TakeGrant(const ServerReply& answer) {
   const bool granted = FromBytes(std::as_bytes(std::span(answer.behind)), &grant);
   if (granted) put_.region = grant.region;
   if (!granted || grant.region.size == operation.key.size() + operation.value_to_put().size()) return;
-  Leave(operation);
+  Detach(operation);
   operations_.End(
       operation,
       absl::InternalError("protocol error: the server granted another size than the client asked for"));
@@ -139,7 +139,7 @@ absl::Status AsyncLargePut::TakeReply(const ServerReply& answer, bool may_learn)
   return absl::OkStatus();
 }
 
-void AsyncLargePut::Leave(const AsyncOperation& operation) {
+void AsyncLargePut::Detach(const AsyncOperation& operation) {
   if (put_.operation != &operation) return;
   put_.operation = nullptr;
   put_.stream.reset();
@@ -148,6 +148,6 @@ void AsyncLargePut::Leave(const AsyncOperation& operation) {
   if (put_.step == Step::kFilling || put_.step == Step::kCommit) put_.step = Step::kReturn;
 }
 
-AsyncOperation* AsyncLargePut::Lose() { return std::exchange(put_, {}).operation; }
+AsyncOperation* AsyncLargePut::Drop() { return std::exchange(put_, {}).operation; }
 
 }  // namespace remora

@@ -54,10 +54,10 @@ class AsyncLargePut {
   void TakeFence(AsyncOperation& operation);
   absl::Status TakeReply(const ServerReply& answer, bool may_learn);
   /// Detaches the put from its operation, which ends early. Does nothing if it is another operation's.
-  void Leave(const AsyncOperation& operation);
+  void Detach(const AsyncOperation& operation);
   /// Drops the put, whose reservation ended with the connection. Returns its operation; null if that has
   /// ended.
-  AsyncOperation* Lose();
+  AsyncOperation* Drop();
 
  private:
   enum class Step : std::uint8_t {

@@ -173,7 +173,7 @@ void AsyncMessages::Abandon(AsyncOperation& operation) {
   if (connection_.is_up()) connection_.channel().Abandon(operation.index);
   if (!operation.undone) lost_.NoteDone(operation.lost_id);
   lost_.Drop(operation);
-  large_.Leave(operation);
+  large_.Detach(operation);
 }
 
 void AsyncMessages::Lose() {
@@ -181,7 +181,7 @@ void AsyncMessages::Lose() {
   lost_.NoteDone(channel.LastAbandonedWrite());
   std::vector<std::pair<std::uint64_t, AsyncOperation*>> lost;  // by request ID
   const bool committing = large_.is_committing();
-  AsyncOperation* const large = large_.Lose();
+  AsyncOperation* const large = large_.Drop();
   // Otherwise no part of it was done: it begins again, in front of those that wait behind it.
   if (large != nullptr && !committing) lost.emplace_back(channel.last_request_id() + 1, large);
   channel.Lose(

@@ -34,10 +34,12 @@ struct AsyncOperation {
   bool read_in_flight = false;
   std::uint32_t large_buffer = OperationBuffers::kNone;
   TimePoint deadline;
-  Duration timeout{};         // for each piece of a large value
-  TimePoint began{};          // if the client records metrics, as the next one
+  Duration timeout{};  // for each piece of a large value
+  // Only if the client records metrics:
+  TimePoint began{};
   std::size_t put_bytes = 0;  // size of the value of a Put
-  std::string key;            // keeps its memory for later operations
+
+  std::string key;  // keeps its memory for later operations
   // The caller's memory that the value is READ into, or gathered from. Set until the client calls the
   // callback.
   std::optional<RegisteredBytes> memory;
@@ -48,7 +50,7 @@ struct AsyncOperation {
   rdma::FoundRecord found;     // came with a bucket, in the operation's buffer for a record
 
   // For kMessage:
-  Operation message = Operation::kPing;
+  Operation message = Operation::kPing;  // a large put is named by its last message
   std::uint64_t key_hash = 0;
   std::string value;  // copy of a value that could not be sent at once and is not in `memory`
   PutOptions options{};

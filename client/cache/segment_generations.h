@@ -5,6 +5,9 @@
 // often it emptied each segment (layout.h, GenerationsOffset). A client looks at that byte at least once in
 // about T (the grace period of I6) rather than for each GET.
 //
+// In short: a *byte* is a segment's generation in the server's memory, a *refresh* the client's READ of such
+// bytes, and a *number* the client's own count for the segment.
+//
 // A refresh is a READ of a chunk of those bytes. The client gives each segment a number, which changes with
 // each refresh that shows another byte than the one before. The client caches a location with the
 // number that its segment has then. The location is valid as long as the number is the same. The following

@@ -65,7 +65,7 @@ class ClusterClient::Parts {
       RunLanes(gets_, [&](const ShardLane& lane, std::size_t i) {
         BeginGet(*lane.client, gets_[lane.shard].elements[i], &gets_[lane.shard].results[i]);
       });
-      for (const std::size_t shard : alone_) GetAlone(shard);
+      for (const std::size_t shard : without_async_) GetAlone(shard);
       GetAgain();
     }
     return Finish(gets_, results);
@@ -82,7 +82,7 @@ class ClusterClient::Parts {
     RunLanes(puts_, [&](const ShardLane& lane, std::size_t i) {
       BeginPut(*lane.client, puts_[lane.shard].elements[i], &puts_[lane.shard].results[i]);
     });
-    for (const std::size_t shard : alone_) PutAlone(shard);
+    for (const std::size_t shard : without_async_) PutAlone(shard);
     return Finish(puts_, results);
   }
 
@@ -147,19 +147,19 @@ class ClusterClient::Parts {
   void Begin() {
     failed_ = client_.shards_.size();
     lanes_.clear();
-    late_.clear();
-    alone_.clear();
+    to_connect_.clear();
+    without_async_.clear();
   }
 
   /// Runs the parts of all shards that are connected side by side, then those that must be connected first.
-  /// So no shard waits for one that is down. Leaves those in alone_ that are not begun, because they have no
-  /// second connection.
+  /// So no shard waits for one that is down. Leaves those in without_async_ that are not begun, because they
+  /// have no second connection.
   template <typename Divided>
   void RunLanes(Divided& parts, SideBySide::Begin begin) {
-    for (const std::size_t shard : parts.used()) AddLane(parts, shard, &late_);
+    for (const std::size_t shard : parts.used()) AddLane(parts, shard, &to_connect_);
     side_by_side_.Run(lanes_, begin);
     const std::size_t run = lanes_.size();
-    for (const std::size_t shard : late_) {
+    for (const std::size_t shard : to_connect_) {
       absl::Status connected = client_.shard(shard).status();  // also checks which server is there
       if (!connected.ok()) {
         Fail(parts, shard, connected);
@@ -169,7 +169,7 @@ class ClusterClient::Parts {
       if (absl::IsDeadlineExceeded(connected)) {
         Fail(parts, shard, connected);
       } else {
-        AddLane(parts, shard, &alone_);
+        AddLane(parts, shard, &without_async_);
       }
     }
     side_by_side_.Run(std::span(lanes_).subspan(run), begin);
@@ -254,9 +254,9 @@ class ClusterClient::Parts {
   // State of the present call:
   std::vector<std::size_t> left_;  // places of keys that no fast path found
   std::vector<ShardLane> lanes_;
-  std::vector<std::size_t> late_;   // shards without a second connection
-  std::vector<std::size_t> alone_;  // those that did not get one
-  std::size_t failed_ = 0;          // the first shard that failed; the number of shards: none
+  std::vector<std::size_t> to_connect_;     // shards without a second connection
+  std::vector<std::size_t> without_async_;  // those that did not get one
+  std::size_t failed_ = 0;                  // the first shard that failed; the number of shards: none
   absl::Status failure_;
   SideBySide side_by_side_;
 };

@@ -39,8 +39,9 @@ Cached FindCachedLocation(Session& session, std::uint64_t key_hash, TimePoint st
 }
 
 /// Returns whether the bytes that were READ at a cached location may be trusted. The client checks this after
-/// the READ, for two reasons. By G5, the READ must complete in time, and the client's thread may have been
-/// held up. And meanwhile the client may have READ the generations for another key.
+/// the READ, for two reasons. By G5 of segment_generations.h, the READ must complete in time, and the
+/// client's thread may have been held up. And meanwhile the client may have READ the generations for another
+/// key.
 bool CachedLocationIsFresh(const Session& session, const KnownLocation& location) {
   const SegmentGenerations& generations = session.cache().generations();
   return generations.IsFresh(SegmentOf(location), session.Coarse()) && IsSameUse(session, location);
@@ -117,7 +118,7 @@ void Lookup::Begin(Session& session, GenerationRead& generation_read, const Look
   Search();
 }
 
-// --- Where it is most likely --------------------------------------------------------------------------
+// --- The fast path ------------------------------------------------------------------------------------
 
 void Lookup::Look(std::span<std::byte> buffer) {
   if (reading_ == Reading::kLine) {
@@ -144,7 +145,7 @@ void Lookup::Look(std::span<std::byte> buffer) {
   EndFound(record_.facts());
 }
 
-// --- Where the key's record was before ------------------------------------------------------------------
+// --- The cached location --------------------------------------------------------------------------------
 
 void Lookup::Warm() {
   start_ = session_->Coarse();

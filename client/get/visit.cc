@@ -33,18 +33,14 @@ std::span<const std::byte> GenerationsOf(const Session& session, const Slot& slo
 /// Returns the record at `slot` if its header says that it is the key's live one.
 std::optional<LiveRecord> LiveAt(const Session& session, const Slot& slot, std::string_view key) {
   const std::byte* const at = session.region().At(slot.offset_bytes(), slot.extent_bytes());
-  if (at == nullptr) return std::nullopt;
-  const auto& header = *reinterpret_cast<const RecordHeader*>(at);
-  // Acquire: the other fields were written before the live bit.
-  const std::uint64_t version_live = __atomic_load_n(&header.version_live, __ATOMIC_ACQUIRE);
-  const std::uint32_t value_size = __atomic_load_n(&header.value_size, __ATOMIC_RELAXED);
-  if ((version_live & kLiveBit) == 0 || header.key_size != key.size() || header.flags != 0 ||
-      !IsExtentOf(key.size(), value_size, slot.extent_bytes())) {
+  RecordPlace place;
+  place.extent_bytes = slot.extent_bytes();
+  LiveRecord record;
+  // V1 needs no checksum, so no hash is of use.
+  if (at == nullptr || !ReadLiveRecord<RecordChecks::kHeaderAndKey>(key, 0, at, place, &record)) {
     return std::nullopt;
   }
-  const char* const body = reinterpret_cast<const char*>(at) + sizeof(header);
-  if (!IsSame({body, key.size()}, key)) return std::nullopt;
-  return LiveRecord{version_live >> 1, header.expiry_ms, {body + key.size(), value_size}};
+  return record;
 }
 
 /// The generations of a record's segments, as they were at a moment.

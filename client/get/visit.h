@@ -2,10 +2,9 @@
 // hashed. These invariants say why the function that is shown the value saw the key's value whole:
 //
 //   V1 The reader loads `reuse_epoch`, then a slot, then the header to which the slot leads. The header has
-//   the
-//      live bit, the slot's extent and this key. Then `reuse_epoch` is unchanged. A slot is one aligned word
-//      (F1 of fast_get.h). So the header is of the record that the slot named (F2), and the record was the
-//      key's at a moment h of that reading (F3). No checksum is needed to show that a slot was whole.
+//      the live bit, the slot's extent and this key. Then `reuse_epoch` is unchanged. A slot is one aligned
+//      word (F1 of fast_get.h). So the header is of the record that the slot named (F2), and the record was
+//      the key's at a moment h of that reading (F3). No checksum is needed to show that a slot was whole.
 //   V2 The function saw the record's own bytes if it ended within T after the reader began (layout.h, I6).
 //      Otherwise, it did so if the generations of the record's segments are the same before the header and
 //      behind the function: P2 to P4 of chunked_read.h. They hold for a record of any size.

@@ -55,8 +55,7 @@ absl::Status Rejectionstatus(std::span<const std::byte> data, bool has_token) {
 absl::Status NotProven() {
   return absl::PermissionDeniedError(
       "connect: the server cannot prove that it has this client's auth token, so it may be an impostor; "
-      "start it with "
-      "that token (kvserver --tokens), or connect without one");
+      "start it with that token (kvserver --tokens), or connect without one");
 }
 
 std::string ShardText(const ShardIdentity& shard) {
@@ -80,7 +79,7 @@ absl::Status AnotherShard(const ShardIdentity& expected, const ShardIdentity& fo
 absl::Status Session::Open(std::unique_ptr<rdma::ClientConnection> connection, TimePoint deadline) {
   HelloRequest hello;
   hello.client = identity_.id;
-  if (identity_.returns) hello.flags |= HelloFlag::kReturns;
+  if (identity_.returns) hello.flags |= HelloFlag::kReconnects;
   if (!options_.expected_shard.is_none()) hello.flags |= HelloFlag::kAsksShard;
   if (options_.administers) hello.flags |= HelloFlag::kAdministers;
   if (secret_.empty()) return Join(std::move(connection), hello, deadline);

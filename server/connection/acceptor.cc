@@ -153,10 +153,11 @@ bool Acceptor::CheckHello(rdma::ServerConnection& connection, const HelloRequest
   const bool is_anothers =
       known != nullptr && !known->token.empty() && (*use == nullptr || known->token != (*use)->token.name);
   if (is_anothers) return RejectClientId(connection);
-  if (known == nullptr && (hello.flags & HelloFlag::kReturns) != 0) {
+  if (known == nullptr && (hello.flags & HelloFlag::kReconnects) != 0) {
     return RejectClientId(connection);
   }
-  // O1: the old connection of this client ID ends first, even if its client has not closed it.
+  // O1 of client_table.h: the old connection of this client ID ends first, even if its client has not closed
+  // it.
   if (known != nullptr && known->connection != nullptr) {
     Drop(known->connection,
          absl::UnavailableError("disconnect: the client has reconnected over another connection"));

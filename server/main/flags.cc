@@ -296,21 +296,20 @@ void AddOperatorFlags(command_line::CommandLine& line, Flags* flags, Texts* text
       .Needs(http);
   line.Add("--http_host", flags->http_hosts,
            "Name of this server, beside an IP address, localhost and that of --http, under which --http "
-           "answers; "
-           "may be repeated. A request for another host is rejected, as pages of other sites could send it")
+           "answers; may be repeated. A request for another host is rejected, as pages of other sites could "
+           "send it")
       .Check([](const std::string& text) {
         return IsHostName(text) ? ""
                                 : "'" + text + "' is no name of a host; write it without a scheme and a port";
       })
       .TypeName("NAME")
       .Needs(http);
-  const command_line::Option redis = line.Add("--redis", flags->redis,
-                                              "Start a kvgate beside this server, and end it with it: it "
-                                              "takes programs that speak to Redis, at "
-                                              "redis://HOST:PORT or redis:///PATH; may be repeated. It "
-                                              "reaches the server by a local address of "
-                                              "--listen")
-                                         .TypeName("ADDRESS");
+  const command_line::Option redis =
+      line.Add("--redis", flags->redis,
+               "Start a kvgate beside this server, and end it with it: it takes programs that speak to "
+               "Redis, at redis://HOST:PORT or redis:///PATH; may be repeated. It reaches the server by a "
+               "local address of --listen")
+          .TypeName("ADDRESS");
   line.Add("--redis_token_file", flags->redis_token_file,
            "With --tokens: the auth token with which the gate of --redis is a client")
       .TypeName("FILE")

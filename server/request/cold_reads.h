@@ -15,8 +15,8 @@ namespace remora {
 
 /// Pause between two tries to bring records to memory that had no space there.
 inline constexpr std::chrono::milliseconds kSpacePause{5};
-/// Values that were read and wait in the server for their use, for GETs and for writes each. Beyond it, a
-/// record is read anew.
+/// Bound of the bytes of values that were read and are not used yet; GETs and writes have one such bound
+/// each. Beyond it, a record is read anew.
 inline constexpr std::size_t kMaxKeptBytes = std::size_t{16} << 20;
 
 /// Hands reads to the pool, and sorts those that are done by their use.

@@ -1,7 +1,8 @@
 // Answers requests for the location of a record (kLocate). A record that is only in the durable tier is read
 // by a pool, while the server thread goes on with other requests, also of the same connection.
 //
-// The invariants of such a read are in store/read/cold_read.h. Here:
+// The invariants D1 to D10 are of such reads. D1 to D5, and D7, are in store/read/cold_read.h, D8 to D10 in
+// parked_writes.h. Here:
 //
 //   D6 Each request is answered once, or its session is gone. A read that fails concerns its request alone.
 //

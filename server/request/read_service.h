@@ -1,6 +1,6 @@
-// Answers to requests that are no writes of the group: pings, locations of records, reservations
-// for large values, scans, backups, settings, outcomes of earlier writes. It also answers writes that are out
-// of bounds.
+// Answers to all requests that WriteBatcher does not commit. These are pings, locations of records,
+// reservations for large values, scans, backups, settings, outcomes of earlier writes, and writes that are
+// out of bounds.
 #pragma once
 
 #include <cstdint>

@@ -117,7 +117,7 @@ void WriteBatcher::TakeParked() {
     parked_.ParkBehind(pending, writes_);
   }
   requests_.erase(others, requests_.end());
-  parked_.Release(kMaxGroup, &requests_);
+  parked_.Release(kMaxRequests, &requests_);
 }
 
 bool WriteBatcher::Parks(PendingRequest& pending, std::span<const Write> undone) {

@@ -28,8 +28,9 @@ namespace remora {
 /// Thread safety: none; the server's one thread.
 class WriteBatcher final : public SessionObserver {
  public:
-  /// Writes of one group at most: bounds the time that the first of them waits for the last.
-  static constexpr std::size_t kMaxGroup = 256;
+  /// Maximum of requests in one group: bounds the time that the first of them waits for the last. A request
+  /// may have several writes; kMaxGroup (store/write/staged_write.h) bounds those.
+  static constexpr std::size_t kMaxRequests = 256;
 
   /// All outlive this.
   WriteBatcher(ServerStore& store, Acceptor& acceptor, LargeWrites& large_writes, ReplySender& replies,
@@ -44,7 +45,7 @@ class WriteBatcher final : public SessionObserver {
   /// bounds, or commits a large value where none is reserved.
   bool Add(const PendingRequest& pending);
   /// Returns whether the group has space for so many more requests.
-  bool HasSpaceFor(std::size_t count) const { return requests_.size() + count <= kMaxGroup; }
+  bool HasSpaceFor(std::size_t count) const { return requests_.size() + count <= kMaxRequests; }
   /// Returns whether no write waits for Commit, except for the pool that reads.
   bool empty() const { return requests_.empty() && !parked_.is_ready(); }
 
@@ -101,12 +102,12 @@ class WriteBatcher final : public SessionObserver {
 
   // One step's work; kept for their memory.
   std::vector<PendingRequest> requests_;
-  bool some_gone_ = false;  // maybe of those, their sessions
+  bool some_gone_ = false;  // a session of requests_ may have ended
   std::vector<Write> writes_;
-  bool is_any_reserved_ = false;        // of the writes, one of a reserved record
-  std::vector<absl::Status> rejected_;  // of the requests_ that are no writes, in their order
-  std::vector<std::string> batches_;    // private copies; the first so many are in use:
-  std::size_t batches_used_ = 0;
+  bool is_any_reserved_ = false;        // writes_ has a commit of a reserved record
+  std::vector<absl::Status> rejected_;  // the error of each rejected request in requests_, in their order
+  std::vector<std::string> batches_;    // private copies of batches and multi-puts
+  std::size_t batches_used_ = 0;        // the first so many of batches_ are in use
 
   TimingSample timed_;  // groups
 

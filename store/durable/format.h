@@ -88,7 +88,8 @@ inline bool ReadCompletion(std::string_view key, std::string_view stored,
   if (!is_completion) {
     clients->push_back({.client = client});
     std::memcpy(&clients->back().since_ms, stored.data(), stored.size());
-  } else if (!clients->empty() && clients->back().client == client) {  // else the write of R1 failed
+  } else if (!clients->empty() &&
+             clients->back().client == client) {  // else R1 of completion_records.h failed
     std::memcpy(&clients->back().completions.emplace_back(), stored.data(), stored.size());
   }
   return true;

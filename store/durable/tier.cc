@@ -114,8 +114,7 @@ absl::Status DurableTier::Impl::Open(const DurableTierOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status DurableTier::Impl::Write(Log log) {
-  if (log_ != nullptr) return WriteLogged();
+absl::Status DurableTier::Impl::WriteToRocksdb(Log log) {
   REMORA_RETURN_IF_ERROR(log_failed_);
   // A reader may see the new values before RocksDB returns, and even if the write fails.
   if (next_limit_ > readable_limit_.load(std::memory_order_relaxed)) {
@@ -211,7 +210,9 @@ void DurableTier::SetVersionLimit(std::uint64_t limit) {
   REMORA_CHECK(impl_->batch_.Put(impl_->meta(), kVersionLimitKey, BytesOf(limit)).ok());  // it only copies
 }
 
-absl::Status DurableTier::Write(Log log) { return impl_->Write(log); }
+absl::Status DurableTier::Write(Log log) {
+  return impl_->log_ != nullptr ? impl_->WriteLogged() : impl_->WriteToRocksdb(log);
+}
 
 void DurableTier::WatchLog(std::function<void(const LogProgress&)> take) {
   if (impl_->log_ != nullptr) impl_->log_->WatchProgress(std::move(take));

@@ -120,7 +120,8 @@ class DurableTier::Impl {
                                 readable_limit_.load(std::memory_order_relaxed)));
   }
 
-  absl::Status Write(Log log);
+  /// Does the work of Write without a commit log.
+  absl::Status WriteToRocksdb(Log log);
 
   /// Syncs the log files.
   absl::Status Sync() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sync_mutex_) {

@@ -90,7 +90,7 @@ struct DurableTier::Cursor::Rep {
   }
 
   /// Returns the next entry of the overlay, if the cursor shows it before that of the iterator, or in its
-  /// place (O2). Else returns nullptr.
+  /// place (O2 of scan_overlay.h). Else returns nullptr.
   const LogEntry* TakeOverlaid() {
     const LogEntry* const next = view.overlay == nullptr ? nullptr : view.overlay->front();
     if (next == nullptr) return nullptr;

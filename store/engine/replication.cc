@@ -152,7 +152,7 @@ absl::StatusOr<std::vector<ClientCompletions>> Replication::Promote(GroupSink* s
   REMORA_ASSIGN_OR_RETURN(std::vector<ClientCompletions> completions, core_.tier->Clients());
   if (sink != nullptr) REMORA_RETURN_IF_ERROR(BeginShipping(sink));
   follower_.GiveUp();
-  // G8: the primary has used no version beyond the limit in any group that was applied.
+  // G8 of group_sink.h: the primary has used no version beyond the limit in any group that was applied.
   core_.next_version = std::max(core_.next_version, core_.tier->version_limit());
   core_.follows.store(false, std::memory_order_relaxed);
   maintenance_.Finish();

@@ -1,6 +1,7 @@
-// The search for free slots in one cache line of a bucket. An insert searches first in the line of the
-// bucket that readers search first for the key (PreferredLine). So a load, which inserts millions of
-// keys, touches one line for each.
+// The search for empty words in one cache line of a bucket. All words are slots but the first of line 0, the
+// control word, which the caller leaves out. An insert searches first in the line of the bucket that readers
+// search first for the key (PreferredLine). So a load, which inserts millions of keys, touches one line for
+// each.
 #pragma once
 
 #ifdef __SSE2__
@@ -14,8 +15,8 @@
 
 namespace remora {
 
-/// Returns a bit for each word of a line that is 0. It looks at all words, so that no branch can be predicted
-/// wrongly. REQUIRES: no other thread writes the line meanwhile.
+/// Returns a bit for each word of a line that is 0, the control word included. It looks at all words, so that
+/// no branch can be predicted wrongly. REQUIRES: no other thread writes the line meanwhile.
 inline std::uint32_t ZeroWords(const std::uint64_t* line) {
   std::uint32_t bits = 0;
 #ifdef __SSE2__

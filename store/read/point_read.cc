@@ -34,17 +34,14 @@ bool IsOver(std::uint64_t expiry_ms, const Clock& clock) {
 }
 
 RecordHeader CopyHeader(const RecordHeader& shared) {
-  RecordHeader copy;
-  // Acquire: the caller reads the value after this load. So a live bit seen here was set when the reading of
-  // the value began. All other fields were written before the slot that led here, and never change (I4).
-  copy.version_live = LoadWord(shared.version_live, std::memory_order_acquire);
-  copy.checksum = shared.checksum;
-  // Atomic, so that the compiler loads it exactly once: it bounds the bytes that are read.
-  copy.value_size = __atomic_load_n(&shared.value_size, __ATOMIC_RELAXED);
-  copy.key_size = shared.key_size;
-  copy.flags = shared.flags;
-  copy.expiry_ms = shared.expiry_ms;
-  return copy;
+  // All fields but the live bit were written before the slot that led here, and never change (I4).
+  const auto [version_live, sizes] = LoadHeader(shared);
+  return {.version_live = version_live,
+          .checksum = shared.checksum,
+          .value_size = static_cast<std::uint32_t>(sizes),
+          .key_size = static_cast<std::uint16_t>(sizes >> 32),
+          .flags = static_cast<std::uint16_t>(sizes >> 48),
+          .expiry_ms = shared.expiry_ms};
 }
 
 /// Takes the location of a record.

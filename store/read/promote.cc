@@ -102,7 +102,8 @@ absl::StatusOr<Place> Promoter::Append(std::string_view key, std::uint64_t key_h
   std::optional<Place> place;
   bool expired = false;
   const absl::Status read = source([&](const DurableTier::Entry& stored) {
-    // A store that follows keeps an expired record: the reader misses it, and the primary deletes it (G7).
+    // A store that follows keeps an expired record: the reader misses it, and the primary deletes it (G7 of
+    // group_sink.h).
     expired = HasExpired(stored.header.expiry_ms, unix_ms) && space_.expirer().is_on();
     *run = RunLength(key.size(), stored.value.size());
     if (expired || !core_.index.Reserve(key_hash, 1)) return absl::OkStatus();

@@ -26,7 +26,8 @@ bool Cleaner::Work(std::uint64_t bytes, TimePoint now, std::int64_t unix_ms) {
       continue;
     }
     const Place place = log_.At(next_);
-    if (log_.IsLive(place) && !expirer_.RemoveIfExpired(place, unix_ms) && !Rehouse(place, now)) return false;
+    if (log_.IsLive(place) && !expirer_.RemoveIfExpired(place, unix_ms) && !MoveOrEvict(place, now))
+      return false;
     next_ += place.extent_bytes();
     looked_at += place.extent_bytes();
   }
@@ -43,7 +44,7 @@ bool Cleaner::PickVictim(TimePoint now) {
   return true;
 }
 
-bool Cleaner::Rehouse(const Place& place, TimePoint now) {
+bool Cleaner::MoveOrEvict(const Place& place, TimePoint now) {
   const std::string_view key = log_.Key(place);
   const std::uint64_t key_hash = HashKey(key);
   const std::optional<Index::Entry> entry = index_.Find(key, key_hash);
@@ -61,8 +62,7 @@ bool Cleaner::Move(const Index::Entry& entry, std::string_view key, std::uint64_
   const std::string_view value = log_.Value(entry.place);
   const RecordHeader& header = log_.Header(entry.place);
   const std::uint64_t value_hash = HashValue(value.data(), value.size());
-  // Corrupt bytes must not get a checksum that matches them.
-  REMORA_CHECK(header.checksum == log_.Checksum(entry.place, key_hash, value_hash));
+  log_.CheckIntact(entry.place, key_hash, value_hash);
   const std::optional<Place> to = log_.Append(ValueLog::Head::kMoves, key, value, now);
   if (!to) return false;
   log_.Seal(*to, header.version_live >> 1, header.expiry_ms, key_hash, value_hash);

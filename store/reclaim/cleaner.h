@@ -38,7 +38,7 @@ class Cleaner {
  private:
   bool PickVictim(TimePoint now);
   /// Moves or evicts a live record. False: neither is possible.
-  bool Rehouse(const Place& place, TimePoint now);
+  bool MoveOrEvict(const Place& place, TimePoint now);
   /// Moves a live record. False: there is no space to move it to.
   bool Move(const Index::Entry& entry, std::string_view key, std::uint64_t key_hash, TimePoint now);
 

@@ -244,7 +244,8 @@ absl::Status IndexLoader::LoadSmall(Worker& worker, const DurableTier::Entry& en
   worker.next += size;
   const std::uint64_t key_hash = HashKey(entry.key);
   core_.index.Prefetch(key_hash);  // PublishLocked needs it when the batch is full
-  core_.log.Lay(place, entry.key, entry.value, entry.header.version, entry.header.expiry_ms, key_hash);
+  core_.log.WriteSealed(place, entry.key, entry.value, entry.header.version, entry.header.expiry_ms,
+                        key_hash);
   worker.expiry_ms = std::min(worker.expiry_ms, Segments::ExpiryOf(entry.header.expiry_ms));
   worker.batch.push_back({key_hash, place});
   return absl::OkStatus();

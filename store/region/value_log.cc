@@ -65,7 +65,7 @@ std::optional<Place> ValueLog::TakeFromHead(Head head, std::uint32_t extent_code
       if (pinned_.contains(open.segment)) {
         full_.push_back(full);
       } else {
-        Seal(full, now);
+        SealSegment(full, now);
       }
     }
     open = {true, *taken, segments_[*taken].begin, Segments::EndOf(*taken)};
@@ -123,11 +123,11 @@ void ValueLog::Unpin(const Place& place, TimePoint now) {
   const auto full =
       std::ranges::find_if(full_, [&](const Full& other) { return other.segment == place.segment(); });
   if (full == full_.end()) return;
-  Seal(*full, now);
+  SealSegment(*full, now);
   full_.erase(full);
 }
 
-void ValueLog::Seal(const Full& full, TimePoint now) {
+void ValueLog::SealSegment(const Full& full, TimePoint now) {
   segments_.Seal(full.segment, full.end, now, QueueOf(full.head));
 }
 
@@ -142,8 +142,8 @@ void ValueLog::Seal(const Place& place, std::uint64_t version, std::uint64_t exp
   segments_.NoteExpiry(place.offset_bytes(), Segments::ExpiryOf(sealed));
 }
 
-void ValueLog::Lay(const Place& place, std::string_view key, std::string_view value, std::uint64_t version,
-                   std::uint64_t expiry_ms, std::uint64_t key_hash) {
+void ValueLog::WriteSealed(const Place& place, std::string_view key, std::string_view value,
+                           std::uint64_t version, std::uint64_t expiry_ms, std::uint64_t key_hash) {
   RecordHeader header{};
   header.version_live = version << 1;
   header.key_size = static_cast<std::uint16_t>(key.size());

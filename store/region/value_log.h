@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "store/base/check.h"
 #include "store/base/clock.h"
 #include "store/format/memory/layout.h"
 #include "store/format/memory/record.h"
@@ -44,8 +45,8 @@ constexpr std::uint64_t LogBytes(std::size_t key_size, std::size_t value_size) {
 /// The class has more than 25 methods: those of the writer, which append, publish and kill records, and those
 /// of readers.
 ///
-/// Thread safety: any thread may call Lay, and Header, Key, Value and Body of published records. One writer
-/// at a time calls the other functions.
+/// Thread safety: any thread may call WriteSealed, and Header, Key, Value and Body of published records. One
+/// writer at a time calls the other functions.
 class ValueLog {
  public:
   /// Head to which a record is appended. Moved records have proven to live long, so they have their own head.
@@ -86,11 +87,12 @@ class ValueLog {
 
   /// Writes a sealed record to a place in a segment that the caller has taken for itself. The caller counts
   /// such records with Segments::Extend. Thread safety: any thread.
-  void Lay(const Place& place, std::string_view key, std::string_view value, std::uint64_t version,
-           std::uint64_t expiry_ms, std::uint64_t key_hash);
+  void WriteSealed(const Place& place, std::string_view key, std::string_view value, std::uint64_t version,
+                   std::uint64_t expiry_ms, std::uint64_t key_hash);
 
-  /// Takes over a segment that was filled with Lay. If there is no head of writes yet, the log goes on behind
-  /// the segment's last record; else it seals the segment. REQUIRES: Extend has counted all its records.
+  /// Takes over a segment that was filled with WriteSealed. If there is no head of writes yet, the log goes
+  /// on behind the segment's last record; else it seals the segment. REQUIRES: Extend has counted all its
+  /// records.
   void Adopt(SegmentNumber segment, TimePoint now);
 
   /// Sets the live bit of a sealed record. The caller then stores its place into a slot.
@@ -110,6 +112,11 @@ class ValueLog {
   /// Returns the checksum that this record should have.
   std::uint64_t Checksum(const Place& place, std::uint64_t key_hash, std::uint64_t value_hash) const {
     return RecordChecksum(Header(place), key_hash, value_hash, place.offset_units, incarnation_);
+  }
+  /// Ends the process if a sealed record does not have the checksum that it should have. A caller that copies
+  /// the record calls this first: corrupt bytes must not get a checksum that matches them.
+  void CheckIntact(const Place& place, std::uint64_t key_hash, std::uint64_t value_hash) const {
+    REMORA_CHECK(Header(place).checksum == Checksum(place, key_hash, value_hash));
   }
 
   /// Returns the place of the record at this offset. A segment of the log begins with a record, and each
@@ -143,7 +150,7 @@ class ValueLog {
   };
 
   /// Seals a head's segment. REQUIRES: no record in it is pinned.
-  void Seal(const Full& full, TimePoint now);
+  void SealSegment(const Full& full, TimePoint now);
   std::optional<Place> TakeFromHead(Head head, std::uint32_t extent_code, TimePoint now);
   void WriteSizes(const Place& place, std::size_t key_size, std::size_t value_size);
   void WriteBody(const Place& place, std::string_view key, std::string_view value);

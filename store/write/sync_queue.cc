@@ -71,7 +71,7 @@ void SyncQueue::PopFront(bool tells) {
 void SyncQueue::PopRejection() {
   PendingWrite& pending = pending_.front();
   if (!core_.disk.sync_failure().ok()) pending.write.status = core_.disk.sync_failure();
-  synced_to_ = std::max(synced_to_, pending.ticket);  // no write before it is pending
+  fsync_ended_to_ = std::max(fsync_ended_to_, pending.ticket);  // no write before it is pending
   Complete(pending);
   pending_.pop_front();
 }
@@ -148,13 +148,13 @@ absl::Status SyncQueue::SyncNow() {
 }
 
 void SyncQueue::SyncAll() {
-  if (wanted_to_ <= synced_to_) return;
+  if (wanted_to_ <= fsync_ended_to_) return;
   MarkAllSynced();
   SyncNow().IgnoreError();  // the outcome of each write reports the error
 }
 
 bool SyncQueue::SyncUnlocked(WriterLock& lock) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  if (wanted_to_ <= synced_to_) return false;
+  if (wanted_to_ <= fsync_ended_to_) return false;
   const std::uint64_t to = last_ticket_;
   lock.Unlock();
   const TimePoint begin = core_.clock.Now();
@@ -163,7 +163,7 @@ bool SyncQueue::SyncUnlocked(WriterLock& lock) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   lock.Lock();
   core_.metrics.Record(Counter::kSyncTime, took);  // one thread at a time, as it holds the lock
   core_.disk.NoteSync(status);
-  synced_to_ = std::max(synced_to_, to);
+  fsync_ended_to_ = std::max(fsync_ended_to_, to);
   last_in_flight_ = pending_.size();
   return true;
 }
@@ -182,7 +182,7 @@ void SyncQueue::Run() {
   constexpr std::chrono::milliseconds kLongest{1};
   WriterLock lock(core_.mutex);
   for (;;) {
-    while (!stops_ && wanted_to_ <= synced_to_) lock.Wait(sync_wanted_);
+    while (!stops_ && wanted_to_ <= fsync_ended_to_) lock.Wait(sync_wanted_);
     const TimePoint start = std::chrono::steady_clock::now();
     if (!sync_(lock)) return;
     const TimePoint now = std::chrono::steady_clock::now();

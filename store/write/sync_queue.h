@@ -14,7 +14,7 @@
 //       reads of the tier wait (Promoter). The expirers leave the key alone, because their deletion would
 //       come behind the pending write.
 //   S3  The previous record may be moved or evicted, so Publish looks it up again. That works only for loaded
-//       keys: of another one, nothing tells whether a cold entry is its own. So while the store loads, the
+//       keys: for a key not loaded yet, a cold entry may be another key's. So while the store loads, the
 //       writer calls fsync under the lock, and publishes at once. A scan reads the tier, so it begins after
 //       the fsync of all pending writes (WritePipeline::PublishAll). A watch ends before the first pending
 //       write (StoreCore::AdvanceChangesEnd).
@@ -109,7 +109,7 @@ class SyncQueue {
   bool front_is_due() const REMORA_WRITER {
     if (pending_.empty()) return false;
     const PendingWrite& first = pending_.front();
-    const bool on_disk = first.ticket <= synced_to_ || !first.staged.synced;
+    const bool on_disk = first.ticket <= fsync_ended_to_ || !first.staged.synced;
     return (on_disk && !waits_for_followers()) || first.is_rejected;
   }
   /// Returns whether the first write waits for the followers. After a failed fsync, none does.
@@ -169,13 +169,15 @@ class SyncQueue {
   /// Calls fsync for the writes of all groups so far, while it holds the lock. Returns the disk's failure, of
   /// now or before.
   absl::Status SyncNow() REMORA_WRITER;
-  /// Calls SyncNow if any write waits for the disk. Afterwards the disk has all pending writes.
+  /// Calls SyncNow if any write waits for the disk. Afterwards no write waits for it: the disk has all
+  /// pending writes, or has failed (DiskHealth::sync_failure).
   void SyncAll() REMORA_WRITER;
-  /// Calls fsync for all pending writes, without the lock meanwhile. Afterwards the disk has them. Returns
-  /// false if no write waits for the disk.
+  /// Calls fsync for all pending writes, without the lock meanwhile. Afterwards the disk has them, or has
+  /// failed (DiskHealth::sync_failure). Returns false if no write waits for the disk.
   bool SyncUnlocked(WriterLock& lock) REMORA_WRITER;
-  /// Notes that the disk has all writes so far.
-  void MarkAllSynced() REMORA_WRITER { synced_to_ = last_ticket_; }
+  /// Lets no write so far wait for another fsync. The caller holds the lock until its own call of fsync has
+  /// ended, or knows that the disk has all these writes.
+  void MarkAllSynced() REMORA_WRITER { fsync_ended_to_ = last_ticket_; }
 
   /// Starts a thread that calls `sync` while writes wait for the disk. `sync` calls fsync, ends those writes,
   /// and returns false if none waits.
@@ -197,9 +199,9 @@ class SyncQueue {
   const std::function<void()> on_synced_;
   std::deque<PendingWrite> pending_ REMORA_WRITERS;
   std::uint64_t last_ticket_ REMORA_WRITERS = 0;
-  std::uint64_t wanted_to_ REMORA_WRITERS = 0;  // ticket of the last write that waits for an fsync
-  std::uint64_t synced_to_ REMORA_WRITERS = 0;  // the fsync of tickets up to this one is over, or has failed
-  std::uint64_t acknowledged_ REMORA_WRITERS = 0;      // the followers have the groups up to this number
+  std::uint64_t wanted_to_ REMORA_WRITERS = 0;       // ticket of the last write that waits for an fsync
+  std::uint64_t fsync_ended_to_ REMORA_WRITERS = 0;  // the fsync of tickets up to this one is over, or failed
+  std::uint64_t acknowledged_ REMORA_WRITERS = 0;    // the followers have the groups up to this number
   std::uint64_t last_ended_group_ REMORA_WRITERS = 0;  // of the last write that has ended
   std::vector<SyncedWrite> outcomes_ REMORA_WRITERS;
   SyncWaiter* waiter_ REMORA_WRITERS = nullptr;

@@ -41,9 +41,9 @@ TEST_P(AccessAttack, AHelloThatWasRecordedLetsNobodyIn) {
   changed.client = 77;
   EXPECT_TRUE(RejectionOf(changed).has_value());
   changed.client = 0;
-  changed.flags |= HelloFlag::kReturns;
+  changed.flags |= HelloFlag::kReconnects;
   EXPECT_TRUE(RejectionOf(changed).has_value());
-  changed.flags &= static_cast<std::uint8_t>(~HelloFlag::kReturns);
+  changed.flags &= static_cast<std::uint8_t>(~HelloFlag::kReconnects);
   EXPECT_EQ(count(Counter::kConnectionsAccepted), accepted);
   EXPECT_FALSE(RejectionOf(changed).has_value());  // as it was made
   EXPECT_CODE(kOk, Put("key", "value"));

@@ -23,7 +23,7 @@ class Returning : public SimServed, public testing::Test {
     hello_.client = 4711;
   }
   std::unique_ptr<HandClient> ByHand(bool returns) {
-    hello_.flags = returns ? HelloFlag::kReturns : 0;
+    hello_.flags = returns ? HelloFlag::kReconnects : 0;
     return std::make_unique<HandClient>(network_.Dial(), network_.clock(), hello_);
   }
   std::uint64_t Count(Counter counter) { return server_->store().Read(counter); }
@@ -200,7 +200,7 @@ TEST_F(Returning, AClientWithoutIncreasingRequestIdsIsDropped) {
 TEST_F(Returning, AStrangerThatSaysItReturnsIsRejected) {
   Serve(options_);
   const auto connection = network_.Dial();
-  hello_.flags = HelloFlag::kReturns;
+  hello_.flags = HelloFlag::kReconnects;
   EXPECT_CODE(kFailedPrecondition,
               connection->Connect(AsBytes(hello_), network_.clock().Now() + std::chrono::seconds(1)));
   HelloRejection rejection;
@@ -278,7 +278,7 @@ TEST_F(Returning, ItsNameSurvivesARestartOfALoggedServerUntilItIsForgotten) {
   Serve(options_);
   EXPECT_LE(Count(Counter::kClientsRemembered), 4u);
   const auto connection = network_.Dial();
-  hello_.flags = HelloFlag::kReturns;
+  hello_.flags = HelloFlag::kReconnects;
   EXPECT_CODE(kFailedPrecondition,
               connection->Connect(AsBytes(hello_), network_.clock().Now() + std::chrono::seconds(1)));
 }

@@ -2,8 +2,8 @@
 """Checks the documents: their links, their reach from README.md, their sizes, their pictures, and what they say of
 sources. prose.py checks their language.
 
-A path in a code span must exist; the README.md of a folder of sources may give it from that folder on, or from the
-folder of the path before. An item of a numbered list that begins with a source is a stop of a way through the
+A path in a code span must exist, and a source that is a word of a command in a code block. The README.md of a folder
+of sources may give a path from that folder on, or from the folder of the path before. An item of a numbered list that begins with a source is a stop of a way through the
 code. Sources must have each function and class that it names, and this source at least one of them.
 
     documents.py [ROOT]     prints each fault; exit status 1 if there is one
@@ -25,6 +25,8 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`[^`]*`")
 FOLDERS = ("store", "rdma", "client", "server", "tools", "bench", "tests", "examples", "docs")
 PATH = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w/.-]+)`")
+# In a code block: a source as a word of a command. A path without an ending may be an output.
+ARGUMENT = re.compile(rf"(?<!\S)((?:{'|'.join(FOLDERS)})/[\w/.-]+\.(?:h|cc|c|py|sh|toml))(?!\S)")
 # In the README.md of a folder: a file of sources, or a path with a slash. On other pages: a file of C++ by its name alone.
 RELATIVE = re.compile(r"`(?=[^`]*[a-z])((?:[\w*.-]+/)*[\w*.-]+\.(?:h|cc|c|py|sh|toml)|(?:[\w*.-]+/)+[\w*.-]*)`")
 FILE = re.compile(r"`(\w+\.(?:h|cc))`")
@@ -130,7 +132,7 @@ def stops(path):
 
 def faults_of_sources(root, path):
     for number, line, is_code in lines_of(path):
-        for target in PATH.findall(line) if not is_code else ():
+        for target in (ARGUMENT if is_code else PATH).findall(line):
             if not (root / target).exists():
                 yield number, f"names {target}, which does not exist"
     for number, source, names in stops(path):

@@ -46,6 +46,7 @@ class DocumentsTest(unittest.TestCase):
         self.assertEqual(self.faults(page=PAGE + "1. `store/get.cc`: `Get::Begin`\n", **sources), [])
         for page, fault in {
             "`store/put.cc`\n": "6: names store/put.cc, which does not exist",
+            "\n    tools/tidy store/get.cc store/put.cc  # two\n": "7: names store/put.cc, which does not exist",
             "1. `store/get.cc`: `Get`,\n   then `Get::End`\n": "6: names End, which no source has",
             "1. `store/get.cc`: `Put`\n\nText.\n": "6: names nothing that store/get has",
         }.items():

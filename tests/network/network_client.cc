@@ -108,8 +108,7 @@ class Worker {
     for (const std::string& what : wrong_) wrong += (wrong.empty() ? "\"" : ", \"") + what + "\"";
     std::printf(
         "{\"calls\": %llu, \"failed\": {%s}, \"changes\": [%s], \"wrong\": [%s], \"reconnects\": %llu, "
-        "\"completion_queries\": %llu, "
-        "\"p50_us\": %lld, \"p99_us\": %lld, \"longest_ms\": %lld}\n",
+        "\"completion_queries\": %llu, \"p50_us\": %lld, \"p99_us\": %lld, \"longest_ms\": %lld}\n",
         static_cast<unsigned long long>(calls_), failed.c_str(), changes.c_str(), wrong.c_str(),
         static_cast<unsigned long long>(client_.counters().reconnects),
         static_cast<unsigned long long>(client_.counters().completion_queries), percentile(50),

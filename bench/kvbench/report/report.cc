@@ -78,8 +78,7 @@ std::string DescribeWork(const PhaseResult& result) {
   if (reads > 0 && result.operations[static_cast<std::size_t>(OperationKind::kReadModifyWrite)] == 0) {
     absl::StrAppendFormat(&text,
                           "        client: %.3f READs per read, %d GETs begun again, %d answered by the "
-                          "server, %d of them not in "
-                          "its memory\n",
+                          "server, %d of them not in its memory\n",
                           static_cast<double>(result.client.reads) / static_cast<double>(reads),
                           result.client.retries, result.client.locates, result.client.cold);
     if (result.client.generation_reads > 0) {

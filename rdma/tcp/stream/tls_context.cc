@@ -274,8 +274,7 @@ absl::StatusOr<std::shared_ptr<const TlsContext>> TlsContext::OfClient(const Cli
   if (tls.files.ca.empty() && tls.secret.empty()) {
     return absl::InvalidArgumentError(
         "connect: a tls:// address needs an auth token (token, --token_file), or the authorities that have "
-        "signed the "
-        "server's certificate (tls_ca, --tls_ca)");
+        "signed the server's certificate (tls_ca, --tls_ca)");
   }
   REMORA_ASSIGN_OR_RETURN(std::shared_ptr<TlsContext> made, Make(false));
   REMORA_RETURN_IF_ERROR(made->ReadFiles(tls.files));

@@ -136,8 +136,7 @@ absl::Status CommitLog::Reject(std::uint64_t size) const {
   if (size == 0) {
     return absl::InvalidArgumentError(
         "commit log: the group has no entry, or one with a kind, key or value that is out of bounds; log "
-        "valid "
-        "entries");
+        "valid entries");
   }
   return absl::InvalidArgumentError(absl::StrCat("commit log: the group has ", size, " bytes; log at most ",
                                                  max_group_bytes(),

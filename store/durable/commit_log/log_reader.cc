@@ -171,7 +171,7 @@ absl::StatusOr<bool> CommitLogReader::MoveToNextFile(Lsn until) {
   if (!is_begun || header.previous != checksum_) return false;
   next.checksum_ = checksum_;
   // The reader does not move to a file without a group. A writer that continues this log may have
-  // space left in the previous file (L3).
+  // space left in the previous file (L3 of format.h).
   REMORA_ASSIGN_OR_RETURN(const std::optional<LogGroup> group, next.GroupAt(sizeof(header), until));
   if (!group) return false;
   std::swap(fd_, next.fd_);

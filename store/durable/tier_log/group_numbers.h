@@ -17,7 +17,7 @@
 namespace remora {
 
 /// Key in the meta family of the number of the last group, in 8 bytes. Each group of a replicated store sets
-/// it (G5).
+/// it (G5 of store/durable/group_sink.h).
 inline constexpr std::string_view kGroupNumberKey = "group_number";
 
 /// Decodes the value of kGroupNumberKey. Returns nullopt if it has the wrong size, or is 0.
@@ -44,7 +44,7 @@ class GroupNumbers {
   void Follow(std::uint64_t number);
 
   /// Adds the number to a group that is about to be written. Outside of a history, it removes the stored
-  /// number (G5).
+  /// number (G5 of group_sink.h).
   void Add(GroupBuilder* group) const;
   /// Notes that a group was written, of which Add was called, and hands it to the sink. `before`: the end of
   /// the log before it.

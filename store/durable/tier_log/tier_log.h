@@ -119,7 +119,7 @@ class TierLog {
   const GroupNumbers& numbers() const { return numbers_; }
 
   /// Appends the group (C1), and begins a new one. If the groups are numbered, it numbers and ships this one
-  /// (G1).
+  /// (G1 of group_sink.h).
   ///
   /// - Unavailable: the group is not in the log. If it was larger than a file, RocksDB may have it.
   absl::Status Write();

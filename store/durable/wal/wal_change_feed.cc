@@ -121,8 +121,7 @@ absl::Status WalChangeLog::Open(rocksdb::DB& db, bool gaps) {
   if (!gaps && (group_.writeBatchPtr == nullptr || group_.sequence > from)) {
     return NotKept(
         "some of its writes are not in the log (they were of durability memory and a restart came behind "
-        "them, or "
-        "they were lost with the machine)");
+        "them, or they were lost with the machine)");
   }
   return absl::OkStatus();
 }

@@ -39,7 +39,7 @@ namespace remora {
     return value;
   };
   std::uint64_t sum = size * 0x9e3779b185ebca87;
-  // Of sixteen bytes, and of XXH3's numbers which.
+  // Adds the product of the 16 bytes at `at`. `number`: which 16 bytes of XXH3's secret change them.
   const auto add = [&](const char* at, std::size_t number) {
     const std::uint64_t low = word(XXH3_kSecret + number * 16);
     const std::uint64_t high = word(XXH3_kSecret + number * 16 + 8);
@@ -80,8 +80,8 @@ namespace remora {
 #endif
 }
 
-/// Sizes that most keys and many values have without a call; all others apart, as what stands around a hash
-/// (client/get/fast_get.h) is shorter for it.
+/// Returns the XXH3 of some bytes. Sizes that most keys and many values have take no call. All others have a
+/// function of their own, which keeps the code around a hash short (client/get/fast_get.h).
 [[gnu::always_inline]] inline std::uint64_t HashBytes(const void* data, std::size_t size) {
   constexpr std::size_t kMinUsual = 17;
   constexpr std::size_t kMaxUsual = 128;

@@ -67,7 +67,7 @@ struct IndexView {
 /// `home`, because it was split meanwhile. That bucket exists. It is the same bucket, with a larger depth, if
 /// the key belongs to it. REQUIRES: depth > home.depth.
 constexpr Home NextHome(std::uint64_t key_hash, const Home& home, std::uint32_t depth) {
-  // Its other half of a later split may itself not be there yet, but that of the first that parts us is.
+  // Later halves may not exist yet. The half of the first split that separates the key from `home` does.
   for (std::uint32_t d = home.depth + 1; d <= depth; ++d) {
     if (BucketAtDepth(key_hash, d) != home.bucket) return {BucketAtDepth(key_hash, d), d};
   }

@@ -316,7 +316,8 @@ constexpr std::uint64_t FirstSegment(std::uint64_t memory_size) {
 // --- Signature ----------------------------------------------------------------------------------------
 
 /// Returns one number for everything above (and the hash of record.h): different layouts, different numbers.
-/// The number of metrics is no part of it: a client of fewer, or of more, may read this server's (R2).
+/// The number of metrics is no part of it: a client of fewer, or of more, may read this server's (R2 of
+/// metric_registry.h).
 constexpr std::uint64_t LayoutSignature() {
   std::uint64_t signature = 0xcbf29ce484222325;  // FNV-1a (Fowler, Noll, Vo), over whole numbers
   for (std::uint64_t number :

@@ -44,7 +44,9 @@ struct MetricEntry {
   std::uint32_t place;  // its first one
 };
 
-// Enumerator, names, type, unit, help. Each refused_* counts one reason; connections_refused counts all.
+// Enumerator, names, type, unit, help. Dashboards use the two names, so these stay as they were when an
+// enumerator changes: disk_refuses is kDiskRejects. Each refused_* counts one reason; connections_refused
+// counts all.
 // NAME{label=value}: neighbours with the same NAME are one metric of Prometheus, whose help ends at the
 // colon.
 #define REMORA_METRICS(X)                                                                                    \

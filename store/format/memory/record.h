@@ -30,7 +30,7 @@ namespace remora {
 /// Returns the record's checksum. It covers the hashes of key and value, not their bytes. A reader
 /// has the key's hash at hand and may hold key and value in two places. A server that verified a
 /// value's hash once need not run over the value again. `offset_units` and `incarnation` tie the
-/// record to its place. The checksum omits the sizes, for each hash is one of so many bytes, and
+/// record to its place. The checksum omits the sizes, since XXH3 includes the length in each hash, and
 /// the flags, which SizesMatch checks.
 ///
 /// It is the two halves of one product, one upon the other, as in XXH3. Both factors are as good as
@@ -84,6 +84,24 @@ inline bool SizesMatch(const RecordHeader& header, std::uint64_t extent_bytes) {
   return a == b;
 }
 
+/// The words of a header that say whether a record is live, and which bytes are read of it.
+struct HeaderWords {
+  std::uint64_t version_live;
+  std::uint64_t sizes;  // value_size, key_size, flags
+};
+
+/// Loads these words of a header in place, each once. A live bit seen here was set when the reading of all
+/// other fields, of key and value began; they never change while it is (I4).
+[[gnu::always_inline]] inline HeaderWords LoadHeader(const RecordHeader& shared) {
+  using Word __attribute__((may_alias)) = std::uint64_t;
+  static_assert(offsetof(RecordHeader, value_size) % sizeof(Word) == 0);
+  // Acquire: the live bit comes first.
+  const std::uint64_t version_live = __atomic_load_n(&shared.version_live, __ATOMIC_ACQUIRE);
+  // Atomic, so that the compiler loads it once: it bounds what is read.
+  const Word sizes = __atomic_load_n(reinterpret_cast<const Word*>(&shared.value_size), __ATOMIC_RELAXED);
+  return {version_live, sizes};
+}
+
 /// The facts of a live record.
 struct LiveRecord {
   std::uint64_t version;
@@ -91,16 +109,22 @@ struct LiveRecord {
   std::string_view value;  // where it is
 };
 
-/// Returns whether a record is the key's live one: the one verification of a whole record, for CheckRecord
-/// and ReadLiveRecord. It has few dependent branches, so that a waiting CPU can begin the next GET
-/// (client/get/fast_get.h). It reads no byte beyond the extent.
+/// Checks that VerifyLive makes.
+enum class RecordChecks : std::uint8_t {
+  kAll = 1,           // header, key and checksum
+  kHeaderAndKey = 2,  // no checksum: for a caller that proves in another way that nothing is torn
+};
+
+/// Returns whether a record is the key's live one: the one verification of a record in one piece, for
+/// CheckRecord and ReadLiveRecord. It has few dependent branches, so that a waiting CPU can begin the next
+/// GET (client/get/fast_get.h). It reads no byte beyond the extent.
 ///
-/// `version_live` and `sizes` are those words of the header, loaded once; of the header itself, expiry and
-/// checksum are read.
-[[gnu::always_inline]] inline bool VerifyLive(const RecordHeader& header, std::uint64_t version_live,
-                                              std::uint64_t sizes, const char* body, std::string_view key,
-                                              std::uint64_t key_hash, const RecordPlace& place,
-                                              LiveRecord* record) {
+/// `words` are those of the header, loaded once; of the header itself, expiry and checksum are read.
+template <RecordChecks checks = RecordChecks::kAll>
+[[gnu::always_inline]] inline bool VerifyLive(const RecordHeader& header, const HeaderWords& words,
+                                              const char* body, std::string_view key, std::uint64_t key_hash,
+                                              const RecordPlace& place, LiveRecord* record) {
+  const auto [version_live, sizes] = words;
   const std::uint64_t value_size = static_cast<std::uint32_t>(sizes);
   // An exact extent has less than one unit of unused bytes. A larger one is rounded, so IsExtentOf checks it.
   const bool fits = place.extent_bytes <= kMaxExactExtent
@@ -113,16 +137,18 @@ struct LiveRecord {
   // Key size and flags.
   std::uint64_t wrong = (sizes >> 32) ^ key.size();
   wrong |= ~version_live & kLiveBit;
-  // Hashes the value last, so that few variables are live during the long computation.
-  const std::uint64_t key_factor = KeyFactor(record->expiry_ms, key_hash, place.incarnation);
-  const std::uint64_t value_factor = ValueFactor(record->version, place.offset_units);
-  const std::uint64_t value_hash = HashBytes(record->value.data(), value_size);
-  wrong |= header.checksum - AddProduct(0, key_factor, value_factor + value_hash);
+  if constexpr (checks == RecordChecks::kAll) {
+    // Hashes the value last, so that few variables are live during the long computation.
+    const std::uint64_t key_factor = KeyFactor(record->expiry_ms, key_hash, place.incarnation);
+    const std::uint64_t value_factor = ValueFactor(record->version, place.offset_units);
+    const std::uint64_t value_hash = HashBytes(record->value.data(), value_size);
+    wrong |= header.checksum - AddProduct(0, key_factor, value_factor + value_hash);
+  }
   return wrong == 0 && IsSame({body, key.size()}, key);
 }
 
-/// Judges a record like CheckRecord, when it was read in parts. Its sizes match, and `stored_key`
-/// and `value_hash` are its key and the hash of its value.
+/// Judges a record like CheckRecord, when it was read in parts. `stored_key` and `value_hash` are its key and
+/// the hash of its value. REQUIRES: SizesMatch.
 inline RecordState JudgeRecord(const RecordHeader& header, std::string_view stored_key,
                                std::uint64_t value_hash, std::string_view key, std::uint64_t key_hash,
                                const RecordPlace& place) {
@@ -161,28 +187,23 @@ inline RecordState CheckRecord(const RecordHeader& header, const std::byte* body
   const auto* const bytes = reinterpret_cast<const char*>(body);
   const std::uint64_t sizes = std::uint64_t{header.key_size} << 32 | header.value_size;
   LiveRecord record;
-  if (VerifyLive(header, header.version_live, sizes, bytes, key, key_hash, place, &record)) {
+  if (VerifyLive(header, {header.version_live, sizes}, bytes, key, key_hash, place, &record)) {
     return RecordState::kLive;
   }
   return JudgeRejected(header, bytes, key, key_hash, place);
 }
 
 /// Returns whether CheckRecord would return kLive for the record at `at`, in place, where it may
-/// end meanwhile. REQUIRES: the extent's bytes can be read.
-///
-/// The live bit comes first: set, it was so when the reading of the rest began, which never changes
-/// while it is one (I4). All else is loaded once.
+/// end meanwhile. With kHeaderAndKey, the checksum is not compared, and `key_hash` and the offset and
+/// incarnation of `place` are unused. REQUIRES: the extent's bytes can be read.
+template <RecordChecks checks = RecordChecks::kAll>
 [[gnu::always_inline]] inline bool ReadLiveRecord(std::string_view key, std::uint64_t key_hash,
                                                   const std::byte* at, const RecordPlace& place,
                                                   LiveRecord* record) {
   const auto& header = *reinterpret_cast<const RecordHeader*>(at);
-  using Word __attribute__((may_alias)) = std::uint64_t;
-  static_assert(offsetof(RecordHeader, value_size) % sizeof(Word) == 0);
-  const std::uint64_t version_live = __atomic_load_n(&header.version_live, __ATOMIC_ACQUIRE);
-  // By which memory is read: loaded once, whatever the compiler would like.
-  const Word sizes = __atomic_load_n(reinterpret_cast<const Word*>(&header.value_size), __ATOMIC_RELAXED);
+  const HeaderWords words = LoadHeader(header);
   const char* const body = reinterpret_cast<const char*>(at) + sizeof(header);
-  return VerifyLive(header, version_live, sizes, body, key, key_hash, place, record);
+  return VerifyLive<checks>(header, words, body, key, key_hash, place, record);
 }
 
 }  // namespace remora

@@ -162,8 +162,7 @@ inline const char* ResolveScan(const ScanOptions& options, ScanRange* range) {
     if (!options.prefix.empty() || !options.begin.empty() || !options.end.empty() || options.reverse ||
         options.any_order) {
       return "a resume token brings its range and order along: give no prefix, begin, end, reverse or "
-             "any_order "
-             "beside it";
+             "any_order beside it";
     }
     const std::optional<ScanRange> rest = ReadScanToken(options.resume_token);
     if (!rest) return "this is no resume token of a scan, or it was changed or cut";

@@ -129,9 +129,9 @@ constexpr std::uint32_t FoldedLayoutSignature() {
 }
 
 enum HelloFlag : std::uint8_t {
-  kReturns = 1,       // the server has accepted this client ID before
+  kReconnects = 1,    // the server has accepted this client ID before
   kHasToken = 2,      // it has a token, and accepts only a server that has it
-  kProves = 4,        // `proof` is one
+  kProves = 4,        // `proof` is the client's proof of its token
   kAsksShard = 8,     // it takes HelloReply::shard
   kAdministers = 16,  // it comes to a server that does not serve clients, too (RejectionReason::kNotServing)
 };
@@ -151,7 +151,7 @@ struct HelloRequest {
   std::uint64_t challenge = 0;
   std::array<std::byte, 24> proof{};
 };
-static_assert(sizeof(HelloRequest) == 56 && sizeof(HelloRequest) <= 56);
+static_assert(sizeof(HelloRequest) == 56);  // all that librdmacm takes in a connect
 static_assert(std::has_unique_object_representations_v<HelloRequest>);
 static_assert(kFormatVersion <= 255);
 
@@ -237,21 +237,20 @@ enum class Operation : std::uint8_t {
   // Of a large value. None has a payload in the staging buffer but kPart.
   kReserve = 6,  // key and value of these sizes will come
   kPart = 7,     // the next value_size bytes of key and value; key_size is 0
-  kFinishLargePut =
-      8,  // store what was reserved with these sizes, or, of 0 and 0, give it back; payload_offset is 0
+  // Store what was reserved with these sizes, or, of 0 and 0, give it back; payload_offset is 0.
+  kFinishLargePut = 8,
   // Of the value that is there. Without a ttl, it keeps its expiry.
   kIncrement = 9,  // key, and as value a std::int64_t: add that to the number that the value spells
   kAppend = 10,    // key, value: put it behind the value that is there
   // Its value is the bytes of a batch (store/format/wire/write_batch.h); key_size, ttl_ms and condition are
   // 0.
   kBatch = 11,
-  // store/format/wire/scan_messages.h
-  kScan = 12,      // opens a cursor
-  kScanNext = 14,  // goes on with it
+  kScan = 12,             // opens a cursor (store/format/wire/scan_messages.h)
+  kQueryCompletion = 13,  // nothing; payload_offset: the request ID of a write that this client has sent
+  kScanNext = 14,         // goes on with a cursor (store/format/wire/scan_messages.h)
   // Nothing in the staging buffer; condition: a number of the client's own, random and not 0: the name of a
   // backup.
   kBackup = 15,
-  kQueryCompletion = 13,  // nothing; payload_offset: the request ID of a write that this client has sent
   // Its value is the bytes of a multi-put; key_size, ttl_ms and condition are 0.
   kMultiPut = 16,
   // Nothing in the staging buffer; condition: the place of the first wanted byte in the text of the settings.
