@@ -60,6 +60,11 @@ proc settle {} {
             fconfigure $channel -blocking 1
         }
     }
+    regexp {[0-9]+$} [srv 0 client] id
+    if {$::redis::readraw($id) || $::redis::deferred($id)} {
+        catch {reconnect}
+        return
+    }
     catch {r discard}
     if {[catch {r ping} reply] && [string match "I/O*" $reply]} {catch {reconnect}}
 }
