@@ -2,6 +2,7 @@
 
 The environment variable REMORA_BIN names the folder of the built programs: build/bin by default. REMORA_TRANSPORT says
 how the tests reach their servers: local (the default) or tcp. Tests about one transport name their own addresses.
+A variable like REMORA_KVGATE names another program than that of the folder.
 """
 
 import os
@@ -25,7 +26,7 @@ PATIENCE = 60
 
 
 def program(name):
-    return str(BIN / name)
+    return os.environ.get(f"REMORA_{name.upper()}") or str(BIN / name)
 
 
 def kvctl(address, *arguments, stdin=b"", **options):

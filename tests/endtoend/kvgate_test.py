@@ -69,7 +69,7 @@ class ClientsTest(redis_pair.TestCase):
         self.assertIn(" lib-name=mine ", clients)
         first = int(one.call("CLIENT", "ID")[1:])
         self.assertIn(f"id={first} ", other.call("CLIENT", "LIST", "ID", first).decode())
-        self.assertIn(" cmd=client ", one.call("CLIENT", "INFO").decode())
+        self.assertIn(" cmd=client|info ", one.call("CLIENT", "INFO").decode())
         one.close()
         harness.wait_until(lambda: b"name=first" not in other.call("CLIENT", "LIST"), "the client is gone")
 
@@ -120,6 +120,20 @@ class ClientsTest(redis_pair.TestCase):
         self.assertEqual(wire.call("SET", "large", bytes(4 * MIB)), b"+OK\r\n")
         self.assertGreaterEqual(used() - before, 4 * MIB)
         self.assertIn(b"\r\nblocked_clients:0\r\n", wire.call("INFO", "clients"))
+
+    def test_info_tells_the_time_of_the_processor(self):
+        wire = self.wire()
+        for sections in (("cpu",), ()):
+            text = wire.call("INFO", *sections)
+            used = sum(float(number) for number in re.findall(rb"\r\nused_cpu_(?:sys|user):(\d+\.\d{6})\r\n", text))
+            self.assertGreater(used, 0, text)
+
+    def test_the_last_command_of_a_client_has_its_subcommand(self):
+        wire, other = self.wire(), self.wire()
+        for words, name in ((("CONFIG", "GET", "save"), "config|get"), (("OBJECT", "ENCODING", "k"), "object|encoding"),
+                            (("GET", "k"), "get"), (("CLIENT", "nothing"), "client")):  # fmt: skip
+            wire.call(*words)
+            self.assertIn(f" cmd={name} ".encode(), other.call("CLIENT", "LIST"), words)
 
     def test_describing_commands(self):
         wire = self.wire()

@@ -104,6 +104,21 @@ class TransactionTest(Base):
 
         self.run_together(move, read, read)
 
+    def test_reads_far_apart_are_of_one_moment(self):
+        # Between its two reads of the keys, a transaction reads values for a while; the move falls in between.
+        reader, writer = self.wire(), self.wire()
+        large = [f"large {i}" for i in range(8)]
+        for key in large:
+            writer.call("SET", key, bytes(4 * MIB))
+        writer.call("SET", "left", "v")
+        words = [("MULTI",), ("EXISTS", "left"), *[("STRLEN", key) for key in large], ("EXISTS", "right"), ("EXEC",)]
+        for i in range(6):
+            here, there = ("left", "right") if i % 2 == 0 else ("right", "left")
+            reader.send(b"".join(redis_pair.request(*command) for command in words))
+            self.execute(writer, ("GETDEL", here), ("SET", there, "v"))
+            reply = [reader.reply() for _ in words][-1]
+            self.assertEqual(reply.count(b":1\r\n"), 1, reply)
+
     def test_a_missing_key_that_was_read_stays_missing(self):
         # Each client takes the lock if nobody has it. The transactions read it, and write other keys alone.
         taken = []

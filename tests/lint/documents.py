@@ -19,7 +19,7 @@ import sys
 MAX_LINES = {"README.md": 150, "ARCHITECTURE.md": 300, "CONTRIBUTING.md": 120}
 
 # The files that tools/docs puts into the site, beside pages. A link to another file would have no target there.
-SITE = re.compile(r"LICENSE$|examples/|docs/diagrams/[\w-]+\.svg$|docs/operating/(alerts\.yml|grafana-dashboard\.json)$")
+SITE = re.compile(r"LICENSE$|examples/|docs/diagrams/[\w-]+\.svg$|docs/images/|docs/operating/(alerts\.yml|grafana-dashboard\.json)$")
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`[^`]*`")

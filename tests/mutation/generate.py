@@ -14,7 +14,7 @@ import re
 import sys
 import tomllib
 
-FOLDERS = ("store", "client", "server", "rdma")
+FOLDERS = ("store", "client", "server", "rdma", "tools/kvgate")
 TABLES = "tests/mutation/mutants"
 
 # The program of a suite: the folders whose mutated sources it has, and those that it links as they are.
@@ -27,6 +27,8 @@ SUITES = {
     "simulation": ({"store", "client", "server"}, {"rdma"}),
     "guest": ({"rdma"}, set()),
     "transport": ({"rdma"}, set()),
+    "gate": ({"tools/kvgate"}, {"store", "client", "server", "rdma"}),
+    "gate_parts": ({"tools/kvgate"}, {"store"}),
 }
 TABLE_SUITES = {
     "crash": {"cuts": int, "breaks": list, "commit_log": str},
@@ -40,6 +42,11 @@ SOURCE = re.compile(rf"({'|'.join(FOLDERS)})/[\w/]+\.(cc|h)")
 SWITCH = re.compile(r"\bMUTANT\((\w+)\)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 PRELUDE = '#include "tests/mutation/mutant.h"\nnamespace remora::mutation {{\nextern Mutant {};\n}}\n'
+
+
+def folder_of(file):
+    """The folder of FOLDERS that has the file; that of the first level if there is none."""
+    return next((folder for folder in FOLDERS if file.startswith(f"{folder}/")), file.split("/")[0])
 
 
 class Errors(list):
@@ -118,7 +125,7 @@ def check_switches(mutants, errors):
             errors.add(mutant, f"`new` of {owner['name']} does not mention MUTANT({mutant['name']})")
         mutant["file"] = owner["file"]
         for suite in mutant["killed_by"]:
-            if mutant["file"].split("/")[0] not in SUITES[suite][0]:
+            if folder_of(mutant["file"]) not in SUITES[suite][0]:
                 file = mutant["file"]
                 errors.add(mutant, f"killed_by.{suite}: that program has no mutated source of {file}")
         for other in sorted(set(SWITCH.findall(mutant.get("new", "")))):
@@ -194,7 +201,7 @@ def spread_headers(root, by_file, errors):
             if path.is_file() and name in INCLUDE.findall(path.read_text(encoding="utf-8")):
                 problem = f"{path.relative_to(root)} includes {name} without its folder"
                 errors.add(by_file[header][0], f"{problem}, and would miss the mutated copy")
-        folders = {file.split("/")[0] for file, used in users.items() if header in used} - {"tests"}
+        folders = {folder_of(file) for file, used in users.items() if header in used} - {"tests"}
         for suite, (mutated, linked) in SUITES.items():
             if folders & mutated and folders & linked:
                 problem = f"{header} is in mutated and other sources of the program of {suite}"
@@ -230,7 +237,7 @@ def cmake(root, out, mutants, by_file, affected, tests):
 
     for folder in FOLDERS:
         copies = [out / "include" / file for file in by_file if is_source(file, folder)]
-        set_list(f"MUTATED_{folder}", copies + [root / file for file in affected if is_source(file, folder)])
+        set_list(f"MUTATED_{folder.replace('/', '_')}", copies + [root / file for file in affected if is_source(file, folder)])
     set_list("MUTATED_HEADER_TESTS", [root / test for test in tests])
     tables = sorted((root / TABLES).glob("*.toml"))
     set_list("MUTATION_INPUTS", [root / file for file in (*by_file, *affected, *tests)] + tables)
@@ -245,6 +252,8 @@ def cmake(root, out, mutants, by_file, affected, tests):
             if suite == "crash":
                 rules = map(quote, value["breaks"])
                 call = "in_crash", test, mutant["name"], value.get("cuts", 0), value.get("commit_log", "1G"), *rules
+            elif suite == "gate":
+                call = "in_gate", test, mutant["name"], quote(value)
             elif suite == "simulation":
                 call = "in_simulation", test, mutant["name"], *map(quote, value["finds"])
             elif suite != "guest":  # tests/guest runs those

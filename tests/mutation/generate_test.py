@@ -50,6 +50,16 @@ killed_by.conformance = "Half.*"
 """
 
 
+GATE = """\
+[[mutant]]
+name = "all_are_let_in"
+file = "tools/kvgate/door.cc"
+old = 'x / 2'
+new = '(MUTANT(all_are_let_in) ? x : x / 2)'
+killed_by.gate = "door_test.DoorTest.test_strangers"
+"""
+
+
 class GenerateTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -105,6 +115,16 @@ class GenerateTest(unittest.TestCase):
         ):
             self.assertIn(expected, made)
         self.assertIn('set(MUTATION_FILTER_store "TwiceTest.*:*Negative*")', made)
+
+    def test_the_gate_has_its_own_sources_and_suite(self):
+        self.write("tools/kvgate/door.cc", "int Half(int x) { return x / 2; }\n")
+        made = self.make(GATE)["mutants.cmake"]
+        self.assertIn('mutation_in_gate(all_are_let_in all_are_let_in "door_test.DoorTest.test_strangers")', made)
+        self.assertIn(f'set(MUTATED_tools_kvgate "{self.out}/include/tools/kvgate/door.cc")', made)
+        self.assertIn("set(MUTATED_store)", made)
+
+    def test_a_mutant_of_another_tool_has_no_program(self):
+        self.fails(GATE.replace("kvgate/", "kvctl/"), "tools/kvctl/door.cc is no source of")
 
     def test_what_stays_the_same_is_not_written(self):
         self.make(GOOD)

@@ -1,5 +1,6 @@
 #include "tools/kvgate/users.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -26,6 +27,11 @@ absl::StatusOr<Users> Users::Read(const std::string& path) {
   Users users;
   users.tokens_ = *std::move(tokens);
   return users;
+}
+
+bool Users::Has(std::string_view name) const {
+  return name == kDefault ||
+         std::any_of(tokens_.begin(), tokens_.end(), [&](const Token& token) { return token.name == name; });
 }
 
 std::optional<User> Users::OfNewClient() const {

@@ -30,6 +30,8 @@ class Users {
 
   /// Returns whether clients have to show a token.
   bool are_required() const { return !tokens_.empty(); }
+  /// Returns whether there is a user of this name.
+  bool Has(std::string_view name) const;
   /// Returns the user of a new connection. Nothing: it has to show a token first.
   std::optional<User> OfNewClient() const;
   /// Returns the user with this secret, as it stands in the file, and this name; without a name, any. Takes

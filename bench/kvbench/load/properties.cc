@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <fstream>
 #include <functional>
+#include <map>
+#include <numeric>
 #include <optional>
 #include <sstream>
 
@@ -102,11 +104,43 @@ std::optional<std::string> SetClass(const std::string& value, Workload*) {
 
 std::optional<std::string> SetFieldLengths(const std::string& value, Workload* workload) {
   using Lengths = Fields::Lengths;
-  static const Setter set = OneOf<Lengths>(
-      {{"constant", Lengths::kConstant}, {"uniform", Lengths::kUniform}, {"zipfian", Lengths::kZipfian}},
-      [](Workload& w) -> Lengths& { return w.fields.lengths; });
-  if (value == "histogram") return "constant, uniform or zipfian; histograms are not read here";
+  static const Setter set = OneOf<Lengths>({{"constant", Lengths::kConstant},
+                                            {"uniform", Lengths::kUniform},
+                                            {"zipfian", Lengths::kZipfian},
+                                            {"histogram", Lengths::kHistogram}},
+                                           [](Workload& w) -> Lengths& { return w.fields.lengths; });
   return set(value, workload);
+}
+
+/// Reads a file in the form of YCSB: the size of a block, then the places of blocks and their shares.
+std::optional<std::string> SetHistogram(const std::string& path, Workload* workload) {
+  constexpr std::uint64_t kMostShares = std::uint64_t{1} << 32;
+  constexpr std::uint64_t kMostBlocks = std::uint64_t{1} << 20;
+  std::string error =
+      "the path of a file with the lines BlockSize, a tab and bytes; then a block's number from 0, a tab and "
+      "its "
+      "share; up to 1048576 blocks, and 64 MiB";
+  std::ifstream file(path);
+  std::string word;
+  std::size_t block = 0;
+  if (!(file >> word >> block) || word != "BlockSize" || block == 0 || block > kMaxValueSize) return error;
+  std::map<std::uint64_t, std::uint64_t> blocks;
+  std::uint64_t number = 0;
+  std::uint64_t share = 0;
+  while (file >> number) {
+    if (!(file >> share) || number >= std::min<std::uint64_t>(kMaxValueSize / block, kMostBlocks) ||
+        share > kMostShares)
+      return error;
+    if (!blocks.emplace(number, share).second) return error;
+  }
+  std::erase_if(blocks, [](const auto& entry) { return entry.second == 0; });
+  if (!file.eof() || blocks.empty()) return error;
+  Fields& fields = workload->fields;
+  fields.block = block;
+  fields.shares.assign(blocks.rbegin()->first + 1, 0);
+  for (const auto& [place, count] : blocks) fields.shares[place] = count;
+  std::partial_sum(fields.shares.begin(), fields.shares.end(), fields.shares.begin());
+  return std::nullopt;
 }
 
 const std::vector<KnownKey>& KnownKeys() {
@@ -146,6 +180,7 @@ const std::vector<KnownKey>& KnownKeys() {
       {"minfieldlength", Whole(1, kMaxValueSize, [](Workload& w) -> auto& { return w.fields.least; })},
       {"fieldlength", Whole(1, kMaxValueSize, [](Workload& w) -> auto& { return w.fields.length; })},
       {"fieldlengthdistribution", SetFieldLengths},
+      {"fieldlengthhistogram", SetHistogram},
       {"readallfields", WithoutEffect()},
       {"writeallfields", Truth([](Workload& w) -> auto& { return w.write_all_fields; })},
       {"dataintegrity", Truth([](Workload& w) -> auto& { return w.verify; })},

@@ -101,7 +101,7 @@ KeyText::KeyText(std::uint64_t record) {
   WriteHashDigits(HashedNumber(record), text_.data() + kPrefix.size());
 }
 
-std::size_t Fields::max_value_size() const { return std::max(count * length, kMinBenchValueSize); }
+std::size_t Fields::max_value_size() const { return std::max(count * longest(), kMinBenchValueSize); }
 
 FieldLayout::FieldLayout(const Fields& fields)
     : fields_(fields), zipfian_(std::max<std::uint64_t>(fields.length - fields.least + 1, 3)) {}
@@ -109,6 +109,11 @@ FieldLayout::FieldLayout(const Fields& fields)
 std::size_t FieldLayout::Length(std::uint64_t record, std::uint64_t field) const {
   Random random(Mix64(record) + field);
   if (fields_.lengths == Fields::Lengths::kConstant) return fields_.length;
+  if (fields_.lengths == Fields::Lengths::kHistogram) {
+    const std::vector<std::uint64_t>& shares = fields_.shares;
+    const auto found = std::ranges::upper_bound(shares, random.NextBelow(shares.back()));
+    return fields_.block * static_cast<std::size_t>(found - shares.begin() + 1);
+  }
   const std::size_t lengths = fields_.length - fields_.least + 1;
   if (fields_.lengths == Fields::Lengths::kUniform) return fields_.least + random.NextBelow(lengths);
   for (;;) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "bench/kvbench/load/digits.h"
 #include "bench/kvbench/load/distribution.h"
@@ -90,14 +91,20 @@ inline constexpr std::size_t kMinBenchValueSize = 16;
 
 /// A record's fields, which stand one after the other in its value, without anything in between.
 struct Fields {
-  /// How long fields are: all `length`, or `least` to `length`, each as likely, or the shorter the likelier.
-  enum class Lengths : std::uint8_t { kConstant = 1, kUniform = 2, kZipfian = 3 };
+  /// How long fields are: all `length`, or `least` to `length`, each as likely, or the shorter the likelier,
+  /// or multiples of `block` with the given shares.
+  enum class Lengths : std::uint8_t { kConstant = 1, kUniform = 2, kZipfian = 3, kHistogram = 4 };
 
   std::uint64_t count = 1;
   std::size_t least = 1;
   std::size_t length = 64;
   Lengths lengths = Lengths::kConstant;
+  std::size_t block = 0;
+  /// How many of shares.back() fields have at most 1, 2, 3, ... blocks.
+  std::vector<std::uint64_t> shares{};
 
+  /// Size of the longest field.
+  std::size_t longest() const { return lengths == Lengths::kHistogram ? block * shares.size() : length; }
   /// Size of the largest value.
   std::size_t max_value_size() const;
 };

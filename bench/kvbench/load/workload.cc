@@ -56,21 +56,25 @@ absl::Status ValidateScans(const Workload& workload, bool runs) {
 
 absl::Status ValidateFields(const Fields& fields) {
   // Each of them is at most kMaxValueSize, so the product fits.
-  if (const std::uint64_t size = fields.count * fields.length;
+  if (const std::uint64_t size = fields.count * fields.longest();
       size < kMinBenchValueSize || size > kMaxValueSize) {
     return absl::InvalidArgumentError(
-        absl::StrCat("workload: fieldcount=", fields.count, " times fieldlength=", fields.length, " is ",
+        absl::StrCat("workload: fieldcount=", fields.count, " times fieldlength=", fields.longest(), " is ",
                      size, "; a value has ", kMinBenchValueSize, " to ", kMaxValueSize, " bytes"));
+  }
+  const bool is_histogram = fields.lengths == Fields::Lengths::kHistogram;
+  if (is_histogram == fields.shares.empty()) {
+    return absl::InvalidArgumentError(
+        "workload: fieldlengthdistribution=histogram and the file fieldlengthhistogram need each other");
   }
   if (fields.least > fields.length) {
     return absl::InvalidArgumentError(
         absl::StrCat("workload: minfieldlength=", fields.least, " is more than fieldlength=", fields.length));
   }
-  if (fields.least > 1 && fields.lengths == Fields::Lengths::kConstant) {
+  if (fields.least > 1 && (is_histogram || fields.lengths == Fields::Lengths::kConstant)) {
     return absl::InvalidArgumentError(
         absl::StrCat("workload: minfieldlength=", fields.least,
-                     " needs fieldlengthdistribution=uniform or zipfian; with constant, all fields have "
-                     "fieldlength"));
+                     " needs fieldlengthdistribution=uniform or zipfian; the others have no least length"));
   }
   return absl::OkStatus();
 }

@@ -52,6 +52,8 @@ const char* LengthsName(Fields::Lengths lengths) {
       return "constant";
     case Fields::Lengths::kUniform:
       return "uniform";
+    case Fields::Lengths::kHistogram:
+      return "histogram";
     case Fields::Lengths::kZipfian:
       break;
   }
@@ -65,7 +67,7 @@ std::string DescribeFields(const Fields& fields) {
   if (fields.count > 1 || (!is_constant && fields.least == 1)) absl::StrAppend(&text, fields.count, " x ");
   if (!is_constant && fields.least == 1) text += "up to ";
   if (!is_constant && fields.least > 1) absl::StrAppend(&text, fields.least, " to ");
-  absl::StrAppend(&text, fields.length, " bytes");
+  absl::StrAppend(&text, fields.longest(), " bytes");
   if (!is_constant) absl::StrAppend(&text, " (", LengthsName(fields.lengths), ")");
   return text;
 }
@@ -162,7 +164,7 @@ RunReport MakeReport(const BenchOptions& options, Texts environment, std::vector
   add("processes", options.processes);
   add("depth", workload.depth);
   add("fieldcount", workload.fields.count);
-  add("fieldlength", workload.fields.length);
+  add("fieldlength", workload.fields.longest());
   add("fieldlengthdistribution", LengthsName(workload.fields.lengths));
   if (workload.fields.lengths != Fields::Lengths::kConstant) add("minfieldlength", workload.fields.least);
   add("seed", workload.seed);

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -120,6 +123,31 @@ TEST(Properties, SetWhatTheyAreCalledAfter) {
   for (const char* key : {"table", "readallfields", "measurementtype"}) Applied(key, "x");
 }
 
+TEST(Properties, AHistogramOfLengthsIsAFile) {
+  const std::string path = testing::TempDir() + "/properties_histogram";
+  const auto write = [&](const char* text) { std::ofstream(path) << text; };
+  write("BlockSize\t10\n0\t1\n3\t0\n1\t2\n5\t1\n9\t0\n");
+  const Fields fields = Applied("fieldlengthhistogram", path).fields;
+  EXPECT_EQ(fields.block, 10u);
+  EXPECT_EQ(fields.shares, (std::vector<std::uint64_t>{1, 3, 3, 3, 3, 4}));
+  for (const char* const text :
+       {"", "BlockSize", "BlockSize\t0\n0\t1\n", "Block\t1\n0\t1\n", "BlockSize\t1\n", "BlockSize\t1\n0\t0\n",
+        "BlockSize\t1\n0\t1\n0\t1\n", "BlockSize\t1\n0\n", "BlockSize\t1\n1048576\t1\n",
+        "BlockSize\t1\n-1\t1\n", "BlockSize\t1\n0\t4294967297\n", "BlockSize\t1\n0\t1\nx\n"}) {
+    write(text);
+    Workload workload;
+    EXPECT_TRUE(absl::IsInvalidArgument(Apply({"fieldlengthhistogram", path, "f:1"}, &workload))) << text;
+  }
+  // The one without the other.
+  EXPECT_FALSE(Validate(Applied("fieldlengthdistribution", "histogram"), true).ok());
+  write("BlockSize\t10\n1\t1\n");
+  Workload workload = Applied("fieldlengthhistogram", path);
+  EXPECT_FALSE(Validate(workload, true).ok());
+  workload.fields.lengths = Fields::Lengths::kHistogram;
+  EXPECT_TRUE(Validate(workload, true).ok()) << Validate(workload, true);
+  std::remove(path.c_str());
+}
+
 TEST(Properties, OutOfBoundsSayWhatIsAllowed) {
   for (const auto& [key, value, allowed] : std::vector<std::array<std::string, 3>>{
            {"recordcount", "0", "from 1 to"},
@@ -142,8 +170,8 @@ TEST(Properties, OutOfBoundsSayWhatIsAllowed) {
            {"exponential.percentile", "100", "neither"},
            {"exponential.frac", "0", "neither"},
            {"requestdistribution", "zipf", "uniform, zipfian, latest, hotspot, exponential or sequential"},
-           {"fieldlengthdistribution", "histogram", "not read here"},
-           {"fieldlengthdistribution", "other", "constant, uniform or zipfian"},
+           {"fieldlengthdistribution", "other", "constant, uniform, zipfian or histogram"},
+           {"fieldlengthhistogram", "/nonexistent", "the path of a file with the lines BlockSize"},
            {"writeallfields", "yes", "true or false"},
            {"insertorder", "random", "hashed or ordered"},
            {"zeropadding", "0", "from 1 to 1024"},

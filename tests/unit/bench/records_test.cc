@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -168,6 +169,20 @@ TEST(FieldLayout, LengthsAreDrawnAsTheirDistributionSays) {
   const Zipfian ranks(100);
   EXPECT_NEAR(zipfian[1], 100'000 * ranks.Probability(0), 800);
   EXPECT_NEAR(zipfian[2], 100'000 * ranks.Probability(1), 600);
+}
+
+TEST(FieldLayout, AHistogramGivesItsShares) {
+  const Fields fields{.count = 2, .lengths = Fields::Lengths::kHistogram, .block = 10, .shares = {1, 1, 4}};
+  EXPECT_EQ(fields.longest(), 30u);
+  EXPECT_EQ(fields.max_value_size(), 60u);
+  const FieldLayout layout(fields);
+  std::map<std::size_t, int> drawn;
+  for (std::uint64_t record = 0; record < 20'000; ++record) {
+    for (const std::uint64_t field : {0, 1}) ++drawn[layout.FieldOf(record, field).size];
+  }
+  EXPECT_EQ(drawn.size(), 2u) << "none has two blocks";
+  EXPECT_NEAR(drawn[10], 10'000, 500);
+  EXPECT_NEAR(drawn[30], 30'000, 500);
 }
 
 TEST(FieldLayout, LengthsBeginWithTheLeast) {

@@ -50,6 +50,9 @@ bool TakeFilter(Call& call, std::string_view name, std::string_view value, KillF
     filter->local_address = value;
   } else if (IsWord(name, "USER")) {
     filter->user = value;
+    if (call.services.gate.options.users.Has(value)) return true;
+    call.reply.Error(absl::StrCat("ERR No such user '", AbslView(value), "'"));
+    return false;
   } else if (IsWord(name, "SKIPME") && (is_yes || IsWord(value, "no"))) {
     filter->skips_me = is_yes;
   } else {

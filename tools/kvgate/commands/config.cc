@@ -121,7 +121,7 @@ Task<absl::Status> SetFlags(Call& call, EventFlags flags) {
 }
 
 Task<void> ConfigSet(Call& call) {
-  if (call.request.size() % 2 != 0) co_return call.reply.Error(WrongArity("config|set"));
+  if (call.request.size() % 2 != 0) co_return call.reply.Error(kSyntaxError);
   Changes changes;
   for (std::size_t i = 2; i < call.request.size(); i += 2) {
     const std::string error = AddChange(call.services.gate, call.argument(i), call.argument(i + 1), &changes);

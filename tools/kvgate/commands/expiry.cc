@@ -1,5 +1,7 @@
 #include "tools/kvgate/commands/expiry.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
 #include "store/format/types/expiry.h"
@@ -12,7 +14,7 @@ std::optional<ExpiryTime> MakeExpiry(std::int64_t number, TimeForm form, const C
   const std::int64_t now_ms = clock.UnixMillis();
   ExpiryTime time{.unix_ms = given_ms};
   if (!IsUnix(form) && __builtin_add_overflow(given_ms, now_ms, &time.unix_ms)) return std::nullopt;
-  if (time.unix_ms > static_cast<std::int64_t>(kMaxExpiry)) return std::nullopt;
+  time.unix_ms = std::min(time.unix_ms, static_cast<std::int64_t>(kMaxExpiry));
   time.is_over = time.unix_ms <= now_ms;
   if (time.is_over) return time;
   // A span begins when the server does the write. A longer one than it takes is a moment.

@@ -31,8 +31,8 @@ struct ExpiryTime {
   std::chrono::milliseconds ttl{0};  // unless it is over
 };
 
-/// Reads a number as a time. Returns nothing if it has no number of 64 bits in milliseconds, or lies behind
-/// kMaxExpiry.
+/// Reads a number as a time. Returns nothing if it has no number of 64 bits in milliseconds. A time behind
+/// kMaxExpiry, in 36 million years, becomes kMaxExpiry.
 std::optional<ExpiryTime> MakeExpiry(std::int64_t number, TimeForm form, const Clock& clock);
 
 /// Returns Redis's error for a time that is out of bounds.

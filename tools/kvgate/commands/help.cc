@@ -1,10 +1,13 @@
 #include "tools/kvgate/commands/help.h"
 
 #include <cctype>
+#include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
 #include "tools/kvgate/command_table.h"
@@ -74,9 +77,32 @@ std::span<const SubcommandHelp> SubcommandsOf(std::string_view command) {
   return {};
 }
 
+std::set<std::string, std::less<>> NamesOfSubcommands() {
+  std::set<std::string, std::less<>> names;
+  for (const CommandHelp& help : kHelps) {
+    for (const SubcommandHelp& one : help.subcommands) {
+      const std::string_view word = one.form.substr(0, one.form.find(' '));
+      names.insert(absl::StrCat(AbslView(help.name), "|", absl::AsciiStrToLower(AbslView(word))));
+    }
+    names.insert(absl::StrCat(AbslView(help.name), "|help"));
+  }
+  return names;
+}
+
 }  // namespace
 
 bool HasSubcommands(const Command& command) { return !SubcommandsOf(command.name).empty(); }
+
+const char* FullName(const Command& command, const Request& request) {
+  // No command that names keys has subcommands, but for these.
+  static const std::set<std::string, std::less<>> names = NamesOfSubcommands();
+  const std::string_view name = command.name;
+  const bool may_have = command.first_key == 0 || name == "object" || name == "memory";
+  if (!may_have || request.size() < 2 || !HasSubcommands(command)) return command.name;
+  const auto found =
+      names.find(absl::StrCat(AbslView(name), "|", absl::AsciiStrToLower(AbslView(request[1]))));
+  return found == names.end() ? command.name : found->c_str();
+}
 
 bool RepliedHelp(Call& call) {
   if (call.request.size() < 2 || !IsWord(call.argument(1), "HELP")) return false;

@@ -13,4 +13,7 @@ bool RepliedHelp(Call& call);
 /// Returns whether the first argument of the command names what it does.
 bool HasSubcommands(const Command& command);
 
+/// Returns the name of the command, with that of its subcommand if it has such a one: "client|list".
+const char* FullName(const Command& command, const Request& request);
+
 }  // namespace remora::kvgate

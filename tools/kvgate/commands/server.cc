@@ -1,4 +1,6 @@
 // Commands about the gate and its server.
+#include <sys/resource.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +13,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 #include "tools/kvgate/command_table.h"
@@ -169,6 +172,19 @@ void AddStatsSection(const GateState& gate, std::string* text) {
                   "\r\ntracking_total_prefixes:", tracked.prefixes, "\r\n");
 }
 
+void AppendSeconds(std::string_view name, const timeval& time, std::string* text) {
+  absl::StrAppendFormat(text, "%s:%d.%06d\r\n", name, time.tv_sec, time.tv_usec);
+}
+
+/// Adds the time that the gate has taken, without its server.
+void AddCpuSection(std::string* text) {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  absl::StrAppend(text, "# CPU\r\n");
+  AppendSeconds("used_cpu_sys", used.ru_stime, text);
+  AppendSeconds("used_cpu_user", used.ru_utime, text);
+}
+
 void AddKeyspaceSection(std::uint64_t keys, std::string* text) {
   absl::StrAppend(text, "# Keyspace\r\n");
   if (keys > 0) absl::StrAppend(text, "db0:keys=", keys, "\r\n");
@@ -203,6 +219,7 @@ Task<void> Info(Call& call) {
     absl::StrAppend(&sections.emplace_back(), "# Memory\r\nused_memory:", facts->used_bytes, "\r\n");
   }
   if (std::string* const text = add("stats")) AddStatsSection(gate, text);
+  if (std::string* const text = add("cpu")) AddCpuSection(text);
   if (has_keys) AddKeyspaceSection(facts->keys, &sections.emplace_back());
   std::string text;
   for (const std::string& section : sections) absl::StrAppend(&text, text.empty() ? "" : "\r\n", section);

@@ -10,6 +10,7 @@
 #include "store/base/check.h"
 #include "store/format/memory/layout.h"
 #include "tools/command_line/say.h"
+#include "tools/kvgate/commands/help.h"
 #include "tools/kvgate/network/admission.h"
 #include "tools/kvgate/tracking/client_tracking.h"
 
@@ -211,7 +212,7 @@ void Connection::Execute(Call& call) {
   } else if (OrderOf(*call.command, call.request) == Order::kLocal) {
     RunLocal(call);
   } else {
-    session_.record->command = call.command->name;
+    session_.record->command = FullName(*call.command, call.request);
     order_ = OrderOf(*call.command, call.request);
     ++in_flight_;
     if (session_.tracking != nullptr && session_.tracking->takes_keys()) [[unlikely]] {
@@ -222,7 +223,7 @@ void Connection::Execute(Call& call) {
 }
 
 void Connection::RunLocal(Call& call) {
-  session_.record->command = call.command->name;
+  session_.record->command = FullName(*call.command, call.request);
   call.command->run(call);
   Complete(call);
   if (session_.closes) ends_ = true;
