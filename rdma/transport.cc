@@ -1,7 +1,9 @@
 #include "rdma/transport.h"
 
 #include <memory>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "rdma/local/local.h"
@@ -60,9 +62,28 @@ absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const Q
   return ListenLocal(address, limits, clock, access);
 }
 
-absl::Status CheckFree(const Address& address) {
-  if (address.kind == TransportKind::kTcp) return BindAtTcp(address).status();
-  if (address.kind == TransportKind::kLocal) return CheckSocketPath(address.path);
+absl::Status CheckFree(std::span<const Address> addresses) {
+  struct Bound {
+    const Address* address;
+    TcpSocketAddress socket;
+  };
+  std::vector<Bound> others;
+  for (const Address& address : addresses) {
+    if (address.kind == TransportKind::kLocal) REMORA_RETURN_IF_ERROR(CheckSocketPath(address.path));
+    if (address.kind != TransportKind::kTcp) continue;
+    REMORA_ASSIGN_OR_RETURN(const std::vector<UniqueFd> sockets, BindAtTcp(address));
+    std::vector<Bound> own;
+    for (const UniqueFd& socket : sockets) {
+      own.push_back({&address, LocalAddressOf(socket.get())});
+      for (const Bound& other : others) {
+        if (!Overlap(own.back().socket, other.socket)) continue;
+        return absl::InvalidArgumentError(absl::StrCat("listening at ", address.ToString(), ": ",
+                                                       own.back().socket.ToString(), " belongs to ",
+                                                       other.address->ToString(), " already; leave one out"));
+      }
+    }
+    others.insert(others.end(), own.begin(), own.end());
+  }
   return absl::OkStatus();
 }
 
