@@ -1,7 +1,9 @@
 #include "rdma/transport.h"
 
 #include <memory>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "rdma/local/local.h"
@@ -71,14 +73,45 @@ absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const Q
   return ListenLocal(address, limits, clock, access);
 }
 
-absl::Status CheckFree(const Address& address) {
-  switch (address.kind) {
-    case TransportKind::kTcp:
-      return BindAtTcp(address).status();
-    case TransportKind::kLocal:
-      return CheckSocketPath(address.path);
-    case TransportKind::kVerbs:
-      break;  // only Listen knows
+namespace {
+
+struct BoundSocket {
+  const Address* address;
+  TcpSocketAddress socket;
+};
+
+// Checks that the sockets of one address are free, and belong to none of `others`. Appends them there.
+absl::Status CheckFreeTcp(const Address& address, std::vector<BoundSocket>* others) {
+  REMORA_ASSIGN_OR_RETURN(const std::vector<UniqueFd> sockets, BindAtTcp(address));
+  std::vector<BoundSocket> own;
+  for (const UniqueFd& socket : sockets) {
+    own.push_back({&address, LocalAddressOf(socket.get())});
+    for (const BoundSocket& other : *others) {
+      if (!Overlap(own.back().socket, other.socket)) continue;
+      return absl::InvalidArgumentError(absl::StrCat("listening at ", address.ToString(), ": ",
+                                                     own.back().socket.ToString(), " belongs to ",
+                                                     other.address->ToString(), " already; leave one out"));
+    }
+  }
+  others->insert(others->end(), own.begin(), own.end());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckFree(std::span<const Address> addresses) {
+  std::vector<BoundSocket> others;
+  for (const Address& address : addresses) {
+    switch (address.kind) {
+      case TransportKind::kTcp:
+        REMORA_RETURN_IF_ERROR(CheckFreeTcp(address, &others));
+        break;
+      case TransportKind::kLocal:
+        REMORA_RETURN_IF_ERROR(CheckSocketPath(address.path));
+        break;
+      case TransportKind::kVerbs:
+        break;  // only Listen knows
+    }
   }
   return absl::OkStatus();
 }

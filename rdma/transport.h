@@ -358,6 +358,9 @@ class Listener {
 
   /// Returns the address that Listen was asked for, with the port that was really taken.
   virtual const Address& address() const = 0;
+  /// Returns the addresses that it listens at, as "127.0.0.1:7470". A name may have several. Empty: the
+  /// transport listens at address() itself.
+  virtual std::vector<std::string> sockets() const { return {}; }
   /// Returns the limits that Listen was given.
   virtual const QueueLimits& limits() const = 0;
 
@@ -455,9 +458,9 @@ absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const Q
 void Listen(const Address&, const QueueLimits&, const Clock&&, MemoryWindows = MemoryWindows::kAuto,
             std::uint32_t = 1, const LocalAccess& = {}, std::shared_ptr<ServerTls> = nullptr) = delete;
 
-/// Returns the failure that Listen would have because the address is in use, or may not be used. It is for a
-/// program that makes files before it listens. No client notices, and the address stays free. Over verbs,
-/// always OK.
-absl::Status CheckFree(const Address& address);
+/// Returns the failure that Listen would have because an address is in use, or may not be used.
+/// InvalidArgument if two of them cannot be listened at together. It is for a program that makes files before
+/// it listens. No client notices, and the addresses stay free. Addresses of verbs are not checked.
+absl::Status CheckFree(std::span<const Address> addresses);
 
 }  // namespace remora::rdma

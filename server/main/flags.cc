@@ -151,7 +151,7 @@ std::string FaultOfShard(const std::string& text) {
 void AddMemoryFlags(command_line::CommandLine& line, Flags* flags, Texts* texts) {
   line.Add("--listen", texts->addresses,
            "Address to serve: verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or local:///PATH; may be "
-           "repeated")
+           "repeated. Over TCP, a HOST with several addresses is served at each")
       .Required()
       .Check([](const std::string& text) { return std::string(rdma::ParseAddress(text).status().message()); })
       .TypeName("ADDRESS");

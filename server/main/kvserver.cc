@@ -26,6 +26,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "rdma/tls.h"
+#include "rdma/transport.h"
 #include "server/connection/auth_tokens.h"
 #include "server/connection/client_session.h"
 #include "server/http/monitor_service.h"
@@ -302,10 +303,18 @@ absl::StatusOr<std::unique_ptr<MonitorService>> StartMonitoring(const Flags& fla
       clock);
 }
 
-/// Returns why the server cannot listen, so far as that shows before the store makes its files.
-absl::Status CheckAddresses(const Flags& flags) {
-  for (const rdma::Address& address : flags.listen) REMORA_RETURN_IF_ERROR(rdma::CheckFree(address));
-  return absl::OkStatus();
+/// Where the server listens: each address, as it was given and as the system has it.
+struct Serving {
+  std::vector<std::string> addresses;
+  std::vector<std::string> sockets;  // "tcp://localhost:7470 (127.0.0.1:7470 [::1]:7470)"
+};
+
+/// Returns an address with the sockets that it does not name itself.
+std::string WithSockets(const rdma::Listener& listener) {
+  const std::string address = listener.address().ToString();
+  const std::vector<std::string> sockets = listener.sockets();
+  if (sockets.empty() || (sockets.size() == 1 && address.ends_with("//" + sockets.front()))) return address;
+  return absl::StrCat(address, " (", absl::StrJoin(sockets, " "), ")");
 }
 
 void WarnOfOpenAddresses(const Flags& flags) {
@@ -316,20 +325,21 @@ void WarnOfOpenAddresses(const Flags& flags) {
   }
 }
 
-/// Has the server listen. Returns its addresses, or a failure of rdma::Listen or Listener::RegisterRead.
-absl::StatusOr<std::vector<std::string>> Listen(const Flags& flags, const Clock& clock, Server* server) {
+/// Has the server listen. Errors are those of rdma::Listen and Listener::RegisterRead.
+absl::StatusOr<Serving> Listen(const Flags& flags, const Clock& clock, Server* server) {
   const rdma::QueueLimits limits;
-  std::vector<std::string> addresses;
+  Serving serving;
   for (const rdma::Address& address : flags.listen) {
     REMORA_ASSIGN_OR_RETURN(auto listener,
                             rdma::Listen(address, limits, clock, flags.memory_windows, flags.tcp_threads,
                                          flags.local_access, flags.server.tls));
-    addresses.push_back(listener->address().ToString());
+    serving.addresses.push_back(listener->address().ToString());
+    serving.sockets.push_back(WithSockets(*listener));
     if (address.kind == rdma::TransportKind::kVerbs) LogWriteBinding(flags, *listener);
     REMORA_RETURN_IF_ERROR(server->AddListener(std::move(listener)));
   }
   WarnOfOpenAddresses(flags);
-  return addresses;
+  return serving;
 }
 
 /// Reads the files of tokens, of which the server itself reads --tokens anew. Errors are those of ReadTokens.
@@ -377,7 +387,8 @@ int Main(int argc, char** argv) {
   const SteadyClock clock;  // outlives the server: threads of its listeners read it
   auto monitoring = StartMonitoring(flags, *plan, clock);
   if (!monitoring.ok()) return Fail(ListenExitStatus(monitoring.status()), monitoring.status());
-  if (const absl::Status free = CheckAddresses(flags); !free.ok()) return Fail(ListenExitStatus(free), free);
+  if (const absl::Status free = rdma::CheckFree(flags.listen); !free.ok())
+    return Fail(ListenExitStatus(free), free);
   if (const absl::Status prepared = PrepareBackups(flags); !prepared.ok()) {
     return Fail(StoreExitStatus(prepared), prepared);
   }
@@ -392,8 +403,8 @@ int Main(int argc, char** argv) {
   const std::unique_ptr<MonitorService> shown = *std::move(monitoring);  // ends before the server
   const HeardSignals heard(server->get());
 
-  const absl::StatusOr<std::vector<std::string>> addresses = Listen(flags, clock, server->get());
-  if (!addresses.ok()) return Fail(ListenExitStatus(addresses.status()), addresses.status());
+  const absl::StatusOr<Serving> serving = Listen(flags, clock, server->get());
+  if (!serving.ok()) return Fail(ListenExitStatus(serving.status()), serving.status());
 
   for (const Note& note : notes) Log(note.event, note.text);
   if (shown != nullptr) {
@@ -401,10 +412,10 @@ int Main(int argc, char** argv) {
   }
   if (shown != nullptr) shown->Show((*server)->store(), (*server)->activities());
   notifier.Status((*server)->store().loading() ? "serving; loading" : "serving");
-  Log(LogEvent::kServing, absl::StrCat("serving at ", absl::StrJoin(*addresses, " ")));
+  Log(LogEvent::kServing, absl::StrCat("serving at ", absl::StrJoin(serving->sockets, " ")));
   const absl::Status begun = gate.Start(flags, **server, [&] {
     notifier.Ready();
-    SayReady(flags, *addresses);
+    SayReady(flags, serving->addresses);
   });
   if (!begun.ok()) return Fail(EX_OSERR, begun);
   const absl::Status ended = (*server)->Run();

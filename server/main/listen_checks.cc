@@ -1,5 +1,8 @@
 #include "server/main/listen_checks.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -14,8 +17,12 @@ bool IsSameAddress(const rdma::Address& one, const rdma::Address& other) {
 }
 
 bool IsLoopback(const rdma::Address& address) {
-  return address.kind == rdma::TransportKind::kLocal || address.host == "localhost" ||
-         address.host == "::1" || address.host.starts_with("127.");
+  // A listener makes sure that `localhost` is such an address. Other names may begin with "127.", too.
+  if (address.kind == rdma::TransportKind::kLocal || address.host == "localhost") return true;
+  in_addr ip4{};
+  if (inet_pton(AF_INET, address.host.c_str(), &ip4) == 1) return ntohl(ip4.s_addr) >> 24 == 127;
+  in6_addr ip6{};
+  return inet_pton(AF_INET6, address.host.c_str(), &ip6) == 1 && IN6_IS_ADDR_LOOPBACK(&ip6);
 }
 
 absl::Status CheckWhomItServes(std::span<const rdma::Address> listen, const rdma::TlsFiles& tls,

@@ -351,7 +351,7 @@ TEST_P(MultiPutMessages, TheReplySaysWhatBecameOfEach) {
 // The server reads a list again where it goes on with it. It can answer the puts that it has done only as
 // those of the list that was sent.
 TEST_P(MultiPutMessages, AClientThatChangesOneInFlightIsDisconnected) {
-  if (GetParam() == DeploymentKind::kSim) GTEST_SKIP() << "nothing is under way there while nobody waits";
+  if (GetParam() == DeploymentKind::kSim) GTEST_SKIP() << "nothing is in flight there while nobody waits";
   START({.memory_size = kMinMemorySize, .grace = std::chrono::milliseconds(500)});
   WriteBatch list;
   for (std::size_t i = 0; i < kMaxPutsPerMessage; ++i) list.Put("key", std::string(900, 'v'));

@@ -71,13 +71,14 @@ def free_port(host="127.0.0.1"):
 class Server:
     """A kvserver that serves when the constructor returns."""
 
-    def __init__(self, *flags, environment=None, **options):
+    def __init__(self, *flags, environment=None, before=(), **options):
+        """`before`: a command that runs kvserver, and its arguments."""
         ready, ready_write = os.pipe()
         # A file and not a pipe: nobody reads while it serves, and it must not wait for a reader.
         self.errors = tempfile.TemporaryFile()
         try:
             self.process = subprocess.Popen(
-                [program("kvserver"), f"--ready_fd={ready_write}", *flags],
+                [*before, program("kvserver"), f"--ready_fd={ready_write}", *flags],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.errors, pass_fds=[ready_write],
                 env={**os.environ, **(environment or {})}, **options,
             )  # fmt: skip

@@ -165,6 +165,105 @@ class TcpTest(harness.TestCase):
         self.assertEqual((run.returncode, run.stdout), (0, b"b'value'\n"), run.stderr)
 
 
+class NamesTest(harness.TestCase):
+    """Servers that have an /etc/hosts of their own."""
+
+    def setUp(self):
+        super().setUp()
+        self.port = harness.free_port()
+        self.before = [
+            "unshare", "--user", "--map-root-user", "--mount", "sh", "-ec",
+            'mount --bind "$0" /etc/hosts; exec "$@"', str(self.folder / "hosts"),
+        ]  # fmt: skip
+        self.write("hosts", "127.0.0.1 localhost\n", mode=0o644)
+        tried = subprocess.run([*self.before, "true"], capture_output=True, check=False)
+        if tried.returncode != 0:
+            self.skipTest(f"the system gives this user no namespace: {tried.stderr.decode().strip()}")
+
+    def at(self, host):
+        return f"tcp://{host}:{self.port}"
+
+    def hosts(self, **addresses):
+        lines = [f"{address} {name}\n" for name, all in addresses.items() for address in all]
+        self.write("hosts", "".join(lines), mode=0o644)
+
+    def start(self, *flags):
+        server = harness.Server(*flags, "--durability=memory", "--memory=64M", before=self.before)
+        self.addCleanup(server.close)
+        return server
+
+    def rejected(self, *flags, storage="--durability=memory"):
+        command = [*self.before, harness.program("kvserver"), storage, "--memory=64M", *flags]
+        run = subprocess.run(command, capture_output=True, timeout=harness.PATIENCE, check=False)
+        return run.returncode, run.stderr.decode()
+
+    def test_a_name_is_served_at_all_its_addresses(self):
+        self.hosts(localhost=["::1", "127.0.0.1", "127.0.0.1"])
+        server = self.start(f"--listen={self.at('localhost')}")
+        served = ["127.0.0.1"]
+        try:
+            harness.free_port("::1")
+            served.append("[::1]")
+        except OSError:
+            pass  # this host has no IPv6, and the server does without that address
+        for number, host in enumerate(served):
+            put = harness.kvctl(self.at(host), "put", f"key {number}", "value")
+            self.assertEqual(put.returncode, 0, put.stderr)
+        self.assertEqual(harness.kvctl(self.at(served[0]), "count").stdout.strip(), str(len(served)).encode())
+        (said,) = server.await_said(rb"serving at tcp://localhost:\d+ \(([^)]*)\)").groups()
+        self.assertEqual(sorted(said.decode().split()), sorted(f"{host}:{self.port}" for host in served))
+        status, output = server.stop()
+        self.assertEqual((status, output), (0, f"kvserver: ready at tcp://localhost:{self.port}\n".encode()))
+
+    def test_an_address_that_no_interface_has_is_left_out(self):
+        self.hosts(server=["192.0.2.77", "127.0.0.9"])
+        server = self.start(f"--listen={self.at('server')}", "--insecure_open")
+        server.await_said(rb"serving at tcp://server:\d+ \(127\.0\.0\.9:\d+\)")
+        self.assertEqual(harness.kvctl(self.at("127.0.0.9"), "put", "key", "value").returncode, 0)
+        self.hosts(server=["192.0.2.77"])
+        code, errors = self.rejected(f"--listen={self.at('server')}", "--insecure_open")
+        self.assertEqual(code, 69)
+        self.assertIn("no interface of this host has this address", errors)
+
+    def test_localhost_that_other_hosts_reach_is_rejected(self):
+        self.hosts(localhost=["127.0.0.1", "0.0.0.0"])
+        code, errors = self.rejected(f"--listen={self.at('localhost')}")
+        self.assertEqual(code, 69, errors)
+        self.assertIn("localhost is 0.0.0.0 here, which other hosts reach; correct /etc/hosts", errors)
+
+    def test_a_name_that_begins_as_a_loopback_address_is_none(self):
+        self.hosts(**{"127.example": ["127.0.0.1"]})
+        for host in ("127.example", "::ffff:10.0.0.1", "::2"):
+            host = f"[{host}]" if ":" in host else host
+            code, errors = self.rejected(f"--listen={self.at(host)}")
+            self.assertEqual(code, 64, errors)
+            self.assertIn("--tokens=FILE", errors)
+
+    def test_two_addresses_that_overlap_are_rejected_before_files_are_made(self):
+        self.hosts(localhost=["127.0.0.1"])
+        for one, other in (("localhost", "127.0.0.1"), ("127.0.0.1", "0.0.0.0")):
+            code, errors = self.rejected(
+                f"--listen={self.at(one)}", f"--listen={self.at(other)}", "--insecure_open",
+                storage=f"--data_dir={self.folder}/data",
+            )  # fmt: skip
+            self.assertEqual(code, 64, errors)
+            self.assertIn(f"belongs to {self.at(one)} already; leave one out", errors)
+            self.assertFalse((self.folder / "data").exists())
+
+    def test_all_of_ipv6_is_all_of_ipv4(self):
+        try:
+            harness.free_port("::1")
+        except OSError:
+            self.skipTest("this host has no IPv6")
+        server = self.memory_server("--insecure_open", address=f"tcp://[::]:{self.port}")
+        for host in ("127.0.0.1", "[::1]"):
+            self.assertEqual(harness.kvctl(self.at(host), "put", "key", "value").returncode, 0, host)
+        self.assertEqual(server.stop()[0], 0)
+        code, errors = self.rejected(f"--listen={self.at('[::]')}", f"--listen={self.at('0.0.0.0')}", "--insecure_open")
+        self.assertEqual(code, 64)
+        self.assertIn("leave one out", errors)
+
+
 class Relay:
     """Passes on what goes between a client and a server, and keeps it. By a process, so that both ends may wait."""
 

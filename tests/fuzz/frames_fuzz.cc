@@ -200,8 +200,8 @@ void FuzzLink(remora::Input& input) {
 
 void FuzzClient(remora::Input& input) {
   static const remora::SteadyClock clock;
-  static const UniqueFd listening =
-      *ListenAtTcp({.kind = TransportKind::kTcp, .host = "127.0.0.1", .port = 0, .path = ""});
+  static const UniqueFd listening = std::move(
+      ListenAtTcp({.kind = TransportKind::kTcp, .host = "127.0.0.1", .port = 0, .path = ""})->front());
   const Address where{.kind = TransportKind::kTcp,
                       .host = "127.0.0.1",
                       .port = LocalAddressOf(listening.get()).port(),

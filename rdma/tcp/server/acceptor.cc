@@ -21,7 +21,8 @@ namespace {
 
 // A client has so long to send its hello; then the acceptor drops it.
 constexpr std::chrono::seconds kHalfOpenPatience(5);
-// Most clients that one call of HandleEvents accepts. Connected clients wait for no more than these.
+// Most clients that one call of HandleEvents accepts at each address. Connected clients wait for no more than
+// these.
 constexpr int kMaxAccepted = 8;
 // Most steps of TLS handshakes in one call of HandleEvents. Each may take a millisecond.
 constexpr int kMaxHandshakes = 4;
@@ -42,16 +43,18 @@ bool IsTlsHandshake(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TcpAcceptor>> TcpAcceptor::Create(UniqueFd listening, TcpEvents& events,
-                                                                 const Clock& clock,
+absl::StatusOr<std::unique_ptr<TcpAcceptor>> TcpAcceptor::Create(std::vector<UniqueFd> listening,
+                                                                 TcpEvents& events, const Clock& clock,
                                                                  std::shared_ptr<ServerTls> tls) {
   std::unique_ptr<TcpAcceptor> acceptor(new TcpAcceptor(std::move(listening), events, clock, std::move(tls)));
   acceptor->spare_ = SpareDescriptor();
   acceptor->epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   if (!acceptor->epoll_) return TcpStatus(errno, "epoll_create1");
-  epoll_event event = {.events = EPOLLIN, .data = {.ptr = nullptr}};
-  if (epoll_ctl(acceptor->epoll_.get(), EPOLL_CTL_ADD, acceptor->listening_.get(), &event) != 0) {
-    return TcpStatus(errno, "epoll_ctl");
+  for (const UniqueFd& socket : acceptor->listening_) {
+    epoll_event event = {.events = EPOLLIN, .data = {.ptr = nullptr}};
+    if (epoll_ctl(acceptor->epoll_.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0) {
+      return TcpStatus(errno, "epoll_ctl");
+    }
   }
   return acceptor;
 }
@@ -78,7 +81,10 @@ void TcpAcceptor::HandleEvents() {
     }
   }
   // Last, because AcceptOne may drop a half-open client: no event that names it is left to handle.
-  for (int i = 0; has_new_client && i < kMaxAccepted; ++i) has_new_client = AcceptOne();
+  for (std::size_t i = 0; has_new_client && i < listening_.size(); ++i) {
+    int accepted = 0;
+    while (accepted < kMaxAccepted && AcceptOne(listening_[i].get())) ++accepted;
+  }
   while (!half_open_.empty() && half_open_.front().since + kHalfOpenPatience <= clock_.Now()) {
     HalfOpen& late = half_open_.front();
     if (late.tls != nullptr && !late.tls->is_established()) {
@@ -93,7 +99,7 @@ std::optional<TimePoint> TcpAcceptor::NextDeadline() const {
   return half_open_.front().since + kHalfOpenPatience;
 }
 
-bool TcpAcceptor::AcceptOne() {
+bool TcpAcceptor::AcceptOne(int listening) {
   if (tcp_events_.request_count() >= kMaxWaiting) {
     SetListening(false);
     is_full_.exchange(true);  // a store would do, but not under every qemu: rdma/local/wire.h, A4
@@ -104,10 +110,10 @@ bool TcpAcceptor::AcceptOne() {
   }
   HalfOpen client{.socket = {}, .peer = {}, .since = clock_.Now(), .heard = 0, .hello = {}};
   client.peer.size = sizeof(client.peer.storage);
-  client.socket = UniqueFd(accept4(listening_.get(), reinterpret_cast<sockaddr*>(&client.peer.storage),
+  client.socket = UniqueFd(accept4(listening, reinterpret_cast<sockaddr*>(&client.peer.storage),
                                    &client.peer.size, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!client.socket) {
-    if (errno == EMFILE || errno == ENFILE) RejectOne();
+    if (errno == EMFILE || errno == ENFILE) RejectOne(listening);
     return false;
   }
   if (!SetTcpOptions(client.socket.get(), kServerPatience).ok()) return true;  // the client is gone already
@@ -122,10 +128,10 @@ bool TcpAcceptor::AcceptOne() {
 
 // Accepts and rejects a client with the spare descriptor. The process has no other descriptor left, and
 // without one the client would stay in the backlog, and the listening socket readable.
-void TcpAcceptor::RejectOne() {
+void TcpAcceptor::RejectOne(int listening) {
   spare_ = UniqueFd();
   {
-    const UniqueFd socket(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    const UniqueFd socket(accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket) {
       SendReplyTo(socket.get(), nullptr, TcpAnswer::kNoSpace);
       dropped_.fetch_add(1, std::memory_order_relaxed);
@@ -224,7 +230,11 @@ void TcpAcceptor::ReturnCapacity() {
 
 bool TcpAcceptor::SetListening(bool on) {
   epoll_event event = {.events = on ? EPOLLIN : 0u, .data = {.ptr = nullptr}};
-  return epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listening_.get(), &event) == 0;
+  bool all = true;
+  for (const UniqueFd& socket : listening_) {
+    all = epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, socket.get(), &event) == 0 && all;
+  }
+  return all;
 }
 
 }  // namespace remora::rdma

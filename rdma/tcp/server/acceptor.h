@@ -1,4 +1,4 @@
-// The listening socket, and the clients that have connected and not yet sent their whole hello.
+// The listening sockets, and the clients that have connected and not yet sent their whole hello.
 #pragma once
 
 #include <atomic>
@@ -7,6 +7,7 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -30,8 +31,8 @@ class TcpAcceptor {
   /// Most requests that wait for the server thread. More clients wait in the system's backlog.
   static constexpr std::size_t kMaxWaiting = 16;
 
-  static absl::StatusOr<std::unique_ptr<TcpAcceptor>> Create(UniqueFd listening, TcpEvents& events,
-                                                             const Clock& clock,
+  static absl::StatusOr<std::unique_ptr<TcpAcceptor>> Create(std::vector<UniqueFd> listening,
+                                                             TcpEvents& events, const Clock& clock,
                                                              std::shared_ptr<ServerTls> tls = nullptr);
   TcpAcceptor(const TcpAcceptor&) = delete;
   TcpAcceptor& operator=(const TcpAcceptor&) = delete;
@@ -62,12 +63,13 @@ class TcpAcceptor {
   };
   enum class HelloState { kWaits, kComplete, kDropped };
 
-  TcpAcceptor(UniqueFd listening, TcpEvents& events, const Clock& clock, std::shared_ptr<ServerTls> tls)
+  TcpAcceptor(std::vector<UniqueFd> listening, TcpEvents& events, const Clock& clock,
+              std::shared_ptr<ServerTls> tls)
       : listening_(std::move(listening)), tcp_events_(events), clock_(clock), tls_(std::move(tls)) {}
 
-  /// Accepts one client. False: no client waits, or the acceptor accepts none now.
-  bool AcceptOne();
-  void RejectOne();
+  /// Accepts one client of a listening socket. False: no client waits, or the acceptor accepts none now.
+  bool AcceptOne(int listening);
+  void RejectOne(int listening);
   HelloState ReceiveHello(HalfOpen& client);
   /// Goes on with the TLS handshake. kComplete: it is done.
   HelloState ShakeTls(HalfOpen& client);
@@ -77,11 +79,11 @@ class TcpAcceptor {
   void Drop(std::list<HalfOpen>::iterator client);
   bool SetListening(bool on);
 
-  const UniqueFd listening_;
+  const std::vector<UniqueFd> listening_;  // one for each address of the host
   TcpEvents& tcp_events_;
   const Clock& clock_;
   const std::shared_ptr<ServerTls> tls_;  // null without TLS
-  UniqueFd epoll_;  // event data: null for the listening socket, else the address of a half-open client
+  UniqueFd epoll_;  // event data: null for a listening socket, else the address of a half-open client
   UniqueFd spare_;
   std::list<HalfOpen> half_open_;  // oldest first
   std::atomic<bool> is_full_ = false;

@@ -28,13 +28,14 @@ absl::StatusOr<std::unique_ptr<Listener>> ListenTcp(const Address& address, cons
 }
 
 Descriptors DescriptorsOfTcp() {
-  // kOwn counts the acceptor's socket, its spare descriptor and its epoll, one for the events, and two of the
-  // NIC thread. The others are clients in their handshake, and rejected clients that still receive the
+  // kOwn counts the acceptor's spare descriptor and its epoll, one for the events, and two of the NIC thread.
+  // The others are listening sockets, clients in their handshake, and rejected clients that still receive the
   // reason.
-  constexpr std::size_t kOwn = 6;
+  constexpr std::size_t kOwn = 5;
   constexpr std::size_t kRejected = 64;
-  return {.listener = kOwn + TcpAcceptor::kMaxHalfOpen + TcpAcceptor::kMaxWaiting + kRejected,
-          .connection = 1};
+  return {
+      .listener = kOwn + kMaxTcpSockets + TcpAcceptor::kMaxHalfOpen + TcpAcceptor::kMaxWaiting + kRejected,
+      .connection = 1};
 }
 
 absl::StatusOr<std::unique_ptr<Listener>> TcpListener::Make(const Address& address, const QueueLimits& limits,
@@ -42,11 +43,13 @@ absl::StatusOr<std::unique_ptr<Listener>> TcpListener::Make(const Address& addre
                                                             std::shared_ptr<ServerTls> tls) {
   std::unique_ptr<TcpListener> listener(new TcpListener(address, limits));
   REMORA_ASSIGN_OR_RETURN(listener->tcp_events_, TcpEvents::Create());
-  REMORA_ASSIGN_OR_RETURN(UniqueFd socket, ListenAtTcp(address));
-  listener->address_.port = LocalAddressOf(socket.get()).port();
+  REMORA_ASSIGN_OR_RETURN(std::vector<UniqueFd> sockets, ListenAtTcp(address));
+  listener->address_.port = LocalAddressOf(sockets.front().get()).port();
+  for (const UniqueFd& socket : sockets)
+    listener->sockets_.push_back(LocalAddressOf(socket.get()).ToString());
   REMORA_ASSIGN_OR_RETURN(
       std::unique_ptr<TcpAcceptor> acceptor,
-      TcpAcceptor::Create(std::move(socket), *listener->tcp_events_, clock, std::move(tls)));
+      TcpAcceptor::Create(std::move(sockets), *listener->tcp_events_, clock, std::move(tls)));
   for (std::uint32_t i = 0; i < threads; ++i) {
     REMORA_ASSIGN_OR_RETURN(std::unique_ptr<NicThread> thread,
                             NicThread::Start(clock, *listener->tcp_events_, std::move(acceptor)));

@@ -28,6 +28,7 @@ class TcpListener final : public Listener {
   ~TcpListener() override;
 
   const Address& address() const override { return address_; }
+  std::vector<std::string> sockets() const override { return sockets_; }
   const QueueLimits& limits() const override { return limits_; }
   bool binds_writes() const override { return true; }  // each link has regions of its own
   absl::StatusOr<RemoteRegion> RegisterRead(SharedMemory& memory) override;
@@ -61,6 +62,7 @@ class TcpListener final : public Listener {
 
   Address address_;
   const QueueLimits limits_;
+  std::vector<std::string> sockets_;
   std::unique_ptr<TcpEvents> tcp_events_;
   std::vector<std::unique_ptr<NicThread>> threads_;  // the first has the acceptor
   std::size_t next_thread_ = 0;

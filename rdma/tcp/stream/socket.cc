@@ -7,10 +7,12 @@
 #include <netinet/tcp.h>
 #include <sys/time.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "store/base/status_macros.h"
@@ -45,6 +47,25 @@ absl::Status ListenStatus(int error, const Address& address) {
   }
 }
 
+/// Binds a new socket to the address. Returns the errno of a failure, else 0.
+int BindAt(const TcpSocketAddress& own, UniqueFd* bound) {
+  const int family = own.storage.ss_family;
+  UniqueFd socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return errno;
+  const auto set = [&](int level, int name, int value) {
+    return setsockopt(socket.get(), level, name, &value, sizeof(value)) == 0;
+  };
+  // Without SO_REUSEADDR, a restarted server could not bind its port for a minute, because of old
+  // connections. `[::]` takes IPv4, too, whatever the system's default is (net.ipv6.bindv6only).
+  if (!set(SOL_SOCKET, SO_REUSEADDR, 1) ||
+      (family == AF_INET6 && !set(IPPROTO_IPV6, IPV6_V6ONLY, own.is_any() ? 0 : 1)) ||
+      bind(socket.get(), own.get(), own.size) != 0) {
+    return errno;
+  }
+  *bound = std::move(socket);
+  return 0;
+}
+
 }  // namespace
 
 std::string TcpSocketAddress::ToString() const { return absl::StrCat(HostToString(), ":", port()); }
@@ -68,6 +89,35 @@ std::string TcpSocketAddress::HostToString() const {
 std::uint16_t TcpSocketAddress::port() const {
   if (storage.ss_family == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_port);
   return ntohs(reinterpret_cast<const sockaddr_in*>(&storage)->sin_port);
+}
+
+bool TcpSocketAddress::is_loopback() const {
+  if (storage.ss_family == AF_INET6) {
+    const in6_addr& ip = reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(&ip) || (IN6_IS_ADDR_V4MAPPED(&ip) && ip.s6_addr[12] == 127);
+  }
+  const std::uint32_t ip = ntohl(reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr.s_addr);
+  return storage.ss_family == AF_INET && ip >> 24 == 127;
+}
+
+bool TcpSocketAddress::is_any() const {
+  if (storage.ss_family == AF_INET6) {
+    return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_addr);
+  }
+  return reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr.s_addr == htonl(INADDR_ANY);
+}
+
+bool TcpSocketAddress::operator==(const TcpSocketAddress& other) const {
+  return size == other.size && std::memcmp(&storage, &other.storage, size) == 0;
+}
+
+bool Overlap(const TcpSocketAddress& one, const TcpSocketAddress& other) {
+  if (one.port() != other.port()) return false;
+  const auto takes = [](const TcpSocketAddress& any, const TcpSocketAddress& own) {
+    return any.is_any() &&
+           (any.storage.ss_family == AF_INET6 || own.storage.ss_family == any.storage.ss_family);
+  };
+  return one.HostToString() == other.HostToString() || takes(one, other) || takes(other, one);
 }
 
 absl::StatusOr<std::vector<TcpSocketAddress>> ResolveTcp(const Address& address, bool passive) {
@@ -131,21 +181,46 @@ void SetInFlightPatience(int socket, std::chrono::milliseconds patience) {
   SetOption(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(patience.count())).IgnoreError();
 }
 
-absl::StatusOr<UniqueFd> BindAtTcp(const Address& address) {
-  REMORA_ASSIGN_OR_RETURN(const std::vector<TcpSocketAddress> addresses, ResolveTcp(address, true));
-  const TcpSocketAddress& own = addresses.front();
-  UniqueFd socket(::socket(own.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) return ListenStatus(errno, address);
-  // Without this, a restarted server could not bind its port for a minute, because of old connections.
-  REMORA_RETURN_IF_ERROR(SetOption(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1));
-  if (bind(socket.get(), own.get(), own.size) != 0) return ListenStatus(errno, address);
-  return socket;
+absl::StatusOr<std::vector<UniqueFd>> BindAtTcp(const Address& address) {
+  REMORA_ASSIGN_OR_RETURN(const std::vector<TcpSocketAddress> own, ResolveTcp(address, true));
+  return BindAtAll(address, own);
 }
 
-absl::StatusOr<UniqueFd> ListenAtTcp(const Address& address) {
-  REMORA_ASSIGN_OR_RETURN(UniqueFd socket, BindAtTcp(address));
-  if (listen(socket.get(), kTcpBacklog) != 0) return ListenStatus(errno, address);
-  return socket;
+absl::StatusOr<std::vector<UniqueFd>> BindAtAll(const Address& address,
+                                                std::span<const TcpSocketAddress> own) {
+  std::vector<UniqueFd> sockets;
+  int missing = 0;  // errno of the first address that this system does not have
+  for (auto one = own.begin(); one != own.end(); ++one) {
+    // A server serves `localhost` without tokens.
+    if (address.host == "localhost" && !one->is_loopback()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("listening at ", address.ToString(), ": localhost is ", one->HostToString(),
+                       " here, which other hosts reach; correct /etc/hosts, or listen at 127.0.0.1"));
+    }
+    // /etc/hosts may name an address twice.
+    if (std::any_of(own.begin(), one, [&](const TcpSocketAddress& other) { return other == *one; })) continue;
+    UniqueFd socket;
+    if (const int error = BindAt(*one, &socket); error == 0) {
+      sockets.push_back(std::move(socket));
+    } else if (error != EADDRNOTAVAIL && error != EAFNOSUPPORT) {
+      return ListenStatus(error, address);
+    } else if (missing == 0) {
+      missing = error;
+    }
+  }
+  if (sockets.empty()) return ListenStatus(missing, address);
+  if (sockets.size() <= kMaxTcpSockets) return sockets;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "listening at ", address.ToString(), ": the name has ", sockets.size(),
+      " addresses on this host, and a server listens at ", kMaxTcpSockets, " of them; name these"));
+}
+
+absl::StatusOr<std::vector<UniqueFd>> ListenAtTcp(const Address& address) {
+  REMORA_ASSIGN_OR_RETURN(std::vector<UniqueFd> sockets, BindAtTcp(address));
+  for (const UniqueFd& socket : sockets) {
+    if (listen(socket.get(), kTcpBacklog) != 0) return ListenStatus(errno, address);
+  }
+  return sockets;
 }
 
 absl::Status TcpStatus(int error, absl::string_view what) {

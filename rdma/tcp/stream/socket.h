@@ -4,7 +4,9 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,7 +29,15 @@ struct TcpSocketAddress {
   /// Returns the host, as "10.0.0.7" or "[::1]".
   std::string HostToString() const;
   std::uint16_t port() const;
+  /// Returns whether only this host reaches the address.
+  bool is_loopback() const;
+  /// Returns whether the address is 0.0.0.0 or `::`.
+  bool is_any() const;
+  bool operator==(const TcpSocketAddress& other) const;
 };
+
+/// Returns whether only one of two sockets with these addresses can listen. `[::]` takes IPv4, too.
+bool Overlap(const TcpSocketAddress& one, const TcpSocketAddress& other);
 
 /// Returns the addresses of the host, at least one, in the order in which the caller should try them.
 /// `passive`: the addresses are to listen at. Unavailable: the host's name cannot be resolved.
@@ -60,10 +70,18 @@ absl::Status MakeBlocking(int socket);
 /// Changes how long the peer's system may leave sent bytes without an acknowledgement.
 void SetInFlightPatience(int socket, std::chrono::milliseconds patience);
 
-/// Returns a socket with this address that does not listen yet. Errors are those of rdma::Listen.
-absl::StatusOr<UniqueFd> BindAtTcp(const Address& address);
-/// Returns a listening, non-blocking socket. Errors are those of rdma::Listen.
-absl::StatusOr<UniqueFd> ListenAtTcp(const Address& address);
+/// Most addresses of one name that a server listens at.
+inline constexpr std::size_t kMaxTcpSockets = 8;
+
+/// Returns sockets that do not listen yet, one for each address of the host. An address that this system does
+/// not have is left out if there is another one. An example is ::1 where IPv6 is off. Errors are those of
+/// rdma::Listen; FailedPrecondition: `localhost` names an address that other hosts reach.
+absl::StatusOr<std::vector<UniqueFd>> BindAtTcp(const Address& address);
+/// Does the same for a host that was resolved to `own`.
+absl::StatusOr<std::vector<UniqueFd>> BindAtAll(const Address& address,
+                                                std::span<const TcpSocketAddress> own);
+/// Returns listening, non-blocking sockets, as BindAtTcp does.
+absl::StatusOr<std::vector<UniqueFd>> ListenAtTcp(const Address& address);
 
 /// Returns the status for the errno of a call on a socket. `what`: the operation and its peer.
 absl::Status TcpStatus(int error, absl::string_view what);

@@ -23,7 +23,7 @@ class TcpLiarTest : public ::testing::Test {
   void SetUp() override {
     auto socket = ListenAtTcp({.kind = TransportKind::kTcp, .host = "127.0.0.1", .port = 0, .path = ""});
     ASSERT_THAT(socket, IsOk());
-    listening_ = *std::move(socket);
+    listening_ = std::move(socket->front());
     where_ = {.kind = TransportKind::kTcp,
               .host = "127.0.0.1",
               .port = LocalAddressOf(listening_.get()).port(),

@@ -41,15 +41,15 @@ class TcpLinkTest : public ::testing::Test {
   void Connect(int send_buffer) {
     auto listening = ListenAtTcp({.kind = TransportKind::kTcp, .host = "127.0.0.1", .port = 0, .path = ""});
     ASSERT_THAT(listening, IsOk());
-    const TcpSocketAddress address = LocalAddressOf(listening->get());
+    const TcpSocketAddress address = LocalAddressOf(listening->front().get());
     peer_ = UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     SetSocketBuffer(peer_.get(), SO_RCVBUF, 4096);
     const timeval timeout = {.tv_sec = kPatience.count(), .tv_usec = 0};
     ASSERT_EQ(setsockopt(peer_.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)), 0);
     ASSERT_EQ(connect(peer_.get(), address.get(), address.size), 0);
-    pollfd fd = {listening->get(), POLLIN, 0};
+    pollfd fd = {listening->front().get(), POLLIN, 0};
     ASSERT_EQ(poll(&fd, 1, kPatienceMs), 1);
-    UniqueFd accepted(accept4(listening->get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    UniqueFd accepted(accept4(listening->front().get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     SetSocketBuffer(accepted.get(), SO_SNDBUF, send_buffer);
     SetSocketBuffer(accepted.get(), SO_RCVBUF, 1 << 20);
     auto events = TcpEvents::Create();

@@ -223,7 +223,7 @@ TEST_F(TlsTest, AClientWaitsForAHandshakeUntilItsDeadline) {
   ASSERT_THAT(listening, IsOk());
   const Address where{.kind = TransportKind::kTcp,
                       .host = "127.0.0.1",
-                      .port = LocalAddressOf(listening->get()).port(),
+                      .port = LocalAddressOf(listening->front().get()).port(),
                       .path = "",
                       .tls = true};
   const TimePoint deadline = clock_.Now() + std::chrono::milliseconds(100);
