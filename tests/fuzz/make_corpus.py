@@ -257,10 +257,27 @@ def resp():
     yield 'nested', b'\x05*1\r\n*1\r\n$1\r\na\r\n'
 
 
+def configuration():
+    text = (
+        '{"addresses":{"a":"tcp://a:1","b":"tcp://b:1"},"change":"0000000000000007","complete":[],"epoch":4,'
+        '"in_sync":[{"id":"a","life":"0000000000000001"},{"id":"b","life":"0000000000000002"}],"lineage":[[1,1],[4,9]],'
+        '"min_in_sync":2,"primary":"a","replicas":["a","b"]}'
+    )
+    yield 'good', text.encode()
+    yield 'first', (
+        b'{"addresses":{"a":"local:///a"},"change":"0000000000000000","complete":[],"epoch":0,"in_sync":[],'
+        b'"lineage":[],"min_in_sync":1,"primary":"","replicas":["a"]}'
+    )
+    yield 'cut', text[:-40].encode()
+    yield 'types', text.replace('4', '"4"').replace('[[', '[').encode()
+    yield 'twice', text.replace('"b"', '"a"').encode()
+    yield 'deep', b'[' * 4000
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
     for harness in (messages, texts, files, region, log, commit_log, handshake, ring, frames, tls, durable, superblock, pieces, pages,
-                    client, server, http, resp):
+                    client, server, http, resp, configuration):
         directory = root / harness.__name__
         os.makedirs(directory, exist_ok=True)
         for name, content in harness():

@@ -56,7 +56,7 @@ PARTS = {
         "client/scan/|client/async/", "client/", "client/cluster/", "client/c/", "client/python/",
     ),
     "server": (
-        "server/monitoring/|server/memory/", "server/connection/", "server/request/", "server/replication/",
+        "server/monitoring/|server/memory/", "server/connection/", "server/request/", "server/replication/", "server/cluster/",
         "server/event_loop, server/loop_handover, server/wake_signals",
         "server/|server/http/", "server/main/",
     ),
@@ -72,6 +72,8 @@ THIRD_PARTIES = [
     (re.compile(r"httplib\.h$"), re.compile(r"server/http/http_responder\.cc$")),
     (re.compile(r"prometheus/"), re.compile(r"server/http/exposition\.cc$")),
     (re.compile(r"jansson\.h$"), re.compile(r"tools/json/|server/main/(server_log|settings)\.cc$")),
+    (re.compile(r"curl/"), re.compile(r"server/cluster/config_store\.cc$")),
+    (re.compile(r"nlohmann/"), re.compile(r"server/cluster/(config_store|shard_configuration)\.cc$")),
     (re.compile(r"Python\.h$"), re.compile(r"client/python/\w+\.h$")),
     (re.compile(r"absl/"), re.compile(r"(store/(?!format/)|rdma/|client/|server/)")),
 ]
