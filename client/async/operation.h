@@ -35,6 +35,7 @@ struct AsyncOperation {
   std::uint32_t large_buffer = OperationBuffers::kNone;
   TimePoint deadline;
   Duration timeout{};         // for each piece of a large value
+  TimePoint read_at{};        // when its result had come, while it waits for a lease
   TimePoint began{};          // if the client records metrics, as the next one
   std::size_t put_bytes = 0;  // size of the value of a Put
   std::string key;            // keeps its memory for later operations

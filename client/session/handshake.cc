@@ -80,6 +80,7 @@ absl::Status AnotherShard(const ShardIdentity& expected, const ShardIdentity& fo
 absl::Status Session::Open(std::unique_ptr<rdma::ClientConnection> connection, TimePoint deadline) {
   HelloRequest hello;
   hello.client = identity_.id;
+  hello.flags |= HelloFlag::kKnowsLease;
   if (identity_.returns) hello.flags |= HelloFlag::kReturns;
   if (!options_.expected_shard.is_none()) hello.flags |= HelloFlag::kAsksShard;
   if (options_.administers) hello.flags |= HelloFlag::kAdministers;
@@ -186,6 +187,7 @@ absl::Status Session::AdoptSuperblock() {
   }
   server_.TakeStore(shape, grace, level);
   cache_.Begin(shape.memory_size, grace);
+  REMORA_RETURN_IF_ERROR(TakeFirstLease());
   return ReadFirstDirectory();
 }
 
