@@ -237,7 +237,7 @@ absl::Status Client::MultiPut(std::span<const PutRequest> requests, std::span<Pu
     if (!begun.ok()) return begun;
     absl::Status put = remora::MultiPut(*impl_->session, requests, results);
     if (!put.ok() || impl_->session->IsCovered()) return put;
-    const auto is_rejected = [](const PutResult& result) { return !result.status.ok(); };
+    const auto is_rejected = [](const PutResult& result) { return ShowsStoredData(result.status); };
     if (std::ranges::none_of(results, is_rejected)) return put;
     put = impl_->session->Confirm();
     for (PutResult& result : results) {

@@ -81,8 +81,8 @@ class Client::Impl {
   /// Results that count under a lease alone (Q7 of store/format/memory/lease_line.h).
   enum class Lease : std::uint8_t {
     kNone = 1,    // none
-    kIfRejected,  // of a write: an error, which may show stored data
-    kNeeded,      // all
+    kIfRejected,  // of a write: an error that shows stored data
+    kNeeded,      // all but errors that show none
   };
   static bool IsWriteCall(ClientMetric kind) {
     switch (kind) {
@@ -103,7 +103,7 @@ class Client::Impl {
   Result Confirmed(Result result, Lease lease) const {
     if (session->IsCovered() || lease == Lease::kNone) [[likely]]
       return result;
-    const bool needs = result.ok() ? lease == Lease::kNeeded : !session->is_broken();
+    const bool needs = result.ok() ? lease == Lease::kNeeded : ShowsStoredData(StatusOf(result));
     if (!needs) return result;
     if (absl::Status confirmed = session->Confirm(); !confirmed.ok()) return confirmed;
     return result;

@@ -104,7 +104,7 @@ void OperationTable::EndMessage(AsyncOperation& operation, const ServerReply& an
     connection_.session().cache().Learn(operation.key_hash, DecodeSlot(reply.slot));
   }
   operation.result.status = ToStatus(answer);
-  if (!operation.result.status.ok() && lease_.Delays(operation)) return;
+  if (ShowsStoredData(operation.result.status) && lease_.Delays(operation)) return;
   End(operation, std::move(operation.result.status));
 }
 

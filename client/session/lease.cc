@@ -43,6 +43,8 @@ absl::StatusOr<std::optional<LeaseLine>> Session::ReadLeaseLine() {
 absl::Status Session::Confirm() {
   if (!lease_.is_on()) return absl::OkStatus();
   const TimePoint ended = clock_.Now();
+  // S2: nothing can be looked at, or asked, any more.
+  if (is_broken()) return lease_.Holds(ended) ? absl::OkStatus() : LeaseError("the connection ended");
   if (lease_.IsLookOfUse(ended)) REMORA_RETURN_IF_ERROR(LookAtLease(ended));
   return lease_.Holds(ended) ? absl::OkStatus() : AskForLease();
 }

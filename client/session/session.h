@@ -54,6 +54,19 @@ ClientOptions ResolvedFor(const rdma::Address& address, ClientOptions options);
 absl::StatusOr<Dialer> DialerFor(const rdma::Address& address, const ClientOptions& options,
                                  const Clock& clock);
 
+/// Returns whether an error follows from stored data, as of a rejected write. Others, as a lack of memory,
+/// need no lease.
+inline bool ShowsStoredData(const absl::Status& error) {
+  switch (error.code()) {
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kOutOfRange:
+      return true;
+    default:
+      return false;
+  }
+}
 /// Returns Unavailable: the server does not show that it is still the primary.
 absl::Status LeaseError(std::string_view why);
 
@@ -205,8 +218,8 @@ class Session {
   }
   /// Returns whether they count, by a finer clock, and also if the connection broke since. It takes no lease.
   bool HoldsLease() const { return !lease_.is_on() || lease_.Holds(clock_.Now()); }
-  /// Returns OK if results that have come so far count. Takes a lease for that if need be. Otherwise the
-  /// connection is broken afterwards, and the dialer takes the next address. Outcomes:
+  /// Returns OK if results that have come so far count. Takes a lease for that if need be, unless the
+  /// connection is broken. With an error, the connection is broken afterwards. Outcomes:
   ///   Unavailable: the server does not show that it is still the primary.
   ///   Cancelled: the call was interrupted.
   /// REQUIRES: no request for kCall is in flight, no READ, and no FIND.
