@@ -83,7 +83,9 @@ absl::StatusOr<std::string> Client::Get(std::string_view key) {
     return impl_->RecordedGet(key, value, version);
   {
     const InUse::Call call(impl_->session->in_use());
-    if (TryFastGet(*impl_->session, key, value, version)) return absl::OkStatus();
+    if (TryFastGet(*impl_->session, key, value, version) && impl_->session->IsCovered()) {
+      return absl::OkStatus();
+    }
   }
   return impl_->Get(key, value, version);
 }
@@ -99,8 +101,10 @@ absl::Status Client::Visit(std::string_view key, absl::FunctionRef<void(std::str
   absl::Status status = impl_->Timed(ClientMetric::kGet, [&]() -> absl::Status {
     {
       const InUse::Call call(impl_->session->in_use());
-      if (impl_->session->is_ready() && TryVisit(*impl_->session, key, note, version))
+      if (impl_->session->is_ready() && TryVisit(*impl_->session, key, note, version) &&
+          impl_->session->IsCovered()) {
         return absl::OkStatus();
+      }
     }
     std::string copy;
     REMORA_RETURN_IF_ERROR(impl_->Get(key, &copy, version));
@@ -124,9 +128,13 @@ std::uint32_t Client::FastMultiGet(std::span<const HashedKey> hashed, std::span<
   for (std::uint32_t rest = wanted; rest != 0; rest &= rest - 1) {
     const InUse::Call call(session_of(static_cast<std::size_t>(std::countr_zero(rest))).in_use());
   }
-  const std::uint32_t left =
+  std::uint32_t left =
       TryFastGets(wanted, keys, results, session_of, [&](std::size_t i) { return hashed[i].hash; });
   for (std::uint32_t rest = wanted & ~left; rest != 0; rest &= rest - 1) {
+    if (!session_of(static_cast<std::size_t>(std::countr_zero(rest))).IsCovered()) [[unlikely]] {
+      left |= rest & -rest;
+      continue;
+    }
     results[static_cast<std::size_t>(std::countr_zero(rest))].status = absl::OkStatus();
   }
   return left | others;
@@ -144,10 +152,17 @@ absl::Status Client::MultiGet(std::span<const std::string_view> keys, std::span<
     }
   };
   bool begun = false;
-  const absl::Status status = impl_->Do(ClientMetric::kMultiGet, [&](Session&) {
+  const absl::Status status = impl_->Do(ClientMetric::kMultiGet, [&](Session& session) {
     begun = true;
     begin(absl::OkStatus());
-    return impl_->multi_gets.Get(keys, results);
+    absl::Status got = impl_->multi_gets.Get(keys, results);
+    if (session.IsCovered() || (!got.ok() && session.HoldsLease())) return got;
+    if (got.ok()) got = session.Confirm();
+    if (got.ok()) return got;
+    for (GetResult& result : results) {
+      if (result.status.ok() || absl::IsNotFound(result.status)) result.status = got;
+    }
+    return got;
   });
   if (!begun) begin(status);
   if (impl_->session->recorder() == nullptr) return status;
@@ -168,8 +183,7 @@ absl::StatusOr<bool> Client::Exists(std::string_view key) {
 
 absl::StatusOr<std::unique_ptr<RegisteredBuffer>> Client::Register(std::span<std::byte> bytes) {
   std::unique_ptr<RegisteredBuffer> buffer(new RegisteredBuffer(*impl_->session, bytes));
-  REMORA_RETURN_IF_ERROR(
-      impl_->Do(ClientMetric::kOther, [&](Session& session) { return session.Add(buffer.get()); }));
+  REMORA_RETURN_IF_ERROR(impl_->DoUnleased([&](Session& session) { return session.Add(buffer.get()); }));
   return buffer;
 }
 
@@ -221,7 +235,15 @@ absl::Status Client::MultiPut(std::span<const PutRequest> requests, std::span<Pu
       if (results[i].status.ok()) results[i].status = begun;
     }
     if (!begun.ok()) return begun;
-    return remora::MultiPut(*impl_->session, requests, results);
+    absl::Status put = remora::MultiPut(*impl_->session, requests, results);
+    if (!put.ok() || impl_->session->IsCovered()) return put;
+    const auto is_rejected = [](const PutResult& result) { return ShowsStoredData(result.status); };
+    if (std::ranges::none_of(results, is_rejected)) return put;
+    put = impl_->session->Confirm();
+    for (PutResult& result : results) {
+      if (!put.ok() && is_rejected(result)) result.status = put;
+    }
+    return put;
   });
   if (impl_->session->recorder() == nullptr) return status;
   for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -333,7 +355,7 @@ absl::StatusOr<std::uint64_t> Client::DropAll() {
 }
 
 absl::StatusOr<BackupProgress> Client::Backup(std::uint64_t name) {
-  return impl_->Do(ClientMetric::kOther, [name](Session& session) -> absl::StatusOr<BackupProgress> {
+  return impl_->DoUnleased([name](Session& session) -> absl::StatusOr<BackupProgress> {
     Request request;
     request.operation = Operation::kBackup;
     request.condition = name;
@@ -346,7 +368,7 @@ absl::StatusOr<BackupProgress> Client::Backup(std::uint64_t name) {
 }
 
 absl::StatusOr<Promotion> Client::Promote() {
-  return impl_->Do(ClientMetric::kOther, [](Session& session) -> absl::StatusOr<Promotion> {
+  return impl_->DoUnleased([](Session& session) -> absl::StatusOr<Promotion> {
     Request request;
     request.operation = Operation::kPromote;
     REMORA_ASSIGN_OR_RETURN(const ServerReply answer, session.CallBare(request));
@@ -357,14 +379,14 @@ absl::StatusOr<Promotion> Client::Promote() {
   });
 }
 
-absl::Status Client::Ping() { return impl_->Do(ClientMetric::kOther, Impl::Answers); }
+absl::Status Client::Ping() { return impl_->DoUnleased(Impl::Answers); }
 
-absl::StatusOr<std::string> Client::Settings() { return impl_->Do(ClientMetric::kOther, ReadSettings); }
+absl::StatusOr<std::string> Client::Settings() { return impl_->DoUnleased(ReadSettings); }
 
 absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Client::Stats() {
   std::array<std::uint64_t, kMetricCapacity> last{};
   std::size_t places = 0;
-  REMORA_RETURN_IF_ERROR(impl_->Do(ClientMetric::kOther, [&](Session& session) -> absl::Status {
+  REMORA_RETURN_IF_ERROR(impl_->DoUnleased([&](Session& session) -> absl::Status {
     for (int reads = 0; reads < kMaxStatsReads; ++reads) {
       REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, session.ReadSuperblock());
       const bool settled = reads > 0 && superblock->counters == last;

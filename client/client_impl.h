@@ -39,7 +39,13 @@ class Client::Impl {
   /// Runs a call: operation(session), and records its time as one of `kind`.
   template <typename Operation>
   std::invoke_result_t<const Operation&, Session&> Do(ClientMetric kind, const Operation& operation) const {
-    return Timed(kind, [&] { return Run(operation); });
+    return Timed(kind,
+                 [&] { return Run(operation, IsWriteCall(kind) ? Lease::kIfRejected : Lease::kNeeded); });
+  }
+  /// Runs a call as Do does, whose result says nothing about stored keys.
+  template <typename Operation>
+  std::invoke_result_t<const Operation&, Session&> DoUnleased(const Operation& operation) const {
+    return Timed(ClientMetric::kOther, [&] { return Run(operation, Lease::kNone); });
   }
 
   /// Returns the result of `call`, and records its time if there is a recorder.
@@ -72,14 +78,46 @@ class Client::Impl {
       session->recorder()->Add(counter, bytes);
   }
 
+  /// Results that count under a lease alone (Q7 of store/format/memory/lease_line.h).
+  enum class Lease : std::uint8_t {
+    kNone = 1,    // none
+    kIfRejected,  // of a write: an error that shows stored data
+    kNeeded,      // all but errors that show none
+  };
+  static bool IsWriteCall(ClientMetric kind) {
+    switch (kind) {
+      case ClientMetric::kPut:
+      case ClientMetric::kDelete:
+      case ClientMetric::kIncrement:
+      case ClientMetric::kAppend:
+      case ClientMetric::kTouch:
+      case ClientMetric::kApply:
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  /// Returns the result if it counts, else the error of Session::Confirm.
+  template <typename Result>
+  Result Confirmed(Result result, Lease lease) const {
+    if (session->IsCovered() || lease == Lease::kNone) [[likely]]
+      return result;
+    const bool needs = result.ok() ? lease == Lease::kNeeded : ShowsStoredData(StatusOf(result));
+    if (!needs) return result;
+    if (absl::Status confirmed = session->Confirm(); !confirmed.ok()) return confirmed;
+    return result;
+  }
+
   /// Runs operation(session). Runs it again over another connection, each time that it ends with a broken
-  /// one, as long as the call has time.
+  /// one, or with a result that does not count, as long as the call has time.
   template <typename Operation>
-  std::invoke_result_t<const Operation&, Session&> Run(const Operation& operation) const {
+  std::invoke_result_t<const Operation&, Session&> Run(const Operation& operation,
+                                                       Lease lease = Lease::kNeeded) const {
     const InUse::Call call(session->in_use());
     absl::Status trouble = session->BeginCall();
     if (trouble.ok()) {
-      auto result = operation(*session);
+      auto result = Confirmed(operation(*session), lease);
       if (result.ok() || !session->is_broken()) return result;
       trouble = StatusOf(result);
     }
@@ -87,7 +125,7 @@ class Client::Impl {
     for (const TimePoint deadline = session->deadline();;) {
       trouble = session->Reconnect(trouble, deadline);
       if (!trouble.ok()) break;
-      auto result = operation(*session);
+      auto result = Confirmed(operation(*session), lease);
       if (result.ok() || !session->is_broken()) return result;
       trouble = StatusOf(result);
     }
@@ -119,10 +157,10 @@ class Client::Impl {
   /// checks before whether the connection broke unnoticed. Only an answer shows that where the server's host
   /// died.
   absl::StatusOr<std::uint64_t> Drop(const ScanRange& range) const {
-    REMORA_RETURN_IF_ERROR(Run(Answers));
+    REMORA_RETURN_IF_ERROR(Run(Answers, Lease::kNone));
     const InUse::Call call(session->in_use());
     REMORA_RETURN_IF_ERROR(Begin());
-    return DropRange(*session, range);
+    return Confirmed(DropRange(*session, range), Lease::kNeeded);
   }
 
   static absl::Status Answers(Session& session) {
@@ -150,7 +188,7 @@ class Client::Impl {
     absl::Status status = Recorded(ClientMetric::kGet, [&]() -> absl::Status {
       {
         const InUse::Call call(session->in_use());
-        if (TryFastGet(*session, key, value, version)) return absl::OkStatus();
+        if (TryFastGet(*session, key, value, version) && session->IsCovered()) return absl::OkStatus();
       }
       return Get(key, value, version);
     });

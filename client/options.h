@@ -32,10 +32,10 @@ struct ClientOptions {
   /// the first scan the client does not touch that memory, nor pin it over verbs. 0: no scans and watches.
   /// Other values: 8 KiB to 8 MiB.
   std::size_t scan_window_bytes = std::size_t{512} << 10;
-  /// If true, a call that finds the connection broken reconnects to the same address within its own timeout,
-  /// and continues there (see Client). The client tries at once, then again and again: attempts of 1, 4, 16 s
-  /// and so on, with pauses of 4 ms to 1 s. For this the server keeps the outcomes of the client's last
-  /// writes.
+  /// If true, a call that finds the connection broken reconnects within its own timeout, and continues there
+  /// (see Client). It tries the same address first, and after a failure the next one of the list. The client
+  /// tries at once, then again and again: attempts of 1, 4, 16 s and so on, with pauses of 4 ms to 1 s. For
+  /// this the server keeps the outcomes of the client's last writes.
   bool reconnect = true;
   /// Auth token, for a server that requires one (kvserver --tokens): the line that `kvctl create_token`
   /// printed, or the secret in it. The secret never crosses the wire: at each connection both sides prove

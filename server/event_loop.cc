@@ -164,8 +164,13 @@ inline void EventLoop::Dispatch(const PendingRequest& pending) {
     case Operation::kFinishLargePut:
       if (!parts_.writes.Add(pending)) parts_.reads.Add(pending);  // out of bounds: it answers with the error
       return;
-    case Operation::kLocate:
     case Operation::kPing:
+      if (request.condition == kAsksLease && parts_.replication != nullptr &&
+          parts_.replication->has_lease()) {
+        return parts_.replication->TakeLeaseRequest(pending);
+      }
+      [[fallthrough]];
+    case Operation::kLocate:
     case Operation::kReserve:
     case Operation::kPart:
     case Operation::kScan:
@@ -178,6 +183,7 @@ inline void EventLoop::Dispatch(const PendingRequest& pending) {
     case Operation::kFollow:
     case Operation::kReplicate:
     case Operation::kPromote:
+    case Operation::kSupport:
       return;  // TakeReplication has taken it
   }
   parts_.store.Add(Counter::kRejectedRequests, 1);
@@ -322,6 +328,11 @@ std::optional<TimePoint> EventLoop::NextWork() const {
        {parts_.reserves.next_expiry(), parts_.reads.next_expiry(), parts_.acceptor.next_probe(),
         parts_.rate_limited_log.next_summary(), parts_.rate_limiter.next_turn(), heartbeat_.next_beat()}) {
     if (expiry) next = next ? std::min(*next, *expiry) : *expiry;
+  }
+  if (parts_.replication != nullptr) {
+    if (const std::optional<TimePoint> due = parts_.replication->next_work()) {
+      next = next ? std::min(*next, *due) : *due;
+    }
   }
   if (reporter_.awaits_load()) {  // the end of a load wakes nobody
     const TimePoint look = parts_.store.clock().Now() + std::chrono::milliseconds(20);

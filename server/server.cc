@@ -115,10 +115,12 @@ absl::Status Server::MakeEventLoop(const ServerOptions& options, History history
                                     .replies = *replies_,
                                     .log = log_,
                                     .wake = [signals = signals_.get()] { signals->Wake(); },
-                                    .on_promoted = [this] { acceptor_->RememberClients(); }},
+                                    .on_promoted = [this] { acceptor_->RememberClients(); },
+                                    .region = memory_->region()},
                                    options.replication, options.store.data_dir,
                                    options.store.durability == Durability::kSynced, std::move(history)));
     acceptor_->set_gate([this] { return replication_->WhyNotServing(); });
+    acceptor_->set_lease([this] { return replication_->has_lease(); });
     acceptor_->AddObserver(*replication_);
   }
   event_loop_ = std::make_unique<EventLoop>(EventLoop::Parts{.store = *store_,

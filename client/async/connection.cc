@@ -42,7 +42,10 @@ void AsyncConnection::Break(const absl::Status& cause) {
   waker_.Unwatch(session_->connection().wait_fd());
   over_ = !session_->reconnects();
   if (over_) return;
-  next_attempt_ = session_->clock().Now();
+  // The server would reject the next request for a lease at once, as it did this one.
+  const Duration pause =
+      std::exchange(pauses_, false) ? Session::Pause(Session::kRejectedPause) : Duration(0);
+  next_attempt_ = session_->clock().Now() + pause;
   attempts_ = 0;
   trouble_ = absl::OkStatus();
 }

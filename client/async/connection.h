@@ -50,6 +50,11 @@ class AsyncConnection {
   /// Ends the broken connection, and lets the next one be made. REQUIRES: is_up, and `cause`
   /// is not OK.
   void Break(const absl::Status& cause);
+  /// The server may have been replaced: the next attempt comes after a pause, and goes to the next address.
+  void PassOn() {
+    session_->PassOnAddress();
+    pauses_ = true;
+  }
   /// Makes no other connection from now on.
   void Close(absl::Status why);
   /// Ends what a broken connection still does in the caller's memory.
@@ -89,6 +94,7 @@ class AsyncConnection {
 
   // Used while there is no connection:
   TimePoint next_attempt_;    // when it is due
+  bool pauses_ = false;       // before the first attempt
   int attempts_ = 0;          // since the connection broke
   bool aside_ = false;        // the caller makes them (BeginAttempt), and Poll makes none
   bool in_progress_ = false;  // from BeginAttempt to EndAttempt

@@ -151,13 +151,30 @@ std::size_t AsyncClient::Core::Deliver(std::size_t most) {
 void AsyncClient::Core::Break(const absl::Status& cause) {
   if (!connection_.is_up()) return;
   connection_.Break(cause);
+  operations_.lease().Reset();
   if (connection_.is_over()) {
     AbortAll(connection_.status());
   } else {
     messages_.Lose();
+    while (AsyncOperation* const message = operations_.lease().TakeLostMessage()) {
+      operations_.End(*message, LeaseError("it rejected this write"));
+    }
   }
   operations_.EndAllThatWaitForMemory();
   connection_.waker().Signal();
+}
+
+bool AsyncClient::Core::EndConfirmed() {
+  bool any = false;
+  while (AsyncOperation* const operation = operations_.lease().TakeConfirmed()) {
+    any = true;
+    if (operation->kind == AsyncOperation::Kind::kMessage) {
+      operations_.End(*operation, std::move(operation->result.status));
+    } else {
+      reads_.EndLookup(*operation);
+    }
+  }
+  return any;
 }
 
 void AsyncClient::Core::TakeAttempt() {

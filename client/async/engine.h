@@ -34,6 +34,8 @@ namespace remora {
 
 /// The parts, and the calls that go through all of them. Start allocates and registers all memory.
 ///
+/// The class has more than 25 methods, because each call and each stage of a Poll is one.
+///
 /// Thread safety: none, but for attempts to connect (AsyncConnection).
 class AsyncClient::Core {
  public:
@@ -84,6 +86,8 @@ class AsyncClient::Core {
   /// Breaks the connection if a part's stage said that it failed.
   bool Did(const absl::StatusOr<bool>& stage);
   bool TakeCompletions();
+  /// Ends the operations whose results count by now. Returns whether there was one.
+  bool EndConfirmed();
   /// Calls the callbacks of at most `most` operations. Returns how many it called.
   std::size_t Deliver(std::size_t most);
   absl::Status Take(const rdma::Completion& completion);

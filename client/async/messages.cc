@@ -136,6 +136,7 @@ absl::Status AsyncMessages::TakeReply(const rdma::Completion& completion) {
 
 absl::Status AsyncMessages::TakeAnswer(std::uint32_t owner, const ServerReply& answer, bool may_learn) {
   if (owner == RequestChannel::kLargePut) return large_.TakeReply(answer, may_learn);
+  if (owner == RequestChannel::kLease) return operations_.lease().TakeAnswer(answer);
   if (owner == RequestChannel::kNoOwner) return absl::OkStatus();
   AsyncOperation& operation = operations_[owner];
   if (operation.lost_id != 0) {
@@ -186,6 +187,7 @@ void AsyncMessages::Lose() {
   if (large != nullptr && !committing) lost.emplace_back(channel.last_request_id() + 1, large);
   channel.Lose(
       [&](std::uint32_t owner, std::uint64_t request_id, std::string_view key, std::string_view value) {
+        if (owner == RequestChannel::kLease) return;
         if (owner == RequestChannel::kLargePut) {
           if (large == nullptr || !committing) return;
           lost_.Add(*large, request_id);

@@ -34,7 +34,8 @@ struct AsyncOperation {
   bool read_in_flight = false;
   std::uint32_t large_buffer = OperationBuffers::kNone;
   TimePoint deadline;
-  Duration timeout{};  // for each piece of a large value
+  Duration timeout{};   // for each piece of a large value
+  TimePoint read_at{};  // when its result had come, while it waits for a lease
   // Only if the client records metrics:
   TimePoint began{};
   std::size_t put_bytes = 0;  // size of the value of a Put

@@ -103,7 +103,9 @@ void OperationTable::EndMessage(AsyncOperation& operation, const ServerReply& an
   if (may_learn && reply.status == ReplyStatus::kOk && reply.slot != 0) {
     connection_.session().cache().Learn(operation.key_hash, DecodeSlot(reply.slot));
   }
-  End(operation, ToStatus(answer));
+  operation.result.status = ToStatus(answer);
+  if (ShowsStoredData(operation.result.status) && lease_.Delays(operation)) return;
+  End(operation, std::move(operation.result.status));
 }
 
 void OperationTable::Record(const AsyncOperation& operation) const {

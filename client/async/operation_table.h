@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/async/connection.h"
+#include "client/async/lease.h"
 #include "client/async/operation.h"
 #include "client/async_client.h"
 #include "client/registered_buffer.h"
@@ -26,10 +27,12 @@ namespace remora {
 /// Thread safety: none.
 class OperationTable {
  public:
-  explicit OperationTable(AsyncConnection& connection) : connection_(connection) {}
+  explicit OperationTable(AsyncConnection& connection) : connection_(connection), lease_(connection) {}
   /// Makes the places. Call it before all others.
   void Resize(std::size_t depth);
 
+  AsyncLease& lease() { return lease_; }
+  const AsyncLease& lease() const { return lease_; }
   AsyncOperation& operator[](std::size_t index) { return operations_[index]; }
   std::span<AsyncOperation> all() { return operations_; }
   /// Returns the operation that has this ID and has not ended; null: there is none.
@@ -44,7 +47,7 @@ class OperationTable {
   /// Ends the operation: its callback is due, once, as soon as the device no longer accesses the caller's
   /// memory. REQUIRES: nothing asks for the outcome of the operation any more (LostWrites::Drop).
   void End(AsyncOperation& operation, absl::Status status);
-  /// Ends a message with its reply.
+  /// Ends a message with its reply, perhaps later: a rejection waits for a lease.
   void EndMessage(AsyncOperation& operation, const ServerReply& answer, bool may_learn);
   /// Makes the callback due if the operation has ended and the device no longer accesses the caller's memory.
   void EndIfMemoryIsFree(AsyncOperation& operation);
@@ -78,6 +81,7 @@ class OperationTable {
   bool IsAtMemory(const AsyncOperation& operation) const;
 
   AsyncConnection& connection_;
+  AsyncLease lease_;
   std::vector<AsyncOperation> operations_;  // never moved
   std::vector<std::uint32_t> free_;
   std::uint64_t last_serial_ = 0;

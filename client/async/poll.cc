@@ -45,6 +45,8 @@ std::size_t AsyncClient::Core::Poll() {
     if (connection_.is_up() && (reads_.has_in_flight() || !connection_.channel().empty())) {
       busy |= TakeCompletions();
     }
+    busy |= Did(operations_.lease().Drive());
+    busy |= EndConfirmed();
     ended += Deliver(most - ended);
     has_more_ = ended == most || ++rounds == kMaxRounds;
     if (has_more_) {
@@ -53,7 +55,10 @@ std::size_t AsyncClient::Core::Poll() {
     }
   } while (std::exchange(busy, false));
   if (ended == 0 || ++polls_ % kPollsPerClock == 0) {
-    const auto abort = [this](AsyncOperation& operation) { Abort(operation, connection_.Overdue()); };
+    const auto abort = [this](AsyncOperation& operation) {
+      const bool waits_for_lease = connection_.is_up() && operations_.lease().HasKept(operation);
+      Abort(operation, waits_for_lease ? LeaseError("no answer in time") : connection_.Overdue());
+    };
     if (operations_.ForEachOverdue(abort)) ended += Deliver(most);
   }
   if (ended > 0) Did(messages_.Send());  // operations that the last callbacks have begun
@@ -113,7 +118,7 @@ absl::StatusOr<std::size_t> AsyncClient::Core::Wait(TimePoint deadline) {
       if (clock.Now() >= deadline) return absl::DeadlineExceededError(kNothingEnded);
       continue;
     }
-    const TimePoint earliest = operations_.earliest_deadline();
+    const TimePoint earliest = std::min(operations_.earliest_deadline(), operations_.lease().next());
     if (!connection_.is_up()) {
       const TimePoint now = clock.Now();
       if (now >= deadline) return absl::DeadlineExceededError(kNothingEnded);
@@ -138,7 +143,7 @@ absl::StatusOr<std::size_t> AsyncClient::Core::Wait(TimePoint deadline) {
 
 std::optional<TimePoint> AsyncClient::Core::next_deadline() const {
   if (operations_.in_flight() == 0) return std::nullopt;
-  const TimePoint earliest = operations_.earliest_deadline();
+  const TimePoint earliest = std::min(operations_.earliest_deadline(), operations_.lease().next());
   const bool waits_for_attempt = !connection_.is_up() && !connection_.is_attempting();
   return waits_for_attempt ? std::min(earliest, connection_.next_attempt()) : earliest;
 }

@@ -97,7 +97,7 @@ void AsyncReads::Take(AsyncOperation& operation) {
 
 void AsyncReads::EndRead(AsyncOperation& operation) {
   if (operation.lookup.step() == Lookup::Step::kAsk) return askers_.Push(operation);
-  EndLookup(operation);
+  if (!operations_.lease().Delays(operation)) EndLookup(operation);
 }
 
 void AsyncReads::EndLookup(AsyncOperation& operation) {

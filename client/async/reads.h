@@ -53,6 +53,8 @@ class AsyncReads {
   /// Takes the completion of the operation's READ. REQUIRES: the operation is a lookup.
   void Take(AsyncOperation& operation);
   bool has_in_flight() const { return in_flight_ > 0; }
+  /// Ends an operation whose lookup has a result that counts.
+  void EndLookup(AsyncOperation& operation);
   /// Forgets the READs of an earlier connection.
   void Reset();
 
@@ -79,7 +81,6 @@ class AsyncReads {
   bool Prepare(AsyncOperation& operation);
   /// Continues an operation whose lookup needs no READ for now.
   void EndRead(AsyncOperation& operation);
-  void EndLookup(AsyncOperation& operation);
   void NoteRead(std::uint64_t key_hash);
 
   AsyncConnection& connection_;

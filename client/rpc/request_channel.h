@@ -104,6 +104,7 @@ class RequestChannel {
   static constexpr std::uint32_t kLargePut = kNoOwner - 1;  // of an AsyncClient
   static constexpr std::uint32_t kCall = kNoOwner - 2;      // a call that waits
   static constexpr std::uint32_t kScanPage = kNoOwner - 3;  // a page that comes beside the calls
+  static constexpr std::uint32_t kLease = kNoOwner - 4;     // a ping of an AsyncClient that asks for a lease
 
   /// Makes a channel. `asks_later`: the client asks the server about writes whose replies are lost
   /// (kQueryCompletion).

@@ -209,6 +209,7 @@ absl::Status ClientScan::Impl::TakePage(const ServerReply& answer, std::size_t h
   if (answer.reply.result < 0 || static_cast<std::uint64_t>(answer.reply.result) > page_size_) {
     return NoScanPage("it is larger than the client asked for");
   }
+  if (!session_.IsCovered()) REMORA_RETURN_IF_ERROR(session_.Confirm());
   cursor_ = answer.reply.version;
   half_ = half;
   page_ = std::string_view(reinterpret_cast<const char*>(window_.bytes.data()) + half * page_size_,

@@ -24,12 +24,26 @@ absl::StatusOr<AddressChoice> AddressChoice::Of(std::string_view addresses, cons
   return AddressChoice(std::move(parsed), options, clock);
 }
 
-absl::StatusOr<Dialer> AddressChoice::MakeDialer() const {
+void PassOn(const Dialer& dialer) {
+  if (const auto* const list = dialer.target<ListDialer>()) list->PassOn();
+}
+
+absl::StatusOr<Dialer> AddressChoice::DialerOf(const rdma::Address& address) const {
   ClientOptions options = options_;
   // One text has the certificates for all addresses, and Dial rejects them where there is no TLS.
   const bool any_tls = std::ranges::any_of(addresses_, &rdma::Address::tls);
-  if (any_tls && !current().tls) options.tls = {};
-  return DialerFor(current(), options, *clock_);
+  if (any_tls && !address.tls) options.tls = {};
+  return DialerFor(address, options, *clock_);
+}
+
+absl::StatusOr<Dialer> AddressChoice::MakeDialer() const {
+  if (addresses_.size() == 1) return DialerOf(current());
+  std::vector<Dialer> dialers;
+  for (const rdma::Address& address : addresses_) {
+    REMORA_ASSIGN_OR_RETURN(Dialer dialer, DialerOf(address));
+    dialers.push_back(std::move(dialer));
+  }
+  return Dialer(ListDialer(std::move(dialers), current_));
 }
 
 ClientOptions AddressChoice::Options() const {

@@ -2,17 +2,47 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/options.h"
 #include "rdma/address.h"
+#include "rdma/transport.h"
 #include "store/base/clock.h"
 
 namespace remora {
+
+/// Dials one address of a list, until PassOn makes it dial the next one. It is the Dialer of a session.
+///
+/// Thread safety: none; its copies share their state.
+class ListDialer {
+ public:
+  /// Dials `first` of these first. REQUIRES: first < dialers.size().
+  ListDialer(std::vector<Dialer> dialers, std::size_t first)
+      : state_(std::make_shared<State>(State{std::move(dialers), first})) {}
+
+  absl::StatusOr<std::unique_ptr<rdma::ClientConnection>> operator()(TimePoint deadline) const {
+    return state_->dialers[state_->current](deadline);
+  }
+  /// Goes on with the next address, and behind the last one with the first.
+  void PassOn() const { state_->current = (state_->current + 1) % state_->dialers.size(); }
+
+ private:
+  struct State {
+    std::vector<Dialer> dialers;
+    std::size_t current;
+  };
+
+  std::shared_ptr<State> state_;
+};
+
+/// Has the dialer of a session take its next address, if it has several.
+void PassOn(const Dialer& dialer);
 
 /// Takes the addresses of a list one after the other, until a client is connected to one of them.
 ///
@@ -23,7 +53,7 @@ class AddressChoice {
   static absl::StatusOr<AddressChoice> Of(std::string_view addresses, const ClientOptions& options,
                                           const Clock& clock);
 
-  /// Returns the dialer for the current address. Errors as SecretOfToken.
+  /// Returns a dialer for all addresses, which begins with the current one. Errors as SecretOfToken.
   absl::StatusOr<Dialer> MakeDialer() const;
   /// Returns the options for the current address, with defaults in place of unset values. The address has its
   /// share of the time that is left until ClientOptions::connect_timeout.
@@ -39,6 +69,7 @@ class AddressChoice {
  private:
   AddressChoice(std::vector<rdma::Address> addresses, const ClientOptions& options, const Clock& clock);
   const rdma::Address& current() const { return addresses_[current_]; }
+  absl::StatusOr<Dialer> DialerOf(const rdma::Address& address) const;
 
   std::vector<rdma::Address> addresses_;
   ClientOptions options_;

@@ -79,6 +79,7 @@ absl::Status AnotherShard(const ShardIdentity& expected, const ShardIdentity& fo
 absl::Status Session::Open(std::unique_ptr<rdma::ClientConnection> connection, TimePoint deadline) {
   HelloRequest hello;
   hello.client = identity_.id;
+  hello.flags |= HelloFlag::kKnowsLease;
   if (identity_.returns) hello.flags |= HelloFlag::kReconnects;
   if (!options_.expected_shard.is_none()) hello.flags |= HelloFlag::kAsksShard;
   if (options_.administers) hello.flags |= HelloFlag::kAdministers;
@@ -185,6 +186,7 @@ absl::Status Session::AdoptSuperblock() {
   }
   server_.TakeStore(shape, grace, level);
   cache_.Begin(shape.memory_size, grace);
+  REMORA_RETURN_IF_ERROR(TakeFirstLease());
   return ReadFirstDirectory();
 }
 

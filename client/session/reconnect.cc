@@ -78,6 +78,7 @@ Session::Attempt Session::TryToReconnect(TimePoint deadline) {
       return {.status = {}, .is_final = false, .was_forgotten = std::exchange(identity_.forgotten, false)};
     }
     if (absl::IsDeadlineExceeded(opened)) ++unanswered_attempts_;
+    if (rejection_ != RejectionReason::kForgotten) PassOnAddress();  // another address may serve
     const bool is_final = !MayPass(opened, rejection_);
     if (is_final || rejection_ != RejectionReason::kForgotten) return {std::move(opened), is_final};
     identity_.forgotten = true;
@@ -146,6 +147,7 @@ void Session::WaitForDevice() {
 
 void Session::ForgetServer() {
   server_.Forget();
+  lease_.Forget();
   region_.Forget();
   cache_.Forget();
   channel_.Clear();

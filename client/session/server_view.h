@@ -51,6 +51,8 @@ class ServerView {
   const RemoteRegion& memory() const { return hello_.memory; }
   /// Returns whether the client has no staging memory. Then the payload goes along with the request.
   bool is_read_only() const { return (hello_.flags & ReplyFlag::kReadOnly) != 0; }
+  /// Returns whether results count under a lease alone.
+  bool has_lease() const { return (hello_.flags & ReplyFlag::kHasLease) != 0; }
   /// Returns whether the server takes requests for its settings.
   bool has_settings() const { return (hello_.flags & ReplyFlag::kHasSettings) != 0; }
   /// Returns how many requests of this client the server allows in flight.

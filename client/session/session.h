@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -31,6 +32,7 @@
 #include "client/session/access_hints.h"
 #include "client/session/call_guard.h"
 #include "client/session/fork_guard.h"
+#include "client/session/read_lease.h"
 #include "client/session/scan_window.h"
 #include "client/session/server_view.h"
 #include "rdma/adaptive_poll.h"
@@ -51,6 +53,22 @@ ClientOptions ResolvedFor(const rdma::Address& address, ClientOptions options);
 /// Returns the dialer of a client with these options. `clock` must outlive it. Errors as SecretOfToken.
 absl::StatusOr<Dialer> DialerFor(const rdma::Address& address, const ClientOptions& options,
                                  const Clock& clock);
+
+/// Returns whether an error follows from stored data, as of a rejected write. Others, as a lack of memory,
+/// need no lease.
+inline bool ShowsStoredData(const absl::Status& error) {
+  switch (error.code()) {
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kOutOfRange:
+      return true;
+    default:
+      return false;
+  }
+}
+/// Returns Unavailable: the server does not show that it is still the primary.
+absl::Status LeaseError(std::string_view why);
 
 /// Returns the bytes of registered memory as a value.
 inline std::string_view ValueIn(const RegisteredBytes& memory) {
@@ -187,6 +205,32 @@ class Session {
     if (hints_.Note(key_hash)) ReportReads();
   }
 
+  // --- lease.cc
+
+  const ReadLease& lease() const { return lease_; }
+  /// Returns whether results of READs and replies that have come count (Q7 of
+  /// store/format/memory/lease_line.h). If false, Confirm tells.
+  [[gnu::always_inline]] bool IsCovered() const {
+    if (!lease_.is_on()) [[likely]]
+      return true;
+    std::atomic_thread_fence(std::memory_order_acquire);  // the loads of the result come before the clock
+    return lease_.Covers(clock_.Coarse());
+  }
+  /// Returns whether they count, by a finer clock, and also if the connection broke since. It takes no lease.
+  bool HoldsLease() const { return !lease_.is_on() || lease_.Holds(clock_.Now()); }
+  /// Returns OK if results that have come so far count. Takes a lease for that if need be, unless the
+  /// connection is broken. With an error, the connection is broken afterwards. Outcomes:
+  ///   Unavailable: the server does not show that it is still the primary.
+  ///   Cancelled: the call was interrupted.
+  /// REQUIRES: no request for kCall is in flight, no READ, and no FIND.
+  absl::Status Confirm();
+  /// Looks at the lease line if a READ is a copy. Unavailable: as LeaseError.
+  absl::Status LookIfMapped(TimePoint now);
+  /// Takes the server's answer to a request for a lease that was sent at `asked` or later.
+  void TakeLeaseAnswer(TimePoint asked) { lease_.TakeAnswer(asked); }
+  /// Has the next connection go to the next address, if there are several.
+  void PassOnAddress();
+
   // --- reconnect.cc
 
   bool reconnects() const { return dialer_ != nullptr && options_.reconnect; }
@@ -211,6 +255,8 @@ class Session {
   static constexpr std::chrono::milliseconds kReportPause{100};
   /// Returns the pause after the attempt of this number, which counts from 0.
   static Duration Pause(int attempt);
+  /// Number of the attempt whose pause, of 32 to 64 ms, is that after a server that gave no lease.
+  static constexpr int kRejectedPause = 4;
   /// Gives up the unacknowledged write: the call does not ask for its outcome any more.
   void AbandonWrite() { unacknowledged_write_ = 0; }
   /// Ends the connection, which counts as broken then. Afterwards no device accesses the client's memory.
@@ -246,6 +292,14 @@ class Session {
   absl::Status Greet(const HelloRequest& hello, TimePoint deadline);
   absl::Status AdoptSuperblock();
   absl::Status ReadFirstDirectory();
+  // Defined in lease.cc:
+  absl::Status TakeFirstLease();
+  /// READs the lease line. Nothing: it was torn each time.
+  absl::StatusOr<std::optional<LeaseLine>> ReadLeaseLine();
+  absl::Status LookAtLease(TimePoint now);
+  absl::Status AskForLease();
+  /// Breaks the connection with LeaseError(why).
+  absl::Status EndLease(std::string_view why);
   // Defined in reconnect.cc:
   void ForgetServer();
   void Deregister();
@@ -285,6 +339,7 @@ class Session {
   ClientCounters counters_;
   const std::unique_ptr<ClientRecorder> recorder_;
   ServerView server_;
+  ReadLease lease_;
   ReadCache cache_;
   AccessHints hints_;
   TimePoint reads_reported_;  // when a request was last sent only to report reads

@@ -82,6 +82,7 @@ bool Acceptor::AcceptClient(Port& port) {
   ClientEntry* const client = has_id ? &BeginClient(hello.client, connection.get(), use) : nullptr;
   HelloReply reply;
   reply.flags = LoadingFlag(store_) | ReplyFlag::kHasSettings;
+  if (HasLease()) reply.flags |= ReplyFlag::kHasLease;
   if (use != nullptr && use->token.role == Role::kReadOnly) reply.flags |= ReplyFlag::kReadOnly;
   reply.incarnation = store_.superblock().incarnation;
   reply.server_ms = store_.clock().UnixMillis();
@@ -145,6 +146,11 @@ bool Acceptor::CheckHello(rdma::ServerConnection& connection, const HelloRequest
   const std::string_view why_not = WhyNotServing();
   if (!why_not.empty() && (hello.flags & HelloFlag::kAdministers) == 0) {
     Reject(connection, Counter::kRejectedNotServing, {.reason = RejectionReason::kNotServing}, why_not);
+    return false;
+  }
+  if (HasLease() && (hello.flags & (HelloFlag::kKnowsLease | HelloFlag::kAdministers)) == 0) {
+    Reject(connection, Counter::kRejectedVersion, {.reason = RejectionReason::kVersion},
+           "it has followers, and the client knows no leases; use a client of this release");
     return false;
   }
   ClientEntry* const known = hello.client == 0 ? nullptr : clients_.Find(hello.client);

@@ -73,6 +73,9 @@ class Acceptor {
   /// Has new clients rejected while `why_not` returns a text, which says why, for them. Those that administer
   /// are accepted (HelloFlag::kAdministers).
   void set_gate(std::function<std::string_view()> why_not) { why_not_ = std::move(why_not); }
+  /// Asks `has_lease` for each new client whether clients read under a lease. One that knows no leases is
+  /// rejected then, unless it administers.
+  void set_lease(std::function<bool()> has_lease) { has_lease_ = std::move(has_lease); }
   /// Takes the completion records of a store that was promoted, in place of all before. REQUIRES: the gate
   /// has been closed until now.
   void RememberClients();
@@ -102,6 +105,7 @@ class Acceptor {
 
  private:
   bool AcceptClient(Port& port);
+  bool HasLease() const { return has_lease_ && has_lease_(); }
   std::string_view WhyNotServing() const { return why_not_ ? why_not_() : std::string_view(); }
   /// Notes the clients of the listener that never became a request.
   void CountDropped(Port& port);
@@ -127,6 +131,7 @@ class Acceptor {
   ClientTable clients_;
   std::unique_ptr<Authenticator> authenticator_;  // null: no tokens
   std::function<std::string_view()> why_not_;     // empty: all may come
+  std::function<bool()> has_lease_;               // empty: no client needs a lease
   std::vector<SessionObserver*> observers_;
   std::optional<TimePoint> next_probe_;
   ClientActivities activities_;

@@ -31,6 +31,7 @@ struct Flags {
   std::vector<std::string> replicate_to{};
   std::string replication_token_file{};
   std::size_t replication_buffer = std::size_t{256} << 20;
+  std::string lease_time = "1s";
   rdma::TlsFiles replication_tls{};
   int ready_fd = -1;
   bool insecure_open = false;

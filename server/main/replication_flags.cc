@@ -1,6 +1,8 @@
 #include "server/main/replication_flags.h"
 
+#include <chrono>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,12 +12,22 @@
 #include "server/connection/auth_tokens.h"
 #include "server/main/listen_checks.h"
 #include "store/base/status_macros.h"
+#include "store/format/memory/lease_line.h"
+#include "store/format/types/duration_text.h"
 
 namespace remora {
 namespace {
 
 constexpr std::size_t kMinReplicationBuffer = std::size_t{1} << 20;
 constexpr std::size_t kMaxReplicationBuffer = std::size_t{64} << 30;
+
+/// Returns the fault of a lease time; empty: it has none.
+std::string FaultOfLeaseTime(const std::string& text) {
+  std::string why;
+  const std::optional<std::chrono::milliseconds> time = ParseTtl(text, &why);
+  if (!time) return why;
+  return *time < kMinLeaseTime || *time > kMaxLeaseTime ? "it is from 200ms to 10s" : std::string();
+}
 
 }  // namespace
 
@@ -48,6 +60,13 @@ void AddReplicationFlags(command_line::CommandLine& line, Flags* flags) {
       .ShowDefault()
       .TypeName("SIZE")
       .Needs(to);
+  line.Add("--lease_time", flags->lease_time,
+           "A follower is promoted no sooner than this after its last answer to its primary. Clients of a "
+           "primary read for three quarters of it without asking. The same for all servers; from 200ms to "
+           "10s")
+      .Check(FaultOfLeaseTime)
+      .ShowDefault()
+      .TypeName("DURATION");
 }
 
 absl::Status TakeReplication(Flags* flags) {
@@ -72,6 +91,8 @@ absl::Status TakeReplication(Flags* flags) {
     return absl::InvalidArgumentError("--replication_buffer: it is from 1 MiB to 64 GiB");
   }
   replication.max_pending_bytes = flags->replication_buffer;
+  std::string why;
+  replication.lease_time = ParseTtl(flags->lease_time, &why).value_or(kDefaultLeaseTime);
   if (replication.is_on() && flags->server.store.commit_log_bytes == 0) {
     return absl::InvalidArgumentError(
         "--follow and --replicate_to need a commit log: leave out --commit_log=off, and choose "

@@ -136,7 +136,7 @@ inline constexpr auto kLogEvents = std::to_array<LogEventEntry>({
     {LogEvent::kFollowing, "following", LogLevel::kInfo, "a primary sends its groups to this follower"},
     {LogEvent::kFollowerConnected, "follower_connected", LogLevel::kInfo, "a follower takes groups, and from which one on"},
     {LogEvent::kFollowerAway, "follower_away", LogLevel::kWarning, "a follower cannot be reached, or does not answer; writes wait"},
-    {LogEvent::kFollowerRejected, "follower_rejected", LogLevel::kError, "a follower and this primary do not fit, and why; writes wait"},
+    {LogEvent::kFollowerRejected, "follower_rejected", LogLevel::kError, "a follower and this primary do not fit, and why; no writes"},
     {LogEvent::kPrimaryRejected, "primary_rejected", LogLevel::kWarning, "a follower does not follow a primary, and why"},
     {LogEvent::kPromoted, "promoted", LogLevel::kWarning, "the follower has become a primary"},
     {LogEvent::kReplicationFailed, "replication_failed", LogLevel::kError, "a follower cannot apply a group, or keep its state"},

@@ -10,7 +10,7 @@ namespace remora {
 FollowerLink::FollowerLink(std::size_t slots, std::size_t slot_size, std::uint64_t last,
                            std::uint64_t acknowledged)
     : slot_size_(slot_size), in_slot_(slots), next_(last + 1), sent_(last), acknowledged_(acknowledged) {
-  for (std::size_t i = slots; i > 0; --i) free_.push_back(i - 1);
+  for (std::size_t i = slots - 1; i > 0; --i) free_.push_back(i - 1);
 }
 
 std::optional<FollowerLink::Part> FollowerLink::Next(std::size_t group_size) {
@@ -37,6 +37,18 @@ std::optional<FollowerLink::Part> FollowerLink::Next(std::size_t group_size) {
   return part;
 }
 
+std::optional<Request> FollowerLink::Ask(std::uint64_t round) {
+  if (!can_ask(round)) return std::nullopt;
+  asked_ = round;
+  Request request;
+  request.request_id = ++last_request_;
+  request.operation = Operation::kSupport;
+  request.payload_offset = ask_slot() * slot_size_;
+  request.condition = round;
+  in_slot_.back() = last_request_;
+  return request;
+}
+
 absl::Status FollowerLink::TakeReply(const Reply& reply, std::string_view text) {
   const auto slot = std::ranges::find(in_slot_, reply.request_id);
   if (reply.request_id == 0 || slot == in_slot_.end()) {
@@ -49,7 +61,11 @@ absl::Status FollowerLink::TakeReply(const Reply& reply, std::string_view text) 
                                                    "; use one release"));
   }
   *slot = 0;
-  free_.push_back(static_cast<std::size_t>(slot - in_slot_.begin()));
+  if (const auto number = static_cast<std::size_t>(slot - in_slot_.begin()); number == ask_slot()) {
+    answered_ = asked_;
+  } else {
+    free_.push_back(number);
+  }
   acknowledged_ = std::max(acknowledged_, reply.version);
   return absl::OkStatus();
 }

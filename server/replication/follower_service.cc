@@ -30,6 +30,7 @@ FollowerService::FollowerService(ServerStore& store, ReplySender& replies, const
       data_dir_(std::move(options.data_dir)),
       is_synced_(options.is_synced),
       history_(std::move(history)),
+      support_(options.lease_time, store.clock().Now()),
       receiver_([&store](std::uint64_t number, std::string_view bytes) {
         return store.ApplyGroup(number, bytes);
       }) {}
@@ -46,7 +47,9 @@ absl::StatusOr<std::unique_ptr<FollowerService>> FollowerService::Create(
 
 void FollowerService::Take(const PendingRequest& pending) {
   if (pending.request.operation == Operation::kFollow) return TakeFollow(pending);
-  if (const absl::Status taken = TakePart(pending); !taken.ok()) replies_.Answer(pending, taken);
+  const bool is_part = pending.request.operation == Operation::kReplicate;
+  const absl::Status taken = is_part ? TakePart(pending) : TakeSupport(pending);
+  if (!taken.ok()) replies_.Answer(pending, taken);
 }
 
 // --- A primary comes ------------------------------------------------------------------------------------
@@ -80,6 +83,11 @@ absl::Status FollowerService::Follow(const PendingRequest& pending, const Follow
   const std::uint64_t last = store_.last_group();
   const FollowerPosition at{.last = last, .is_empty = store_.Read(Counter::kKeys) == 0 && !store_.loading()};
   REMORA_RETURN_IF_ERROR(CheckPrimary(history_, at, primary, start.last));
+  if (start.lease_ms == 0 || start.lease_ms > support_.lease_time().count()) {  // Q5
+    return absl::FailedPreconditionError(absl::StrCat("follow: the primary's lease time is ", start.lease_ms,
+                                                      " ms, this follower's ", support_.lease_time().count(),
+                                                      " ms; give both the same --lease_time"));
+  }
   if (primary != history_) {  // R1. It waits for the disk, and has no client that would wait with it
     REMORA_RETURN_IF_ERROR(WriteHistory(data_dir_, primary));
     history_ = std::move(primary);
@@ -87,6 +95,7 @@ absl::Status FollowerService::Follow(const PendingRequest& pending, const Follow
   }
   RejectWaiting(absl::FailedPreconditionError(
       "replicate: another connection of a primary has taken over; connect again if this is the primary"));
+  support_.NoteAnswer(store_.clock().Now());
   receiver_.Begin(pending.session, last, is_synced_ || start.is_synced == 1);
   if (receiver_.syncs()) syncer_->Begin();
   waiting_.push_back({pending, last});
@@ -117,6 +126,16 @@ absl::Status FollowerService::TakePart(const PendingRequest& pending) {
   } else {
     Acknowledge(pending);
   }
+  return absl::OkStatus();
+}
+
+absl::Status FollowerService::TakeSupport(const PendingRequest& pending) {
+  if (!receiver_.IsFrom(pending.session)) {
+    return absl::FailedPreconditionError(
+        "support: this follower takes no groups from this connection; connect again");
+  }
+  support_.NoteAnswer(store_.clock().Now());
+  Acknowledge(pending);
   return absl::OkStatus();
 }
 

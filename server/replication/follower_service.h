@@ -1,6 +1,7 @@
 // The follower's side of replication: it takes the groups of its primary, which is a client with a session.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -12,11 +13,13 @@
 #include "absl/status/statusor.h"
 #include "server/connection/session_observer.h"
 #include "server/monitoring/operator_log.h"
+#include "server/replication/follower_support.h"
 #include "server/replication/group_receiver.h"
 #include "server/replication/group_syncer.h"
 #include "server/replication/history.h"
 #include "server/request/pending_request.h"
 #include "server/request/reply_sender.h"
+#include "store/format/memory/lease_line.h"
 #include "store/server_store.h"
 
 namespace remora {
@@ -24,9 +27,10 @@ namespace remora {
 struct FollowerOptions {
   std::string data_dir;    // where the history is kept
   bool is_synced = false;  // the store's level is synced
+  std::chrono::milliseconds lease_time = kDefaultLeaseTime;
 };
 
-/// Answers the requests kFollow and kReplicate, and has the store apply the groups.
+/// Answers the requests kFollow, kReplicate and kSupport, and has the store apply the groups.
 ///
 /// Thread safety: none; the server's one thread.
 class FollowerService final : public SessionObserver {
@@ -43,8 +47,11 @@ class FollowerService final : public SessionObserver {
   bool Step();
   /// Returns whether Step has work that nobody announces: a group that the store takes later.
   bool has_work() const { return receiver_.has_work(); }
-  /// Follows nobody any more: later requests are rejected. Returns the history.
+  /// Follows nobody any more: later requests are rejected. Returns the history. The owner passes it no
+  /// request until the follower may be a primary.
   History End();
+  /// Returns when the follower may become a primary (Q5). REQUIRES: End was called.
+  TimePoint support_ends_at() const { return support_.ends_at(); }
 
   void Forget(ClientSession& session) override;
 
@@ -61,6 +68,8 @@ class FollowerService final : public SessionObserver {
   /// Compares the histories, and keeps that of the primary (R1 to R3).
   absl::Status Follow(const PendingRequest& pending, const FollowStart& start, History primary);
   absl::Status TakePart(const PendingRequest& pending);
+  /// Answers a round of the primary's lease line (Q4).
+  absl::Status TakeSupport(const PendingRequest& pending);
   /// Applies the groups that have come. Returns whether it applied one.
   bool Apply();
   bool AnswerDue();
@@ -78,6 +87,7 @@ class FollowerService final : public SessionObserver {
   const std::string data_dir_;
   const bool is_synced_;
   History history_;
+  FollowerSupport support_;
   GroupReceiver receiver_;
   std::unique_ptr<GroupSyncer> syncer_;
   std::deque<Waiting> waiting_;  // in the order in which they came

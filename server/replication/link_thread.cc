@@ -64,6 +64,11 @@ void LinkThread::Wake() {
   [[maybe_unused]] const ssize_t written = ::write(wake_fd_, &one, sizeof(one));
 }
 
+void LinkThread::Ask(std::uint64_t round) {
+  asked_.store(round);  // as in Wake
+  Wake();
+}
+
 LinkThread::Status LinkThread::status() const {
   const MutexLock lock(mutex_);
   return shown_;
@@ -165,7 +170,8 @@ absl::StatusOr<Reply> LinkThread::Follow(FollowerConnection& connection) {
   const FollowStart start{.last = source_.groups.shipped.last(),
                           .count = static_cast<std::uint32_t>(history.reigns.size()),
                           .began_empty = history.began_empty,
-                          .is_synced = source_.is_synced};
+                          .is_synced = source_.is_synced,
+                          .lease_ms = static_cast<std::uint16_t>(source_.lease_time.count())};
   std::string payload(reinterpret_cast<const char*>(&start), sizeof(start));
   payload.append(reinterpret_cast<const char*>(history.reigns.data()), history.reigns.size() * sizeof(Reign));
   Request request;
@@ -189,6 +195,10 @@ void LinkThread::TellFailure(FollowerConnection& connection, std::string_view wh
 
 absl::StatusOr<bool> LinkThread::SendGroups(FollowerConnection& connection, FollowerLink& link) {
   bool has_sent = false;
+  if (const std::optional<Request> ask = link.Ask(asked_.load())) {
+    REMORA_RETURN_IF_ERROR(connection.Send(link.ask_slot(), *ask, {}));
+    has_sent = true;
+  }
   while (link.can_send()) {
     REMORA_ASSIGN_OR_RETURN(const ShippedGroups::Group group, cursor_.Find(link.next()));
     if (group == nullptr) break;
@@ -209,7 +219,9 @@ absl::StatusOr<bool> LinkThread::TakeReplies(FollowerConnection& connection, Fol
     REMORA_RETURN_IF_ERROR(link.TakeReply(answer->reply, answer->text));
     has_taken = true;
   }
-  if (link.acknowledged() != acknowledged_.load(std::memory_order_relaxed)) {
+  const bool has_answered = link.answered() > answered_.load(std::memory_order_relaxed);
+  if (has_answered) answered_.store(link.answered(), std::memory_order_release);
+  if (has_answered || link.acknowledged() != acknowledged_.load(std::memory_order_relaxed)) {
     acknowledged_.store(link.acknowledged(), std::memory_order_release);
     on_change_();
   }
@@ -218,7 +230,8 @@ absl::StatusOr<bool> LinkThread::TakeReplies(FollowerConnection& connection, Fol
 
 void LinkThread::Sleep(FollowerConnection& connection, const FollowerLink& link) {
   is_asleep_.store(true);
-  const bool may_send = link.can_send() && source_.groups.shipped.last() >= link.next();
+  const bool may_send =
+      (link.can_send() && source_.groups.shipped.last() >= link.next()) || link.can_ask(asked_.load());
   if (!may_send && !is_stopped_.load()) connection.Sleep(wake_fd_, link.awaits_reply() ? kLookMs : -1);
   is_asleep_.store(false);
   Drain(wake_fd_);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -30,7 +31,8 @@ enum class LinkState : std::uint8_t {
   kRejected = 3,  // the follower and this primary do not fit together
 };
 
-/// Brings the groups of a primary to one follower.
+/// Brings the groups of a primary to one follower. The class has more than 15 fields, because some are of the
+/// thread alone, and the others are what it shares with the server thread.
 ///
 /// Thread safety: any thread may call Wake, acknowledged and status; the server thread calls the others.
 class LinkThread {
@@ -39,9 +41,10 @@ class LinkThread {
     GroupSource groups;
     History history{};
     bool is_synced = false;  // the primary's level is synced
+    std::chrono::milliseconds lease_time{0};
   };
-  /// `on_change` is called in the thread when acknowledged() or status() has changed. The source outlives the
-  /// thread. ResourceExhausted: the system starts no thread, or has no descriptor.
+  /// `on_change` is called in the thread when acknowledged(), answered() or status() has changed. The source
+  /// outlives the thread. ResourceExhausted: the system starts no thread, or has no descriptor.
   static absl::StatusOr<std::unique_ptr<LinkThread>> Start(FollowerAddress to, const Source& source,
                                                            std::function<void()> on_change);
   /// Ends the thread, which may take as long as a connection attempt.
@@ -55,6 +58,10 @@ class LinkThread {
   void Wake();
 
   const rdma::Address& address() const { return to_.address; }
+  /// Asks the follower in this round of the lease line. Any thread; rounds increase.
+  void Ask(std::uint64_t round);
+  /// Returns the last round that the follower has answered; 0: none.
+  std::uint64_t answered() const { return answered_.load(std::memory_order_acquire); }
   /// Returns the number up to which the follower has acknowledged all groups; 0 before it has connected.
   std::uint64_t acknowledged() const { return acknowledged_.load(std::memory_order_acquire); }
   struct Status {
@@ -93,6 +100,8 @@ class LinkThread {
   std::atomic<bool> is_stopped_ = false;
   std::atomic<bool> is_asleep_ = false;
   std::atomic<std::uint64_t> acknowledged_ = 0;
+  std::atomic<std::uint64_t> asked_ = 0;     // round
+  std::atomic<std::uint64_t> answered_ = 0;  // round
   std::atomic<std::uint64_t> changes_ = 0;
   mutable Mutex mutex_;
   Status shown_ ABSL_GUARDED_BY(mutex_);

@@ -34,9 +34,10 @@ void ReplicationSender::End() {
 }
 
 absl::Status ReplicationSender::Start(const std::vector<FollowerAddress>& followers, const History& history,
-                                      bool is_synced) {
+                                      bool is_synced, std::chrono::milliseconds lease_time) {
   source_.history = history;
   source_.is_synced = is_synced;
+  source_.lease_time = lease_time;
   links_.reserve(followers.size());
   for (const FollowerAddress& to : followers) {
     REMORA_ASSIGN_OR_RETURN(std::unique_ptr<LinkThread> link, LinkThread::Start(to, source_, wake_));
@@ -47,6 +48,16 @@ absl::Status ReplicationSender::Start(const std::vector<FollowerAddress>& follow
   away_ = links_.size();
   SetGauge(store_, Counter::kFollowersAway, away_);
   return absl::OkStatus();
+}
+
+void ReplicationSender::Ask(std::uint64_t round) {
+  for (const std::unique_ptr<LinkThread>& link : links_) link->Ask(round);
+}
+
+std::uint64_t ReplicationSender::answered() const {
+  std::uint64_t least = links_.empty() ? 0 : std::numeric_limits<std::uint64_t>::max();
+  for (const std::unique_ptr<LinkThread>& link : links_) least = std::min(least, link->answered());
+  return least;
 }
 
 std::uint64_t ReplicationSender::acknowledged() const {
@@ -83,8 +94,10 @@ bool ReplicationSender::Step() {
 
 void ReplicationSender::LogChanges() {
   std::size_t away = 0;
+  is_rejected_ = false;
   for (std::size_t i = 0; i < links_.size(); ++i) {
     LinkThread::Status status = links_[i]->status();
+    is_rejected_ |= status.state == LinkState::kRejected;
     away += status.state == LinkState::kConnected ? 0 : 1;
     if (status.state == logged_[i].state && status.text == logged_[i].text) continue;
     const std::string line =
@@ -97,7 +110,7 @@ void ReplicationSender::LogChanges() {
         log_.Write(LogEvent::kFollowerAway, absl::StrCat(line, "; writes wait for it"));
         break;
       case LinkState::kRejected:
-        log_.Write(LogEvent::kFollowerRejected, absl::StrCat(line, "; writes wait until that is settled"));
+        log_.Write(LogEvent::kFollowerRejected, absl::StrCat(line, "; writes are rejected until that is settled"));
         break;
     }
     logged_[i] = std::move(status);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -36,7 +37,8 @@ class ReplicationSender {
   GroupSink& sink() { return groups_; }
   /// Connects to the followers. REQUIRES: the sink is that of the store. ResourceExhausted: the system starts
   /// no thread.
-  absl::Status Start(const std::vector<FollowerAddress>& followers, const History& history, bool is_synced);
+  absl::Status Start(const std::vector<FollowerAddress>& followers, const History& history, bool is_synced,
+                     std::chrono::milliseconds lease_time);
 
   /// Ends the links, for good. The sink stays.
   void End();
@@ -44,6 +46,13 @@ class ReplicationSender {
   /// Takes what the followers have said: has the store publish what all have acknowledged, and logs what has
   /// changed. Returns false if there was nothing to do.
   bool Step();
+
+  /// Asks all followers in this round of the lease line.
+  void Ask(std::uint64_t round);
+  /// Returns the last round that all followers have answered.
+  std::uint64_t answered() const;
+  /// Returns whether a follower rejects this primary. A promoted one does.
+  bool is_rejected() const { return is_rejected_; }
 
   std::uint64_t acknowledged() const;
   std::size_t pending_bytes() const { return groups_.bytes(); }
@@ -60,6 +69,7 @@ class ReplicationSender {
   std::uint64_t published_;  // the number that the store was told of
   std::uint64_t shipped_;    // the number that the metrics have
   std::size_t away_ = 0;
+  bool is_rejected_ = false;
   std::uint64_t changes_ = 0;               // of all links, logged
   std::vector<LinkThread::Status> logged_;  // by links
   ShippedGroups groups_;

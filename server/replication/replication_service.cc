@@ -62,8 +62,10 @@ absl::StatusOr<std::unique_ptr<ReplicationService>> ReplicationService::Create(
     REMORA_ASSIGN_OR_RETURN(
         service->follower_,
         FollowerService::Create(service->parts_.store, service->parts_.replies, service->parts_.log,
-                                {.data_dir = service->data_dir_, .is_synced = is_synced}, service->history_,
-                                service->parts_.wake));
+                                {.data_dir = service->data_dir_,
+                                 .is_synced = is_synced,
+                                 .lease_time = service->options_.lease_time},
+                                service->history_, service->parts_.wake));
     // From now on, nobody opens it to write without a promotion (R14).
     REMORA_RETURN_IF_ERROR(WriteHistory(service->data_dir_, service->history_));
   }
@@ -78,6 +80,7 @@ absl::StatusOr<std::unique_ptr<ReplicationService>> ReplicationService::Create(
 }
 
 void ReplicationService::EndLinks() {
+  lease_.reset();
   if (sender_ != nullptr) sender_->End();
   follower_.reset();
 }
@@ -104,6 +107,12 @@ absl::Status ReplicationService::CheckWrite() const {
     return absl::FailedPreconditionError(
         absl::StrCat("write: this server takes no writes: ", AbslView(WhyNotServing())));
   }
+  if (sender_ != nullptr && sender_->is_rejected()) {
+    return absl::FailedPreconditionError(
+        "write: a follower rejects this primary, which may have been replaced; use the promoted one, or see "
+        "the "
+        "server's log");
+  }
   if (sender_ == nullptr || sender_->pending_bytes() < options_.max_pending_bytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("write: ", sender_->pending_bytes(),
@@ -114,7 +123,11 @@ absl::Status ReplicationService::CheckWrite() const {
 // --- Promotion ------------------------------------------------------------------------------------------
 
 void ReplicationService::Take(const PendingRequest& pending) {
-  if (pending.request.operation == Operation::kPromote) return AnswerPromote(pending);
+  if (pending.request.operation == Operation::kPromote) return BeginPromotion(pending);
+  if (promotion_) {  // Q4
+    return parts_.replies.Answer(
+        pending, absl::FailedPreconditionError("follow: this server is being promoted; stop its primary"));
+  }
   if (role_ == Role::kFollower && follower_ != nullptr) return follower_->Take(pending);
   parts_.replies.Answer(
       pending, absl::FailedPreconditionError(absl::StrCat(
@@ -122,27 +135,42 @@ void ReplicationService::Take(const PendingRequest& pending) {
                    "; if it was promoted in place of yours, stop yours; else start this one with --follow")));
 }
 
-void ReplicationService::AnswerPromote(const PendingRequest& pending) {
-  const absl::Status promoted = Promote();
-  if (!promoted.ok()) return parts_.replies.Answer(pending, promoted);
-  Reply reply;
-  reply.request_id = pending.request.request_id;
-  reply.result = static_cast<std::int64_t>(history_.epoch());
-  reply.version = parts_.store.last_group();
-  parts_.replies.Send(pending.session, reply, WhyNotServing());
-}
-
-absl::Status ReplicationService::Promote() {
+absl::Status ReplicationService::CheckPromotion() const {
   if (role_ != Role::kFollower) {
     return absl::FailedPreconditionError(
         absl::StrCat("promote: this server is a primary already, of epoch ", history_.epoch()));
+  }
+  if (promotion_) {
+    return absl::FailedPreconditionError(
+        "promote: another request has begun the promotion; wait for --lease_time");
   }
   if (parts_.store.loading()) {
     return absl::FailedPreconditionError(
         "promote: the store is loading its keys; try again when it is loaded");
   }
-  const History before = follower_->End();
-  history_ = before;
+  return absl::OkStatus();
+}
+
+void ReplicationService::BeginPromotion(const PendingRequest& pending) {
+  if (const absl::Status may = CheckPromotion(); !may.ok()) return parts_.replies.Answer(pending, may);
+  history_ = follower_->End();
+  promotion_ = {.asked = pending, .due = follower_->support_ends_at()};  // Q5
+}
+
+void ReplicationService::EndPromotion() {
+  const PendingRequest asked = promotion_->asked;
+  promotion_.reset();
+  const absl::Status promoted = Promote();
+  if (!promoted.ok()) return parts_.replies.Answer(asked, promoted);
+  Reply reply;
+  reply.request_id = asked.request.request_id;
+  reply.result = static_cast<std::int64_t>(history_.epoch());
+  reply.version = parts_.store.last_group();
+  parts_.replies.Send(asked.session, reply, WhyNotServing());
+}
+
+absl::Status ReplicationService::Promote() {
+  const History before = history_;
   history_.is_primary = true;
   history_.Begin(RandomId(), parts_.store.last_group());
   absl::Status led = WriteHistory(data_dir_, history_);  // R13
@@ -178,7 +206,7 @@ absl::Status ReplicationService::Lead() {
   }
   SetRole(Role::kOpening);
   opens_at_ = store.last_group();
-  const absl::Status started = sender_->Start(options_.followers, history_, is_synced_);
+  const absl::Status started = sender_->Start(options_.followers, history_, is_synced_, options_.lease_time);
   // It is a primary all the same, and takes no client.
   if (!started.ok()) parts_.log.Write(LogEvent::kReplicationFailed, StdView(started.message()));
   return absl::OkStatus();
@@ -214,16 +242,23 @@ bool ReplicationService::Step() {
     }
     busy = true;
   }
+  if (promotion_ && parts_.store.clock().Now() >= promotion_->due) {
+    EndPromotion();
+    busy = true;
+  }
   if (role_ == Role::kFollower && follower_ != nullptr) busy |= follower_->Step();
   if (sender_ != nullptr) {
     busy |= sender_->Step();
     if (role_ == Role::kOpening) ServeIfReady();
+    if (lease_ != nullptr) busy |= lease_->Step();
   }
   return busy;
 }
 
 void ReplicationService::ServeIfReady() {
   if (sender_->acknowledged() < opens_at_) return;
+  lease_ = std::make_unique<LeaseService>(history_.epoch(), options_.lease_time, parts_.store, parts_.replies,
+                                          *sender_, parts_.region);
   SetRole(Role::kPrimary);
   parts_.log.Write(LogEvent::kReplicationServing,
                    absl::StrCat("serves clients: all followers have its groups up to ", opens_at_, "; epoch ",
@@ -234,8 +269,15 @@ bool ReplicationService::has_work() const {
   return (is_starting_ && !parts_.store.loading()) || (follower_ != nullptr && follower_->has_work());
 }
 
+std::optional<TimePoint> ReplicationService::next_work() const {
+  if (promotion_) return promotion_->due;
+  return lease_ != nullptr ? lease_->next_work() : std::nullopt;
+}
+
 void ReplicationService::Forget(ClientSession& session) {
   if (follower_ != nullptr) follower_->Forget(session);
+  if (promotion_) promotion_->asked.Forget(session);
+  if (lease_ != nullptr) lease_->Forget(session);
 }
 
 }  // namespace remora

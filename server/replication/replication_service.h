@@ -1,8 +1,10 @@
 // The part of a server in replication, with a fixed set of followers.
 //
-//   follower ──kPromote──▶ opening ──all followers have its groups──▶ primary
-//                             ▲
-//   start with --replicate_to ┘  (once the store is loaded)
+//   follower ──kPromote, and T after its last answer──▶ opening ──all followers have its groups──▶ primary
+//                                                          ▲
+//   start with --replicate_to, once the store is loaded ───┘
+//
+// T is the lease time. store/format/memory/lease_line.h has the invariants Q1 to Q7 of leases.
 //
 //   R12  A primary serves no client before all its followers have all groups that it had at its start. So
 //        after a restart, no client sees a write that a follower lacks. A primary that was replaced never
@@ -13,11 +15,13 @@
 //        a promotion, unless its operator changes the history's file.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,9 +33,11 @@
 #include "server/replication/follower_connection.h"
 #include "server/replication/follower_service.h"
 #include "server/replication/history.h"
+#include "server/replication/lease_service.h"
 #include "server/replication/replication_sender.h"
 #include "server/request/pending_request.h"
 #include "server/request/reply_sender.h"
+#include "store/format/memory/lease_line.h"
 #include "store/server_store.h"
 
 namespace remora {
@@ -40,6 +46,7 @@ struct ReplicationOptions {
   bool follows = false;                      // the server starts as a follower
   std::vector<FollowerAddress> followers{};  // of the server while it is a primary
   std::size_t max_pending_bytes = std::size_t{256} << 20;
+  std::chrono::milliseconds lease_time = kDefaultLeaseTime;  // kMinLeaseTime to kMaxLeaseTime
 
   bool is_on() const { return follows || !followers.empty(); }
 };
@@ -65,6 +72,7 @@ class ReplicationService final : public SessionObserver {
     const OperatorLog& log;
     std::function<void()> wake;  // wakes the server thread; any thread
     std::function<void()> on_promoted;
+    std::span<std::byte> region;  // the store's, with the lease line
   };
   static absl::StatusOr<std::unique_ptr<ReplicationService>> Create(Parts parts, ReplicationOptions options,
                                                                     std::string data_dir, bool is_synced,
@@ -77,12 +85,18 @@ class ReplicationService final : public SessionObserver {
   std::string_view WhyNotServing() const;
   /// Returns OK if the server takes a write now.
   absl::Status CheckWrite() const;
-  /// Takes a kFollow, kReplicate or kPromote of a client that may replicate.
+  /// Takes a request of replication, of a client that may replicate.
   void Take(const PendingRequest& pending);
+  /// Returns whether clients read under a lease. While the server serves, that does not change.
+  bool has_lease() const { return lease_ != nullptr; }
+  /// Takes a ping that asks for a lease. REQUIRES: has_lease.
+  void TakeLeaseRequest(const PendingRequest& pending) { lease_->Take(pending); }
   /// Does what there is to do. Returns false if that was nothing.
   bool Step();
   /// Returns whether Step has work soon that nobody announces.
   bool has_work() const;
+  /// Returns when Step has work because of the time. Nothing: it has none.
+  std::optional<TimePoint> next_work() const;
 
   void Forget(ClientSession& session) override;
 
@@ -93,7 +107,16 @@ class ReplicationService final : public SessionObserver {
   void ContinueHistory();
   /// Makes the store a primary's, and connects to the followers.
   absl::Status Lead();
-  void AnswerPromote(const PendingRequest& pending);
+  /// A promotion that waits until no client can have a lease of the primary before.
+  struct Promotion {
+    PendingRequest asked;
+    TimePoint due;
+  };
+
+  /// Begins a promotion: from now on, the follower answers no primary.
+  void BeginPromotion(const PendingRequest& pending);
+  absl::Status CheckPromotion() const;
+  void EndPromotion();
   absl::Status Promote();
   void SetRole(Role role);
   /// Serves if all followers have the groups of the start.
@@ -108,7 +131,9 @@ class ReplicationService final : public SessionObserver {
   bool is_starting_;                           // as a primary: once the store is loaded
   std::uint64_t opens_at_ = 0;                 // kOpening: the group that all followers must have
   std::unique_ptr<FollowerService> follower_;  // null: the server was never a follower
+  std::optional<Promotion> promotion_;
   std::unique_ptr<ReplicationSender> sender_;  // null: it has no followers
+  std::unique_ptr<LeaseService> lease_;        // null: it serves nobody, or has no followers
 };
 
 }  // namespace remora

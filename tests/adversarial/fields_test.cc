@@ -59,6 +59,7 @@ class Fields : public Hostile {
             {Operation::kFollow, "", std::string(64, 'f')},
             {Operation::kReplicate, "", "a part of a group"},
             {Operation::kPromote, "", ""},
+            {Operation::kSupport, "", ""},
             {Operation::kQueryCompletion, "", ""}};
   }
 

@@ -152,7 +152,7 @@ TEST(ShippedGroupsTest, KeepsGroupsUntilTheyAreReleased) {  // R11
 }
 
 TEST(FollowerLinkTest, SendsPartsInOrder) {  // R4
-  FollowerLink link(4, 100, 7, 7);
+  FollowerLink link(5, 100, 7, 7);
   std::vector<std::size_t> offsets;
   for (const std::size_t size : {100u, 250u}) {
     do {
@@ -171,7 +171,7 @@ TEST(FollowerLinkTest, SendsPartsInOrder) {  // R4
 }
 
 TEST(FollowerLinkTest, ASlotHasOneUnansweredMessage) {  // R5
-  FollowerLink link(2, 100, 0, 0);
+  FollowerLink link(3, 100, 0, 0);
   const auto one = link.Next(10);
   const auto two = link.Next(10);
   ASSERT_TRUE(one && two);
@@ -187,7 +187,7 @@ TEST(FollowerLinkTest, ASlotHasOneUnansweredMessage) {  // R5
 }
 
 TEST(FollowerLinkTest, CountsWhatTheFollowerSays) {  // R6
-  FollowerLink link(4, 100, 7, 5);
+  FollowerLink link(5, 100, 7, 5);
   EXPECT_EQ(link.acknowledged(), 5);
   const auto whole = link.Next(10);
   const auto half = link.Next(150);
@@ -200,8 +200,28 @@ TEST(FollowerLinkTest, CountsWhatTheFollowerSays) {  // R6
   EXPECT_EQ(link.acknowledged(), 8) << "a reply that came late";
 }
 
+TEST(FollowerLinkTest, ARoundHasASlotOfItsOwn) {
+  FollowerLink link(3, 100, 0, 0);
+  ASSERT_TRUE(link.Next(500) && link.Next(500));
+  EXPECT_FALSE(link.can_send());
+  const auto ask = link.Ask(4);
+  ASSERT_TRUE(ask.has_value());
+  EXPECT_EQ(ask->operation, Operation::kSupport);
+  EXPECT_EQ(ask->condition, 4);
+  EXPECT_EQ(ask->payload_offset, 200);
+  EXPECT_FALSE(link.Ask(5).has_value()) << "the one before is unanswered";
+  Reply reply;
+  reply.request_id = ask->request_id;
+  EXPECT_EQ(link.answered(), 0);
+  EXPECT_TRUE(link.TakeReply(reply, "").ok());
+  EXPECT_EQ(link.answered(), 4);
+  EXPECT_FALSE(link.can_send()) << "its slot takes no part";
+  EXPECT_FALSE(link.Ask(4).has_value());
+  EXPECT_TRUE(link.Ask(5).has_value());
+}
+
 TEST(FollowerLinkTest, AFollowerThatRejectsAGroupEndsTheLink) {
-  FollowerLink link(4, 100, 7, 7);
+  FollowerLink link(5, 100, 7, 7);
   Reply reply = ReplyTo(*link.Next(10), 8);
   reply.status = ReplyStatus::kFailedPrecondition;
   EXPECT_EQ(link.TakeReply(reply, "why"), absl::FailedPreconditionError("why"));

@@ -6,12 +6,11 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "client/client.h"
 #include "server/replication/history.h"
+#include "tests/conformance/replicas_fixture.h"
 #include "tests/support/server_thread.h"
 
 namespace remora {
@@ -19,71 +18,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-class OnReplicas : public testing::TestWithParam<rdma::TransportKind> {
- protected:
-  void SetUp() override {
-    if (GetParam() != rdma::TransportKind::kVerbs) return;
-    if (const auto host = VerbsHost(); !host.ok()) GTEST_SKIP() << host.status().message();
-  }
-
-  /// A server of a test: its address and its data stay over restarts.
-  struct Member {
-    std::string name;
-    rdma::Address address;
-    std::unique_ptr<ServerThread> server{};
-  };
-
-  Member MakeMember(const std::string& name) {
-    return {.name = name, .address = FreshAddress(GetParam(), dir_.path())};
-  }
-  std::string DataOf(const Member& member) const { return dir_.path() + "/" + member.name + ".data"; }
-  void Start(Member& member, bool follows, const std::vector<const Member*>& followers = {},
-             Durability durability = Durability::kLogged) {
-    ServerOptions options;
-    options.store.memory_size = std::size_t{16} << 20;
-    options.store.durability = durability;
-    options.store.data_dir = DataOf(member);
-    options.store.commit_log_bytes = std::uint64_t{64} << 20;
-    options.store.loading = Loading::kInBackground;
-    options.max_clients = 8;
-    options.replication.follows = follows;
-    for (const Member* const follower : followers) {
-      options.replication.followers.push_back({.address = follower->address});
-    }
-    auto started = ServerThread::Start(options, member.address);
-    ASSERT_TRUE(started.ok()) << started.status();
-    member.server = *std::move(started);
-  }
-  static absl::StatusOr<std::unique_ptr<Client>> Connect(const Member& member, bool administers = false) {
-    ClientOptions options{.connect_timeout = milliseconds(5000), .timeout = milliseconds(5000)};
-    options.administers = administers;
-    return Client::Connect(member.server->address(), options);
-  }
-  /// Returns a client once the server serves.
-  static std::unique_ptr<Client> Await(const Member& member) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (std::chrono::steady_clock::now() < deadline) {
-      auto client = Connect(member);
-      if (client.ok()) return *std::move(client);
-      EXPECT_TRUE(absl::IsUnavailable(client.status())) << client.status();
-      std::this_thread::sleep_for(milliseconds(10));
-    }
-    ADD_FAILURE() << "it does not serve";
-    return nullptr;
-  }
-  static std::string Get(Client& client, const std::string& key) {
-    std::string value;
-    const absl::Status status = client.Get(key, &value);
-    return status.ok() ? value : std::string(absl::StatusCodeToString(status.code()));
-  }
-  static absl::StatusOr<Promotion> Promote(const Member& member) {
-    auto admin = Connect(member, /*administers=*/true);
-    if (!admin.ok()) return admin.status();
-    return (*admin)->Promote();
-  }
-
-  const TempDir dir_;
-};
+class OnReplicas : public ReplicasFixture {};
 
 TEST_P(OnReplicas, AFollowerHasWhatItsPrimaryHasAcknowledged) {
   Member primary = MakeMember("p"), follower = MakeMember("f");
@@ -122,7 +57,7 @@ TEST_P(OnReplicas, AWriteWaitsForAllFollowers) {  // R10
   two.server.reset();
   std::thread restarts([&] {
     std::this_thread::sleep_for(milliseconds(300));
-    const auto reader = Connect(primary);
+    const auto reader = Connect(primary, /*administers=*/true);  // without a lease
     ASSERT_TRUE(reader.ok());
     EXPECT_EQ(Get(**reader, "key"), "1") << "a follower lacks the write";
     Start(two, true);

@@ -91,6 +91,11 @@
 // Then the proof covers it, too. Programs of earlier builds neither ask for it nor send it: their HelloReply
 // ends with the proof. So neither side's version changes.
 //
+// A primary with followers says so by ReplyFlag::kHasLease. Then a client reads under a lease
+// (store/format/memory/lease_line.h). It takes one by two looks at the lease line, or by a ping with the
+// condition kAsksLease. Such a primary rejects a client without HelloFlag::kKnowsLease, unless it
+// administers.
+//
 // HelloReply and each Reply have the time of the server's clock when they were sent. That was after
 // the request was sent and before the answer was there. A client knows no more of that clock
 // (client/session/server_clock.h).
@@ -134,6 +139,7 @@ enum HelloFlag : std::uint8_t {
   kProves = 4,        // `proof` is the client's proof of its token
   kAsksShard = 8,     // it takes HelloReply::shard
   kAdministers = 16,  // it comes to a server that does not serve clients, too (RejectionReason::kNotServing)
+  kKnowsLease = 32,   // it reads under a lease where ReplyFlag::kHasLease (store/format/memory/lease_line.h)
 };
 
 using HelloNonce = std::array<std::byte, 16>;
@@ -164,12 +170,13 @@ enum ReplyFlag : std::uint16_t {
   kDisk = 16,
   kHasSettings = 32,  // of a HelloReply: the server takes kSettings
   kHasShard = 64,     // of a HelloReply: `shard` is the server's
+  kHasLease = 128,    // of a HelloReply: results count under a lease alone
 };
 
 struct HelloReply {
   std::uint64_t magic = kHelloMagic;
   std::uint32_t credits = 0;  // requests that the client may have unanswered
-  std::uint32_t flags = 0;    // ReplyFlag::kLoading, kReadOnly, kHasSettings, kHasShard
+  std::uint32_t flags = 0;    // ReplyFlag::kLoading, kReadOnly, kHasSettings, kHasShard, kHasLease
   std::uint64_t incarnation = 0;
   std::int64_t server_ms = 0;         // Clock::UnixMillis
   RemoteRegion memory;                // to READ: superblock, index, records
@@ -185,7 +192,7 @@ inline bool HasShard(const HelloReply& reply) { return (reply.flags & ReplyFlag:
 
 enum class RejectionReason : std::uint32_t {
   kNotRemora = 1,  // the request's magic or size is wrong
-  kVersion = 2,    // protocol or format version differ
+  kVersion = 2,    // protocol or format version differ, or the client knows no leases
   kLayout = 3,     // same versions, different layout signature
   kFull = 4,       // the server has as many clients, or as little memory, as it allows
   kStopping = 5,
@@ -260,7 +267,12 @@ enum class Operation : std::uint8_t {
   kFollow = 18,     // its value is the history of a primary: follow it
   kReplicate = 19,  // its value is a part of a group
   kPromote = 20,    // nothing: become a primary
+  kSupport = 21,    // condition: the number of a round; say that you still follow
 };
+
+/// Condition of a kPing that asks for a lease: it is answered once a round has ended that began after it
+/// came.
+inline constexpr std::uint64_t kAsksLease = 1;
 
 /// Returns whether it may change stored data, at once.
 constexpr bool IsWrite(Operation operation) {
@@ -282,7 +294,7 @@ constexpr bool IsWrite(Operation operation) {
 /// Returns whether it needs a token for replication.
 constexpr bool IsOfReplication(Operation operation) {
   return operation == Operation::kFollow || operation == Operation::kReplicate ||
-         operation == Operation::kPromote;
+         operation == Operation::kPromote || operation == Operation::kSupport;
 }
 
 /// Returns whether it needs a token for writing: writes, their preparations, backups, which fill the

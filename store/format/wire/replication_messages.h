@@ -21,8 +21,12 @@
 // once. The last one is answered when the follower has the whole group, at its level of durability.
 // Reply: version: the number of the last group that the follower acknowledges.
 //
+// Request (support): nothing in the staging buffer. condition: the number of a round of the primary's lease
+// line (store/format/memory/lease_line.h). It has the last slot, which no part uses. Reply: as of replicate.
+//
 // Request (promote): nothing in the staging buffer. Reply: result: the new epoch. version: the number of the
-// last group that it has. Behind it: a text, if it waits for its own followers.
+// last group that it has. Behind it: a text, if it waits for its own followers. The reply
+// comes when the lease of the primary before is over.
 #pragma once
 
 #include <cstddef>
@@ -52,7 +56,7 @@ struct FollowStart {
   std::uint32_t count = 0;       // of the reigns behind this
   std::uint8_t began_empty = 0;  // 1: the first group of the history found an empty store
   std::uint8_t is_synced = 0;    // 1: the primary's level is synced
-  std::uint8_t reserved[2] = {};
+  std::uint16_t lease_ms = 0;    // the primary's lease time
 };
 static_assert(sizeof(FollowStart) == 16 && std::has_unique_object_representations_v<FollowStart>);
 
