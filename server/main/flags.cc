@@ -400,9 +400,17 @@ absl::Status CheckGate(const Flags& flags) {
 
 /// Takes over the addresses, and checks the flags that belong to them. InvalidArgument: as for TakeStorage,
 /// or an address would serve clients that nobody checks.
+// Each is compared with all others, and takes a socket.
+constexpr std::size_t kMaxAddresses = 256;
+
 absl::Status TakeAddresses(const command_line::CommandLine& line, const Texts& texts, Flags* flags) {
   if (texts.socket_mode) flags->local_access.mode = OctalMode(*texts.socket_mode);
   if (texts.socket_group) flags->local_access.group = GroupOf(*texts.socket_group);
+  if (texts.addresses.size() > kMaxAddresses) {
+    return absl::InvalidArgumentError(absl::StrCat("--listen: ", texts.addresses.size(),
+                                                   " addresses are given, and ", kMaxAddresses,
+                                                   " is the most; leave some out"));
+  }
   for (const std::string& text : texts.addresses) {
     REMORA_ASSIGN_OR_RETURN(rdma::Address address, rdma::ParseAddress(text));
     for (const rdma::Address& other : flags->listen) {

@@ -18,6 +18,7 @@
 namespace remora {
 namespace {
 
+constexpr std::size_t kMaxFollowers = 64;  // each has a thread
 constexpr std::size_t kMinReplicationBuffer = std::size_t{1} << 20;
 constexpr std::size_t kMaxReplicationBuffer = std::size_t{64} << 30;
 
@@ -71,6 +72,11 @@ void AddReplicationFlags(command_line::CommandLine& line, Flags* flags) {
 
 absl::Status TakeReplication(Flags* flags) {
   ReplicationOptions& replication = flags->server.replication;
+  if (flags->replicate_to.size() > kMaxFollowers) {
+    return absl::InvalidArgumentError(absl::StrCat("--replicate_to: ", flags->replicate_to.size(),
+                                                   " followers are given, and ", kMaxFollowers,
+                                                   " is the most; leave some out"));
+  }
   for (const std::string& text : flags->replicate_to) {
     REMORA_ASSIGN_OR_RETURN(rdma::Address address, rdma::ParseAddress(text));
     for (const rdma::Address& own : flags->listen) {

@@ -331,6 +331,7 @@ class BadClientsTest(HttpTestCase):
             (b"GET\r\n\r\n", b"405"), (b"GET /healthz\r\n\r\n", b"400"), (b"GET /healthz HTTP/9.9\r\n\r\n", b"400"),
             (b"POST /metrics HTTP/1.1\r\n\r\n", b"405"),
             (b"GET /metrics HTTP/1.1\r\nContent-Length: 999999999999\r\n\r\n", b"413"),
+            (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length : 9\r\n\r\nGET / HTT", b"400"),
             (b"GET /healthz HTTP/1.1\r\nX: y\nz\r\n\r\n", b"400"), (bytes(range(256)) + b"\r\n\r\n", b"400"),
             (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"400"),
         ):  # fmt: skip

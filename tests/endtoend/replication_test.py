@@ -354,6 +354,7 @@ class FlagsTest(ReplicationCase):
             ([data, "--commit_log=off", "--follow"], "need a commit log"),
             ([data, f"--replicate_to={self.at('rejected')}"], "is an address of this server"),
             ([data, "--replicate_to=local:///x", "--replicate_to=local:///x"], "is given twice"),
+            ([data, *(f"--replicate_to=local:///{n}" for n in range(65))], "65 followers are given, and 64 is"),
             ([data, "--replicate_to=nowhere"], "--replicate_to"),
             ([data, "--replication_buffer=8M"], "--replicate_to"),
             ([data, "--replicate_to=local:///x", "--replication_buffer=8K"], "from 1 MiB to 64 GiB"),

@@ -87,6 +87,20 @@ TEST_F(HttpResponderTest, ABodyEndsTheConnectionAsItsBytesAreNoRequest) {
   }
 }
 
+// A proxy may read such a line as a field, and take another part of the bytes for the next request.
+TEST_F(HttpResponderTest, ANameEndsAtItsColonOnALineOfItsOwn) {
+  for (const char* const line :
+       {"Content-Length : 40", "Content-Length\t: 40", " Host: localhost", "\tfolded", "X", ": y", "X(y): z",
+        "Transfer-Encoding : chunked", "X\x7f: y"}) {
+    const HttpResponse response =
+        Respond(absl::StrCat("GET /there HTTP/1.1\r\nHost: localhost\r\n", line, "\r\n\r\n"));
+    EXPECT_THAT(response.text, StartsWith("HTTP/1.1 400 Bad Request\r\n")) << line;
+    EXPECT_TRUE(response.closes);
+  }
+  EXPECT_THAT(Respond("GET /there HTTP/1.1\r\nHost: localhost\r\nX-1.a_b~!: y: z\r\nEmpty:\r\n\r\n").text,
+              StartsWith("HTTP/1.1 200 OK\r\n"));
+}
+
 TEST_F(HttpResponderTest, ARangeMakesNoCopies) {
   std::string ranges = "0-";
   while (ranges.size() < HttpServer::kMaxHead - 100) ranges += ",0-";
