@@ -110,7 +110,8 @@ void ReplicationSender::LogChanges() {
         log_.Write(LogEvent::kFollowerAway, absl::StrCat(line, "; writes wait for it"));
         break;
       case LinkState::kRejected:
-        log_.Write(LogEvent::kFollowerRejected, absl::StrCat(line, "; writes are rejected until that is settled"));
+        log_.Write(LogEvent::kFollowerRejected,
+                   absl::StrCat(line, "; writes are rejected until that is settled"));
         break;
     }
     logged_[i] = std::move(status);
