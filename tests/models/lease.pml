@@ -1,6 +1,7 @@
 /* Reads of a primary's memory under a lease, and rejections by it, while other members take over.
  *
- * store/format/memory/lease_line.h is the code, with members that are fixed and a promotion by hand. Members of a shard agree on a configuration by compare-and-swap in etcd. The primary
+ * store/format/memory/lease_line.h is the code, with fixed members, a promotion by hand, and rejections that the client
+ * checks by its lease. Here, members of a shard agree on a configuration by compare-and-swap in etcd. The primary
  * commits a write once all members of its set have it; members.pml is the model of that. Here it is one step.
  *
  * The model
