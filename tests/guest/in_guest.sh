@@ -138,6 +138,7 @@ run_suite rdma_test '*/verbs'
 conformance='*/verbs*'
 [ "${REMORA_WHOLE:-yes}" = yes ] || conformance+=-$(paste -sd: "$(dirname "$0")/above_the_transport")
 run_suite conformance_test "$conformance"
+run_suite lease_test '*/verbs*'
 run_suite linear_histories_test '*/verbs*'
 run_suite adversarial_test '*/verbs'
 run_mutants
