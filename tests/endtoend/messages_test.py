@@ -38,7 +38,7 @@ class UsageTest(harness.TestCase):
         (self.folder / "link").symlink_to("data")
         for flags, words in (
             ([listen, listen, "--durability=memory"], b": is given twice"),
-            ([f"--listen=local:///{n}" for n in range(257)], b"257 addresses are given, and 256 is the most"),
+            (["--durability=memory", *(f"--listen=local:///{n}" for n in range(257))], b"257 addresses are given, and 256 is the most"),
             ([listen, f"--listen=local://{self.folder}//./socket", "--durability=memory"], b": is given twice"),
             (["--listen=verbs://localhost:1", "--listen=verbs://localhost:1", "--durability=memory"], b": is given twice"),
             ([listen, f"--data_dir={data}", f"--backup_dir={data}/"], b"--data_dir and --backup_dir are the same"),
