@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "server/http/console_page.h"
 #include "server/http/exposition.h"
+#include "server/monitoring/readiness.h"
 #include "store/base/absl_view.h"
 #include "store/format/memory/histogram.h"
 #include "store/format/memory/layout.h"
@@ -174,16 +175,9 @@ HttpAnswer Monitor::ClientsJson() const {
 std::string_view Monitor::WhyNotReady() const {
   const ServerStore* const store = store_.load(std::memory_order_acquire);
   if (store == nullptr) return "the store is being opened";
-  if (store->Read(Counter::kLoading) != 0) return "the store is loading its keys";
-  if (store->Read(Counter::kReplicationRole) == 1)
-    return "the server follows a primary, and serves no clients";
-  if (store->Read(Counter::kReplicationRole) == 2)
-    return "the server waits for its followers before it serves clients; the log has their names";
-  if (store->Read(Counter::kFollowersAway) != 0)
-    return "a follower is away, for which writes wait; the log has its name";
-  if (store->Read(Counter::kDiskRejects) != 0) return "the disk takes no writes; the log has the reason";
-  if (store->Read(Counter::kMemoryRejects) != 0)
-    return "the system gives the server no memory, which then rejects writes; the log has the limits";
+  for (const Obstacle& obstacle : kObstacles) {
+    if (IsThere(obstacle, store->Read(obstacle.metric))) return obstacle.text;
+  }
   return {};
 }
 

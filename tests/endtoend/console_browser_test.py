@@ -120,6 +120,29 @@ class ConsoleTest(harness.TestCase):
         for event in ("connection lost", "connected again", "the server was started anew"):
             self.assertIn(event, events)
 
+    def test_a_primary_and_its_follower(self):
+        follower, other = self.new_address("follower"), f"127.0.0.1:{harness.free_port()}"
+        data = [f"--data_dir={self.folder / name}" for name in ("a", "b")]
+        self.memory_server(f"--http={self.http}")
+        self.open()
+        self.assertTrue(self.browser.evaluate("document.getElementById('replication').hidden"))
+        away = self.server(f"--http={other}", "--memory=64M", "--follow", data[1], address=follower)
+        primary = self.new_address("primary")
+        self.http, of_follower = f"127.0.0.1:{harness.free_port()}", other
+        self.server(f"--http={self.http}", "--memory=64M", f"--replicate_to={follower}", data[0], address=primary)
+        self.open()
+        self.await_text("#replication", "replication: primary, epoch 1, followers 1 of 1, groups pending 0")
+        self.browser.open(f"http://{of_follower}/")
+        self.await_text("#state", "not ready: the server follows a primary")
+        self.await_text("#replication", "replication: follower, epoch 1, groups applied ")
+        self.look_at_it("follower")
+        away.kill()
+        self.browser.open(f"http://{self.http}/")
+        self.await_text("#state", "not ready: a follower is away")
+        self.await_text("#replication", "followers 0 of 1")
+        self.look_at_it("follower-away")
+        self.assertEqual(self.browser.complaints(), [])
+
     def test_keys_and_names(self):
         self.memory_server(f"--http={self.http}")
         self.open()

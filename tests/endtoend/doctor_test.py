@@ -14,7 +14,7 @@ import harness
 NAMES = {"memlock", "descriptors", "cpus", "memory", "memory_available", "huge_pages", "reserved_pages", "clock_source",
          "kernel", "program", "rocksdb", "rdma_devices"}  # fmt: skip
 OF_DISK = {"data_dir", "disk_free", "file_system", "disk"}
-OF_SERVER = {"server", "round_trip", "loading", "writes", "room"}
+OF_SERVER = {"server", "round_trip", "loading", "writes", "space"}
 
 
 class DoctorTest(harness.TestCase):

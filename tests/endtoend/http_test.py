@@ -7,20 +7,18 @@ import os
 import pathlib
 import re
 import select
-import shutil
 import socket
 import subprocess
 import time
 import unittest
 import urllib.error
-import urllib.parse
 import urllib.request
 
 import harness
+import prometheus
 from harness import kvctl
 
 ROOT = pathlib.Path(__file__).parents[2]
-ALERTS = ROOT / "docs/operating/alerts.yml"
 DASHBOARD = ROOT / "docs/operating/grafana-dashboard.json"
 MOST_CONNECTIONS = 32
 # How long half a request is held; the long tier holds it for a minute.
@@ -206,10 +204,10 @@ class ServesTest(HttpTestCase):
     def test_alerts_name_metrics_that_exist(self):
         self.serve()
         run = subprocess.run(
-            ["promtool", "check", "rules", ALERTS], capture_output=True, text=True, timeout=harness.PATIENCE, check=False
+            ["promtool", "check", "rules", prometheus.ALERTS], capture_output=True, text=True, timeout=harness.PATIENCE, check=False
         )  # fmt: skip
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
-        text = ALERTS.read_text()
+        text = prometheus.ALERTS.read_text()
         expressions = re.findall(r"^ +expr: (.*)$", text, re.MULTILINE)
         alerts = re.findall(r"^ +- alert: (.*)$", text, re.MULTILINE)
         self.assertEqual((len(expressions), len(set(alerts))), (len(alerts), len(alerts)))
@@ -247,53 +245,13 @@ class ServesTest(HttpTestCase):
         self.serve()
         for i in range(5):
             self.assertEqual(kvctl(self.address, "put", f"key{i}", "value").returncode, 0)
-        port = harness.free_port()
-        config = self.write("prometheus.yml", f"""
-            global: {{scrape_interval: 1s, evaluation_interval: 1s}}
-            rule_files: [{ALERTS}]
-            scrape_configs: [{{job_name: remora, static_configs: [{{targets: ["{self.http}"]}}]}}]
-        """)  # fmt: skip
-        with open(self.folder / "prometheus.log", "wb") as log:
-            process = subprocess.Popen(
-                ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={self.folder}/tsdb",
-                 f"--web.listen-address=127.0.0.1:{port}"], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            )  # fmt: skip
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-
-        def ask(path):
-            try:
-                url = f"http://127.0.0.1:{port}/api/v1/{path}"
-                with urllib.request.urlopen(url, timeout=harness.PATIENCE) as answer:
-                    return json.load(answer)["data"]
-            except OSError:  # it is starting
-                return {}
-
-        def query(expression):
-            found = ask(f"query?query={urllib.parse.quote(expression)}").get("result")
-            return float(found[0]["value"][1]) if found else None
-
-        def ask_error(expression):
-            """Prometheus' words about an expression that it cannot evaluate."""
-            url = f"http://127.0.0.1:{port}/api/v1/query?query={urllib.parse.quote(expression)}"
-            try:
-                with urllib.request.urlopen(url, timeout=harness.PATIENCE) as answer:
-                    answer.read()
-                    return ""
-            except urllib.error.HTTPError as error:
-                with error:
-                    return error.read().decode()
-
-        def rules():
-            return [rule for group in ask("rules").get("groups", []) for rule in group["rules"]]
-
+        watcher = prometheus.Prometheus(self, [self.http])
+        query = watcher.query
         harness.wait_until(lambda: query("remora_puts_total") == 5, "Prometheus has the counter")
         self.assertEqual(query('up{job="remora"}'), 1)
         self.assertEqual(query("remora_ready"), 1)
-        harness.wait_until(
-            lambda: rules() and all(rule["health"] == "ok" for rule in rules()), "each alert was evaluated"
-        )
-        self.assertEqual({rule["state"] for rule in rules()}, {"inactive"}, "a healthy server causes an alert")
+        watcher.await_rules()
+        self.assertEqual(watcher.alerts(), set(), "a healthy server causes an alert")
         self.assertEqual(kvctl(self.address, "put", "key", "value").returncode, 0)
         harness.wait_until(lambda: query("remora_puts_total") == 6, "Prometheus has seen it move")
         harness.wait_until(lambda: query("remora_commit_seconds_count") == 6, "Prometheus has the histogram")
@@ -302,7 +260,7 @@ class ServesTest(HttpTestCase):
         self.assertLess(median, 17)
         self.assertEqual(query('remora_transport_connections{transport="local"}'), 0)
         for expression in self.dashboard_expressions():
-            self.assertEqual(ask_error(expression), "", expression)
+            self.assertEqual(watcher.error_of(expression), "", expression)
 
 
 class BadClientsTest(HttpTestCase):
@@ -457,7 +415,5 @@ class BadClientsTest(HttpTestCase):
 
 
 if __name__ == "__main__":
-    for tool in ("prometheus", "promtool"):
-        if shutil.which(tool) is None:
-            raise SystemExit(f"{tool} is missing: run tools/install-deps test")
+    prometheus.check_programs()
     unittest.main()

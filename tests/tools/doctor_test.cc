@@ -33,6 +33,7 @@
 namespace remora::doctor {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -402,21 +403,49 @@ TEST(Doctor, Server) {
   EXPECT_EQ(JudgedServer(rejected, "server").verdict, Verdict::kProblem);
   EXPECT_THAT(JudgedServer(rejected, "server").remedy, HasSubstr("--token_file"));
   ServerFacts facts = {.status = absl::OkStatus(), .connected = true, .connect_us = 900, .round_trip_us = 20};
-  for (const char* const name : {"server", "round_trip", "loading", "writes", "room"}) {
+  for (const char* const name : {"server", "round_trip", "loading", "writes", "space"}) {
     EXPECT_EQ(JudgedServer(facts, name).verdict, Verdict::kOk) << name;
   }
   facts.metrics = {{"loading", 1}, {"disk_failures", 1}, {"writes_put_off", 1}};
   EXPECT_EQ(JudgedServer(facts, "loading").verdict, Verdict::kWarning);
   EXPECT_EQ(JudgedServer(facts, "writes").verdict, Verdict::kWarning);
-  EXPECT_EQ(JudgedServer(facts, "room").verdict, Verdict::kWarning);
+  EXPECT_EQ(JudgedServer(facts, "space").verdict, Verdict::kWarning);
   facts.metrics["disk_refuses"] = 1;
   EXPECT_EQ(JudgedServer(facts, "writes").verdict, Verdict::kProblem);
   facts.metrics["disk_refuses"] = 0;
   facts.metrics["memory_refuses"] = 1;
   EXPECT_EQ(JudgedServer(facts, "writes").verdict, Verdict::kProblem);
   EXPECT_THAT(JudgedServer(facts, "writes").remedy, HasSubstr("ulimit -v"));
+  facts.metrics["replication_role"] = 1;
+  const Check both = JudgedServer(facts, "writes");
+  EXPECT_EQ(both.verdict, Verdict::kProblem) << "a follower, whose system gives it no memory";
+  EXPECT_THAT(both.found, AllOf(HasSubstr("follows a primary"), HasSubstr("no memory")));
+  EXPECT_THAT(both.remedy, AllOf(HasSubstr("kvctl --server=tcp://host:1 promote"), HasSubstr("ulimit -v")));
   facts.status = absl::DeadlineExceededError("no answer");
   EXPECT_EQ(JudgedServer(facts, "round_trip").verdict, Verdict::kProblem);
+}
+
+TEST(Doctor, WritesOfAServerInReplication) {
+  ServerFacts facts = {.status = absl::OkStatus(), .connected = true, .connect_us = 900, .round_trip_us = 20};
+  facts.metrics = {{"replication_role", 1}};
+  const Check follower = JudgedServer(facts, "writes");
+  EXPECT_EQ(follower.verdict, Verdict::kWarning);
+  EXPECT_THAT(follower.found, HasSubstr("follows a primary"));
+  EXPECT_THAT(follower.remedy, HasSubstr("kvctl --server=tcp://host:1 promote"));
+  facts.metrics = {{"replication_role", 2}, {"followers", 1}, {"followers_away", 2}};
+  const Check waiting = JudgedServer(facts, "writes");
+  EXPECT_EQ(waiting.verdict, Verdict::kProblem);
+  EXPECT_THAT(waiting.found, AllOf(HasSubstr("waits for its followers"), HasSubstr("are away: 2")));
+  EXPECT_THAT(waiting.found, Not(HasSubstr("a follower is away"))) << "it says this once";
+  EXPECT_EQ(waiting.value, 2u);
+  EXPECT_THAT(waiting.remedy, HasSubstr("if one of them was promoted, stop this server"));
+  facts.metrics["replication_role"] = 3;
+  const Check primary = JudgedServer(facts, "writes");
+  EXPECT_EQ(primary.verdict, Verdict::kProblem);
+  EXPECT_THAT(primary.found, AllOf(HasSubstr("a follower is away"), HasSubstr("are away: 2")));
+  EXPECT_THAT(primary.remedy, HasSubstr("without their --replicate_to"));
+  facts.metrics["followers_away"] = 0;
+  EXPECT_EQ(JudgedServer(facts, "writes").verdict, Verdict::kOk);
 }
 
 TEST(Doctor, ACallThatTakesTooLongIsLeftAlone) {

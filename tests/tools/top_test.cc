@@ -123,6 +123,58 @@ TEST(Top, APage) {
   EXPECT_THAT(lines, Not(Contains(HasSubstr("sync_time")))) << "nothing was counted there";
 }
 
+std::vector<std::string> ShownOf(std::initializer_list<std::pair<const char*, std::uint64_t>> metrics,
+                                 ScreenSize size) {
+  Sample before, after;
+  after.seconds = 2;
+  for (const auto& [name, value] : metrics) after.metrics[name] = value;
+  const Interval interval(before, after);
+  return PageLines({.server = "tcp://a:1", .trouble = ""}, interval, interval, size);
+}
+
+TEST(Top, TheStateIsTheReasonOfReadyz) {
+  const auto state = [](const char* metric, std::uint64_t value) {
+    return ShownOf({{metric, value}, {"keys_loaded", 5}}, {24, 200})[1];
+  };
+  EXPECT_EQ(state("loading", 0), "ready  watched for 0:00:02");
+  EXPECT_EQ(state("loading", 1), "NOT READY: the store is loading its keys; 5 so far  watched for 0:00:02");
+  EXPECT_THAT(state("replication_role", 1), HasSubstr("NOT READY: the server follows a primary"));
+  EXPECT_THAT(state("replication_role", 2), HasSubstr("NOT READY: the server waits for its followers"));
+  EXPECT_EQ(state("replication_role", 3), "ready  watched for 0:00:02");
+  EXPECT_THAT(state("followers_away", 2), HasSubstr("NOT READY: a follower is away"));
+  EXPECT_THAT(state("disk_refuses", 1), HasSubstr("NOT READY: the disk takes no writes"));
+  EXPECT_THAT(state("memory_refuses", 1), HasSubstr("NOT READY: the system gives the server no memory"));
+}
+
+TEST(Top, ThePartInReplication) {
+  const auto line = [](std::initializer_list<std::pair<const char*, std::uint64_t>> metrics) {
+    return ShownOf(metrics, {24, 200})[2];
+  };
+  EXPECT_THAT(line({{"replication_role", 0}}), HasSubstr("clients 0"));
+  EXPECT_EQ(line({{"replication_role", 1}, {"replication_epoch", 2}, {"groups_applied", 17}}),
+            "replication: follower, epoch 2, groups applied 17");
+  EXPECT_EQ(line({{"replication_role", 3}, {"replication_epoch", 2}}),
+            "replication: primary, epoch 2, no followers");
+  EXPECT_EQ(line({{"replication_role", 3},
+                  {"replication_epoch", 2},
+                  {"followers", 1},
+                  {"followers_away", 1},
+                  {"groups_shipped", 20},
+                  {"groups_acknowledged", 17}}),
+            "replication: primary, epoch 2, followers 1 of 2, groups pending 3");
+}
+
+TEST(Top, LongTextsTakeLinesOfASmallTerminal) {
+  const auto lines =
+      ShownOf({{"replication_role", 2}, {"replication_epoch", 2}, {"followers_away", 1}}, {10, 40});
+  EXPECT_THAT(lines,
+              testing::ElementsAre("kvctl top  tcp://a:1", "NOT READY: the server waits for its",
+                                   "  followers before it serves clients;", "  the log has their names",
+                                   "  watched for 0:00:02", "replication: waiting primary, epoch 2,",
+                                   "  followers 0 of 1, groups pending 0", testing::StartsWith("clients 0"),
+                                   "transports: none in use", testing::StartsWith("operations/s")));
+}
+
 std::string TransportsOf(std::initializer_list<std::pair<const char*, std::uint64_t>> metrics) {
   Sample before, after;
   after.seconds = 2;

@@ -401,11 +401,28 @@ function setState(kind, text) {
   setText(state, text);
 }
 
+const ROLES = ['', 'follower', 'waiting primary', 'primary'];  // by replication_role
+
+// As in kvctl top (tools/kvctl/health.h).
+function replicationText(metrics) {
+  const role = metrics.replication_role ?? 0;
+  if (role === 0) return '';
+  const text = `${ROLES[role] ?? 'unknown role'}, epoch ${metrics.replication_epoch}`;
+  if (role === 1) return `${text}, groups applied ${whole(metrics.groups_applied)}`;
+  const all = metrics.followers + metrics.followers_away;
+  if (all === 0) return `${text}, no followers`;
+  const pending = Math.max(0, metrics.groups_shipped - metrics.groups_acknowledged);
+  return `${text}, followers ${metrics.followers} of ${all}, groups pending ${whole(pending)}`;
+}
+
 function showInfo(info) {
   setState(info.ready ? 'good' : 'bad', info.ready ? 'ready' : `not ready: ${info.reason}`);
   setText(at('version'), info.version);
   setText(at('shard'), `shard ${info.shard}`);
   at('shard').hidden = info.shard === '';
+  const replication = replicationText(info.metrics);
+  setText(at('replication'), `replication: ${replication}`);
+  at('replication').hidden = replication === '';
   setText(at('uptime'), durationText(info.uptime_seconds));
   setText(at('durability'), info.durability);
   setText(at('keys'), whole(info.metrics.keys ?? 0));

@@ -4,12 +4,15 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <string_view>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "store/base/absl_view.h"
 #include "store/format/memory/layout.h"
 #include "store/format/wire/messages.h"
+#include "tools/kvctl/health.h"
 
 namespace remora::doctor {
 namespace {
@@ -33,49 +36,89 @@ std::string RemedyFor(const absl::Status& status, const std::string& address) {
   return "";
 }
 
-void JudgeHealth(const ServerFacts& facts, Checks* checks) {
-  const auto metric = [&](const char* name) -> std::optional<std::uint64_t> {
-    const auto found = facts.metrics.find(name);
-    if (found == facts.metrics.end()) return std::nullopt;
-    return found->second;
-  };
-  Check loading = PassedCheck("loading", "the store has loaded its keys");
-  if (metric("loading").value_or(0) != 0) {
-    loading.verdict = Verdict::kWarning;
-    loading.found = absl::StrFormat("the store loads its keys; %d so far", metric("keys_loaded").value_or(0));
-    loading.remedy = "reads go to the disk until it is done; kvctl stats shows keys_loaded";
+/// Adds an obstacle to the check of writes.
+void AddObstacle(const Obstacle& obstacle, std::uint64_t value, const std::string& address, Check* writes) {
+  std::string remedy;
+  Verdict verdict = Verdict::kProblem;
+  switch (obstacle.kind) {
+    case Obstacle::Kind::kLoading:
+      return;  // it has a check of its own
+    case Obstacle::Kind::kFollows:
+      verdict = Verdict::kWarning;
+      remedy = absl::StrCat(
+          "clients use its primary; if that is lost, promote this one: kvctl --server=", address, " promote");
+      break;
+    case Obstacle::Kind::kWaits:
+      remedy =
+          "start its followers; if one of them was promoted, stop this server; without those that are "
+          "lost, start it without their --replicate_to; see docs/operating/replication.md";
+      break;
+    case Obstacle::Kind::kFollowerAway:
+      remedy =
+          "start it; without those that are lost, start the primary without their --replicate_to; see "
+          "docs/operating/replication.md";
+      break;
+    case Obstacle::Kind::kDisk:
+      remedy = "journalctl -u kvserver; see docs/operating/disk-failures.md";
+      break;
+    case Obstacle::Kind::kMemory:
+      remedy = "raise its limit (ulimit -v, MemoryMax=), or lower --memory; journalctl -u kvserver";
+      break;
   }
-  checks->push_back(loading);
+  const bool is_first = writes->verdict == Verdict::kOk;
+  writes->verdict = std::max(writes->verdict, verdict);
+  writes->found = absl::StrCat(is_first ? "" : writes->found + "; ", AbslView(obstacle.text));
+  absl::StrAppend(&writes->remedy, is_first ? "" : "; ", remedy);
+  if (obstacle.kind != Obstacle::Kind::kWaits && obstacle.kind != Obstacle::Kind::kFollowerAway) return;
+  absl::StrAppend(&writes->found, "; followers that are away: ", value);
+  writes->value = value;
+  writes->limit = 0;
+}
 
+Check JudgeWrites(const MetricValues& values, const std::string& address) {
   Check writes = PassedCheck("writes", "the server takes writes");
-  if (metric("disk_refuses").value_or(0) != 0) {
-    writes.verdict = Verdict::kProblem;
-    writes.found = "the server rejects writes because of its disk";
-    writes.remedy = "its log has the reason: journalctl -u kvserver; see docs/operating/disk-failures.md";
-  } else if (metric("memory_refuses").value_or(0) != 0) {
-    writes.verdict = Verdict::kProblem;
-    writes.found = "the server rejects writes because the system gives it no memory";
-    writes.remedy = "raise its limit (ulimit -v, MemoryMax=), or lower --memory; journalctl -u kvserver";
-  } else if (const std::uint64_t failures = metric("disk_failures").value_or(0); failures != 0) {
+  bool waits = false;
+  for (const Obstacle& obstacle : ObstaclesOf(values)) {
+    // A primary that waits for its followers says how many are away.
+    if (waits && obstacle.kind == Obstacle::Kind::kFollowerAway) continue;
+    waits = waits || obstacle.kind == Obstacle::Kind::kWaits;
+    AddObstacle(obstacle, values("followers_away"), address, &writes);
+  }
+  if (const std::uint64_t failures = values("disk_failures");
+      failures != 0 && writes.verdict == Verdict::kOk) {
     writes.verdict = Verdict::kWarning;
     writes.found = absl::StrFormat("the server takes writes; its disk has failed %d times", failures);
     writes.value = failures;
     writes.limit = 0;
     writes.remedy = "its log has the reason: journalctl -u kvserver";
   }
-  checks->push_back(writes);
+  return writes;
+}
 
-  const std::uint64_t memory = metric("memory_bytes").value_or(0);
-  const std::uint64_t free = metric("memory_bytes_free").value_or(0);
-  Check room = PassedCheck(
-      "room", absl::StrFormat("%s of its memory, %s, are free", BytesText(free), BytesText(memory)));
-  room.value = free;
-  if (metric("writes_put_off").value_or(0) != 0) {
-    room.verdict = Verdict::kWarning;
-    absl::StrAppend(&room.found, "; writes had to wait for memory ", *metric("writes_put_off"), " times");
-    room.remedy = "give it more: kvserver --memory; kvctl size says how much so many records need";
+void JudgeHealth(const ServerFacts& facts, const std::string& address, Checks* checks) {
+  const MetricValues values = [&](std::string_view name) -> std::uint64_t {
+    const auto found = facts.metrics.find(name);
+    return found == facts.metrics.end() ? 0 : found->second;
+  };
+  Check loading = PassedCheck("loading", "the store has loaded its keys");
+  if (values("loading") != 0) {
+    loading.verdict = Verdict::kWarning;
+    loading.found = absl::StrFormat("the store loads its keys; %d so far", values("keys_loaded"));
+    loading.remedy = "reads go to the disk until it is done; kvctl stats shows keys_loaded";
   }
-  checks->push_back(room);
+  checks->push_back(loading);
+  checks->push_back(JudgeWrites(values, address));
+
+  const std::uint64_t free = values("memory_bytes_free");
+  Check space = PassedCheck("space", absl::StrFormat("%s of its memory, %s, are free", BytesText(free),
+                                                     BytesText(values("memory_bytes"))));
+  space.value = free;
+  if (const std::uint64_t waits = values("writes_put_off"); waits != 0) {
+    space.verdict = Verdict::kWarning;
+    absl::StrAppend(&space.found, "; writes had to wait for memory ", waits, " times");
+    space.remedy = "give it more: kvserver --memory; kvctl size says how much so many records need";
+  }
+  checks->push_back(space);
 }
 
 }  // namespace
@@ -130,7 +173,7 @@ void JudgeServer(const std::optional<ServerFacts>& facts, const std::string& add
     return;
   }
   checks->push_back(round_trip);
-  JudgeHealth(*facts, checks);
+  JudgeHealth(*facts, address, checks);
 }
 
 }  // namespace remora::doctor

@@ -20,8 +20,8 @@ struct ServerFacts {
   absl::Status status;  // of the first step that failed
   bool connected = false;
   double connect_us = 0;
-  double round_trip_us = 0;                        // the median of some
-  std::map<std::string, std::uint64_t> metrics{};  // one-sided READs
+  double round_trip_us = 0;                                     // the median of some
+  std::map<std::string, std::uint64_t, std::less<>> metrics{};  // one-sided READs
 };
 
 /// Makes a connection; with a clock that lives as long as the client.
@@ -30,7 +30,7 @@ using Connector = std::function<absl::StatusOr<std::unique_ptr<Client>>(const Cl
 /// Connects, pings, and READs the metrics.
 ServerFacts ReadServer(const Connector& connect);
 
-/// Adds server, and if it answers round_trip, loading, writes and `room`. `facts`: nothing if there was no
+/// Adds server, and if it answers round_trip, loading, writes and space. `facts`: nothing if there was no
 /// answer in time. `address`: in the commands that the remedies name.
 void JudgeServer(const std::optional<ServerFacts>& facts, const std::string& address, Checks* checks);
 

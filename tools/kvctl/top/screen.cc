@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "store/base/absl_view.h"
+#include "tools/kvctl/health.h"
 
 namespace remora::top {
 namespace {
@@ -29,14 +30,29 @@ constexpr Row kRows[] = {
     {"messages", "receive_completions"},
 };
 
-std::string State(const Interval& interval) {
-  if (interval.Value("disk_refuses") != 0) return "REJECTS WRITES: its disk failed, or is full";
-  if (interval.Value("memory_refuses") != 0) return "REJECTS WRITES: the system gives it no memory";
-  if (interval.Value("loading") != 0) {
-    return absl::StrFormat("loading: %s keys so far",
-                           ShortNumber(static_cast<double>(interval.Value("keys_loaded"))));
+std::string State(const MetricValues& values) {
+  const std::vector<Obstacle> obstacles = ObstaclesOf(values);
+  if (obstacles.empty()) return "ready";
+  std::string text = absl::StrCat("NOT READY: ", AbslView(obstacles.front().text));
+  if (obstacles.front().kind == Obstacle::Kind::kLoading) {
+    absl::StrAppendFormat(&text, "; %s so far", ShortNumber(static_cast<double>(values("keys_loaded"))));
   }
-  return "ready";
+  return text;
+}
+
+/// Adds the text, on as many lines as it needs, between words; all but the first are indented.
+void AddWrapped(std::string_view text, int columns, std::vector<std::string>* lines) {
+  constexpr std::string_view kIndent = "  ";
+  const auto width = static_cast<std::size_t>(std::max(columns, 1));
+  std::string line;
+  while (line.size() + text.size() > width) {
+    const std::size_t space = width > line.size() ? text.rfind(' ', width - line.size()) : text.npos;
+    if (space == text.npos || space == 0) break;  // a word that does not fit is cut off
+    lines->push_back(absl::StrCat(line, AbslView(text.substr(0, space))));
+    text.remove_prefix(space + 1);
+    line = kIndent;
+  }
+  lines->push_back(absl::StrCat(line, AbslView(text)));
 }
 
 std::string Elapsed(double seconds) {
@@ -129,14 +145,32 @@ void AddLatencies(const Interval& last, std::vector<std::string>* lines) {
   }
 }
 
+/// Adds the state of the server, and its part in replication.
+void AddState(const Page& page, const Interval& last, const Interval& all, int columns,
+              std::vector<std::string>* lines) {
+  if (!page.trouble.empty()) {
+    lines->push_back(absl::StrCat("NO ANSWER: ", page.trouble));
+    return;
+  }
+  const MetricValues values = [&](std::string_view name) { return last.Value(name); };
+  AddWrapped(State(values), columns, lines);
+  const std::string watched = "watched for " + Elapsed(all.seconds());
+  if (lines->back().size() + 2 + watched.size() <= static_cast<std::size_t>(std::max(columns, 1))) {
+    absl::StrAppend(&lines->back(), "  ", watched);
+  } else {
+    lines->push_back("  " + watched);
+  }
+  if (const std::string text = ReplicationText(values); !text.empty()) {
+    AddWrapped("replication: " + text, columns, lines);
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> PageLines(const Page& page, const Interval& last, const Interval& all,
                                    ScreenSize size) {
   std::vector<std::string> lines = {absl::StrCat("kvctl top  ", page.server)};
-  lines.push_back(page.trouble.empty()
-                      ? absl::StrFormat("%s  watched for %s", State(last), Elapsed(all.seconds()))
-                      : absl::StrCat("NO ANSWER: ", page.trouble));
+  AddState(page, last, all, size.columns, &lines);
   lines.push_back(absl::StrFormat("clients %d (new %s/s, rejected %d), keys %s, cold %s",
                                   last.Value("connections"), ShortNumber(last.Rate("connections_accepted")),
                                   last.Value("connections_refused"),
@@ -154,7 +188,9 @@ std::vector<std::string> PageLines(const Page& page, const Interval& last, const
   AddMemory(last, size.columns, &lines);
   AddDurability(last, &lines);
   AddLatencies(last, &lines);
-  lines.resize(std::min(lines.size(), static_cast<std::size_t>(std::max(size.rows, 1))));
+  const auto rows = static_cast<std::size_t>(std::max(size.rows, 1));
+  if (lines.size() > rows) std::erase(lines, "");
+  lines.resize(std::min(lines.size(), rows));
   for (std::string& line : lines)
     line.resize(std::min(line.size(), static_cast<std::size_t>(std::max(size.columns, 1))));
   return lines;
