@@ -184,11 +184,9 @@ void StoreEngine::BeginToBeWatched() {
 
 absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> StoreEngine::NewCursor(const ScanRange& range,
                                                                             bool may_wait) {
-  {
-    const WriterLock lock(core_.mutex);  // after a failed fsync, no scan begins
-    REMORA_RETURN_IF_ERROR(core_.disk.sync_failure());
-  }
   if (!core_.tier->PrepareCursor(may_wait)) {
+    const WriterLock lock(core_.mutex);
+    REMORA_RETURN_IF_ERROR(core_.disk.sync_failure());  // the log is never applied then
     return absl::AbortedError("scan: the commit log is being applied to RocksDB; try again later");
   }
   // Without the lock, the cursor could show a write that no reader sees yet. Without the flush, it could show
