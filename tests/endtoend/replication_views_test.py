@@ -1,4 +1,4 @@
-"""A primary and its follower as an operator sees them: kvctl doctor and top, the alerts, and an upgrade of both."""
+"""A primary and its follower as an operator sees them: kvctl doctor and top, alerts, and an upgrade of both."""
 
 import json
 import pathlib
@@ -14,12 +14,14 @@ from top_test import Terminal
 DASHBOARD = pathlib.Path(__file__).parents[2] / "docs/operating/grafana-dashboard.json"
 
 
-class ViewsTest(ReplicationCase):
+class OperatorCase(ReplicationCase):
     def writes(self, name):
         """The check of writes of kvctl doctor."""
         output = harness.kvctl(self.at(name), "doctor", "--json").stdout
         return {check["name"]: check for check in json.loads(output)["checks"]}["writes"]
 
+
+class ViewsTest(OperatorCase):
     def terminal(self, name, **size):
         terminal = Terminal(f"--server={self.at(name)}", "--interval=50ms", **size)
         self.addCleanup(terminal.close)
@@ -137,6 +139,56 @@ class ViewsTest(ReplicationCase):
             timeout=harness.PATIENCE, check=False,
         )  # fmt: skip
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+
+
+class UpgradeTest(OperatorCase):
+    """The steps of docs/operating/upgrade.md. The same programs stand for the earlier and the later release."""
+
+    def both(self, *arguments):
+        return harness.kvctl(f"{self.at('p')},{self.at('f')}", *arguments)
+
+    def upgrade_follower(self, follower):
+        """Step 2, while a client writes."""
+        follower.stop()
+        harness.wait_until(lambda: self.stat("p", "followers_away") == 1, "the follower is away")
+        waiting = subprocess.Popen(
+            [harness.program("kvctl"), f"--server={self.at('p')}", "--timeout=60000", "put", "meanwhile", "1"],
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        self.follower("f", to=["p"])
+        self.assertEqual(waiting.wait(harness.PATIENCE), 0)
+
+    def test_with_a_promotion(self):
+        follower = self.follower("f", f"--backup_dir={self.folder}/backups")
+        primary = self.start("p", to=["f"])
+        self.await_serving("p")
+        self.put("p", "key", "1")
+        self.expect(self.kvctl("f", "backup"), 0)
+        self.upgrade_follower(follower)
+        self.assertEqual(primary.stop()[0], 0)
+        self.expect(self.kvctl("f", "promote"), 0, "epoch 2")
+        self.expect(self.kvctl("f", "get", "key"), 69, "it waits for its followers")
+        file = self.folder / "p.data" / "REMORA-REPLICATION"
+        file.write_text(file.read_text().replace("role primary", "role follower"))
+        self.assertEqual(self.writes("f")["verdict"], "problem")
+        self.follower("p")
+        harness.wait_until(lambda: self.writes("f")["verdict"] == "ok", "the promoted server serves")
+        self.assertEqual((self.get("f", "key"), self.get("f", "meanwhile")), ("1", "1"))
+        self.expect(self.both("put", "key", "2"), 0)
+        self.expect(self.kvctl("p", "promote"), 0, "epoch 3")
+        self.assertEqual((self.get("p", "key"), self.get("p", "meanwhile")), ("2", "1"))
+
+    def test_without_a_promotion(self):
+        follower = self.follower("f")
+        primary = self.start("p", to=["f"])
+        self.await_serving("p")
+        self.put("p", "key", "1")
+        self.upgrade_follower(follower)
+        self.assertEqual(primary.stop()[0], 0)
+        self.start("p", to=["f"])
+        self.await_serving("p")
+        self.assertEqual((self.get("p", "key"), self.get("p", "meanwhile")), ("1", "1"))
+        self.put("p", "key", "2")
 
 
 if __name__ == "__main__":
