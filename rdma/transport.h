@@ -1,7 +1,7 @@
 // The transport: one-sided reads and writes, and messages, in the words of librdmacm (<rdma/rdma_verbs.h>).
 // It knows regions and messages, and nothing of keys. Implementations: verbs/verbs.h, local/local.h,
-// tcp/tcp.h; for tests a simulated one. All keep this contract, and one suite
-// (tests/unit/rdma/transport_test.cc) holds them to it.
+// tcp/tcp.h; tests/conformance and tests/simulation have a simulated one. All keep this contract.
+// transport_test.cc and transport_failure_test.cc of tests/unit/rdma check the real ones.
 //
 //   client                                   server
 //   Dial(address)                            Listen(address); RegisterRead(memory)...

@@ -174,7 +174,7 @@ class Costs : public testing::TestWithParam<std::tuple<DeploymentKind, Durabilit
     const std::string large(std::size_t{1} << 20, 'v');
     counted_[kind() == DeploymentKind::kLocal
                  ? "`Put`, of 1 MiB, where it does not (local)"
-                 : "`Put`, of 1 MiB, where the transport grants (verbs, simulated)"] =
+                 : "`Put`, of 1 MiB, where the transport grants (verbs, TCP, simulated)"] =
         Of([&] { Put("large", large); });
     counted_["`Get`, of 1 MiB"] = Of([&] { ASSERT_CODE(kOk, client_->Get("large", &value)); });
     // Also where there is no place for one.

@@ -107,8 +107,9 @@ inline constexpr std::size_t kUnitSize = 16;
 
 /// Stands at the start of a record, followed by `key_size` bytes of key and `value_size` bytes of value.
 ///
-/// The checksum (record.h) covers everything but the live bit, and the record's own place. So a
-/// copied or torn record does not verify, nor do bytes of two records that stood at the same place.
+/// The checksum (record.h) covers the record's place, key, value, version and expiry. It does not cover the
+/// live bit, nor the flags, which are 0. So a copied or torn record does not verify, nor do bytes of two
+/// records that stood at the same place.
 struct RecordHeader {
   std::uint64_t version_live;  // version << 1 | live
   std::uint64_t checksum;

@@ -47,8 +47,8 @@ struct MetricEntry {
 // Enumerator, names, type, unit, help. Dashboards use the two names, so these stay as they were when an
 // enumerator changes: disk_refuses is kDiskRejects. Each refused_* counts one reason; connections_refused
 // counts all.
-// NAME{label=value}: neighbours with the same NAME are one metric of Prometheus, whose help ends at the
-// colon.
+// NAME{label=value}: entries with the same NAME, wherever they are, become one metric of Prometheus, whose
+// help ends at the colon.
 #define REMORA_METRICS(X)                                                                                    \
   X(kKeys, "keys", "remora_keys", kGauge, kNone,                                                             \
     "Keys in the store, cold and expired ones included; while the store loads, those loaded so far")         \
