@@ -178,7 +178,8 @@ TEST(FieldLayout, AHistogramGivesItsShares) {
   const FieldLayout layout(fields);
   std::map<std::size_t, int> drawn;
   for (std::uint64_t record = 0; record < 20'000; ++record) {
-    for (const std::uint64_t field : {std::uint64_t{0}, std::uint64_t{1}}) ++drawn[layout.FieldOf(record, field).size];
+    for (const std::uint64_t field : {std::uint64_t{0}, std::uint64_t{1}})
+      ++drawn[layout.FieldOf(record, field).size];
   }
   EXPECT_EQ(drawn.size(), 2u) << "none has two blocks";
   EXPECT_NEAR(drawn[10], 10'000, 500);
