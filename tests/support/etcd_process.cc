@@ -112,7 +112,10 @@ void EtcdProcess::Kill() {
 }
 
 void EtcdProcess::Signal(int number) const {
-  if (pid_ > 0) ::kill(pid_, number);
+  if (pid_ <= 0) return;
+  ::kill(pid_, number);
+  // The last thread that stops says so. Until then, others may answer.
+  if (number == SIGSTOP) ::waitpid(pid_, nullptr, WUNTRACED);
 }
 
 int EtcdProcess::Control(const std::string& arguments) const {

@@ -32,7 +32,7 @@ class EtcdProcess {
   void Kill();
   /// Starts it again, with its data and at its address.
   void Start();
-  /// Sends it a signal.
+  /// Sends it a signal. SIGSTOP: returns once all of its threads have stopped.
   void Signal(int number) const;
   /// Runs etcdctl with these arguments. Returns its exit status.
   int Control(const std::string& arguments) const;
