@@ -99,7 +99,7 @@ typedef struct remora_options {
    * the only one. After REMORA_UNAVAILABLE or REMORA_DEADLINE_EXCEEDED all calls fail. */
   uint32_t reconnect;
   /* 1: the client records the times of its calls, for remora_client_metrics. Each call then reads the clock
-   * twice. 0, the default: it does not. Of a remora_async, for remora_async_metrics. */
+   * twice. 0, the default: it does not. remora_async_metrics reads those of a remora_async. */
   uint32_t metrics;
   /* Auth token, for a server that requires one: the line that `kvctl create_token` printed, or the secret in
    * it. Null, the default: no token. */

@@ -1,9 +1,8 @@
 // One JSON value in etcd, by the JSON gateway of its API v3 (etcd 3.4 and later).
 //
-//   K1   A value is replaced only by a swap that names the revision of the value before it, so the values of
-//   a
-//        key form a line. A swap is sent to one endpoint, once. An answer that does not come leaves it
-//        unknown, and it is then neither repeated nor taken for failed.
+//   K1   A value is replaced only by a swap that names the revision of the value before it, so the
+//        values of a key form a line. A swap is sent to one endpoint, once. An answer that does not
+//        come leaves it unknown, and it is then neither repeated nor taken for failed.
 //   K6   Only linearizable reads and swaps are used: no watches, and no leases of etcd.
 #pragma once
 

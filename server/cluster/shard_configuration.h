@@ -11,14 +11,13 @@
 // may have lost something that it had acknowledged. The allowed changes keep these invariants:
 //
 //   K5   Each takeover begins a new epoch, greater by one, whose primary is the member that made it.
-//   K7   Only a member whose life is in the configuration takes over. One that lost something has another
-//   life,
-//        and joins anew.
-//   K8   A member that leaves in_sync while that is at its minimum is complete. No write is acknowledged
-//   until
-//        another member joins, so it has them all, and may take over. Once one joins, it may not any more.
-//   K9   The lineage has the first group of each epoch, in order: no takeover begins before the one before
-//   it.
+//   K7   Only a member whose life is in the configuration takes over. One that lost something has
+//        another life, and joins anew.
+//   K8   A member that leaves in_sync while that is at its minimum is complete. No write is
+//        acknowledged until another member joins, so it has them all, and may take over. Once one
+//        joins, it may not any more.
+//   K9   The lineage has the first group of each epoch, in order: no takeover begins before the one
+//        before it.
 #pragma once
 
 #include <cstddef>

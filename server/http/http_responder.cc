@@ -81,7 +81,7 @@ bool IsTokenChar(char c) {
 }
 
 /// Returns whether each line behind the first is a field whose name ends at its colon (RFC 9112, 5.1 and
-/// 5.2). Of a name with a blank behind it, or of a folded line, a proxy may find another body than we do.
+/// 5.2). If a blank precedes the colon, or a line is folded, a proxy may see another body than this server.
 /// REQUIRES: HasWholeLines(head).
 bool HasWholeFields(std::string_view head) {
   for (std::size_t end = head.find("\r\n"); end != std::string_view::npos;) {

@@ -1,4 +1,5 @@
-// Whether a server is ready, by its metrics: one rule for /readyz, kvctl doctor and kvctl top.
+// The obstacles that keep a server from being ready, as its metrics show them. /readyz, `kvctl doctor` and
+// `kvctl top` have this one rule.
 #pragma once
 
 #include <array>
@@ -19,7 +20,7 @@ struct Obstacle {
   std::string_view text;
 };
 
-/// All obstacles. Of several that a server has, the first is its reason.
+/// All obstacles. A server that has several of them reports the first.
 inline constexpr std::array<Obstacle, 6> kObstacles = {{
     {Obstacle::Kind::kLoading, Counter::kLoading, 0, "the store is loading its keys"},
     {Obstacle::Kind::kFollows, Counter::kReplicationRole, 1,

@@ -48,10 +48,9 @@ class Splitter {
 
   std::vector<std::string> Borders(std::size_t parts) const {
     constexpr std::uint64_t kSmallestRange = 16 << 10;
-    const std::string beyond(kMaxKeySize + 1, '\xff');
-    parts = std::min<std::uint64_t>(parts, std::max<std::uint64_t>(SizesAt(beyond).all / kSmallestRange, 1));
+    parts = std::min<std::uint64_t>(parts, std::max<std::uint64_t>(SizesAt(beyond_).all / kSmallestRange, 1));
     const double part = 1 / static_cast<double>(parts);
-    const std::vector<std::string> anchors = Anchors(beyond);
+    const std::vector<std::string> anchors = Anchors();
     std::vector<std::string> borders;
     for (std::size_t i = 1; i < parts; ++i) {
       borders.push_back(Border(anchors, part * static_cast<double>(i), part / 64));
@@ -74,9 +73,8 @@ class Splitter {
     rocksdb::SizeApproximationOptions options;
     options.include_memtables = true;
     options.include_files = true;
-    const std::string beyond(kMaxKeySize + 1, '\xff');
     const std::array<rocksdb::Range, 2> ranges = {rocksdb::Range({}, rocksdb::Slice(key.data(), key.size())),
-                                                  rocksdb::Range({}, beyond)};
+                                                  rocksdb::Range({}, beyond_)};
     std::array<std::uint64_t, 2> bytes = {};
     // If a table cannot be read, the estimates are 0. A reader that scans the table gets the error.
     if (!db_.GetApproximateSizes(options, &family_, ranges.data(), 2, bytes.data()).ok()) return {};
@@ -90,10 +88,10 @@ class Splitter {
   }
 
   /// Returns the first and last keys of the tables, sorted, and one string before and one after all keys.
-  std::vector<std::string> Anchors(const std::string& beyond) const {
+  std::vector<std::string> Anchors() const {
     rocksdb::ColumnFamilyMetaData family;
     db_.GetColumnFamilyMetaData(&family_, &family);
-    std::vector<std::string> anchors = {"", beyond};
+    std::vector<std::string> anchors = {"", beyond_};
     for (const rocksdb::LevelMetaData& level : family.levels) {
       for (const rocksdb::SstFileMetaData& file : level.files) {
         anchors.push_back(file.smallestkey);
@@ -128,6 +126,7 @@ class Splitter {
     return target - std::min(share_low, target) < share_high - std::min(share_high, target) ? low : high;
   }
 
+  const std::string beyond_ = std::string(kMaxKeySize + 1, '\xff');  // behind all keys
   rocksdb::DB& db_;
   rocksdb::ColumnFamilyHandle& family_;
 };

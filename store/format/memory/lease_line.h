@@ -13,10 +13,9 @@
 //      after its start. Its T is at least its primary's.
 //   Q6 A client's lease begins before a look at the line, or before a request, and lasts 3/4 T. It is a lease
 //      once the client knows that a round has ended that began after that.
-//   Q7 A result counts if the client's clock, read after the last READ or reply of which it is made, is
-//   before
-//      the end of a lease. That holds for values, for misses, and for rejected writes. A write that succeeded
-//      needs no lease: all followers have it.
+//   Q7 A result counts if the client's clock, read after the last READ or reply of which it is made,
+//      is before the end of a lease. That holds for values, for misses, and for rejected writes. A write
+//      that succeeded needs no lease: all followers have it.
 //
 // Why that fences: let X be a follower that becomes a primary in place of P, and take a result of P under a
 // lease. A round began after the lease (Q2, Q6), and X answered it, since all followers did (Q3). So X

@@ -20,14 +20,20 @@ Write PutIfAbsent(std::string_view key) {
   return write;
 }
 
-TEST(RejectedTest, HearsSoWhenWhatItWasRejectedForIsVisible) {
-  const TempDir temp;
-  StoreOptions options = LoggedIn(temp / "store", kMinMemorySize);
+// Opens a synced store that has the key "first". The write of that raises the version limit, and is therefore
+// synced at once; later ones wait for Sync.
+std::unique_ptr<ServerStore> OpenWithFirst(const std::string& dir) {
+  StoreOptions options = LoggedIn(dir, kMinMemorySize);
   options.durability = Durability::kSynced;
   options.syncing = Syncing::kInSteps;
-  const auto store = *ServerStore::Open(options);
-  // The first write raises the version limit, and is therefore synced at once.
-  ASSERT_TRUE(store->Put("first", "", {.durability = Durability::kLogged}).ok());
+  std::unique_ptr<ServerStore> store = *ServerStore::Open(options);
+  EXPECT_TRUE(store->Put("first", "", {.durability = Durability::kLogged}).ok());
+  return store;
+}
+
+TEST(RejectedTest, HearsSoWhenWhatItWasRejectedForIsVisible) {
+  const TempDir temp;
+  const std::unique_ptr<ServerStore> store = OpenWithFirst(temp / "store");
   WriteBatch both;
   both.Put("other", "x");
   both.Put("key", "two", {.condition = Condition::Absent()});
@@ -60,11 +66,7 @@ TEST(RejectedTest, HearsSoWhenWhatItWasRejectedForIsVisible) {
 
 TEST(RejectedTest, WaitsForTheWritesByWhichItsChecksHold) {
   const TempDir temp;
-  StoreOptions options = LoggedIn(temp / "store", kMinMemorySize);
-  options.durability = Durability::kSynced;
-  options.syncing = Syncing::kInSteps;
-  const auto store = *ServerStore::Open(options);
-  ASSERT_TRUE(store->Put("first", "", {.durability = Durability::kLogged}).ok());
+  const std::unique_ptr<ServerStore> store = OpenWithFirst(temp / "store");
   std::vector<Write> writes = {PutIfAbsent("key")};
   const auto add = [&writes](const WriteBatch& batch) {
     const std::size_t first = writes.size();
