@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs tests with one mutant active, and passes if they fail as expected. ctest and the guest call it.
 
-    run.py --mutant=NAME --filter=F PROGRAM          a test of GoogleTest fails, or a check of the code aborts
+    run.py --mutant=NAME --filter=F PROGRAM          a test of GoogleTest fails, or a check aborts the program
     run.py --mutant=NAME --finds=WORDS -- COMMAND    a judge exits with an error, and prints one of the WORDS
     run.py --control --filter=F PROGRAM              without a mutant: all pass; each part of F selects a test
     run.py --control -- COMMAND                      without a mutant: exits with 0
@@ -23,6 +23,8 @@ import tempfile
 TIMEOUT_S = 280
 SHOWN_LINES = 60
 FAILED_TEST = re.compile(r"^\[  FAILED  \] ", re.MULTILINE)
+# A check of the code (REMORA_CHECK), or abseil's: a test took the result of an operation that had failed.
+ABORTS = ("check failed", "Attempting to fetch value instead of handling error")
 
 
 def run(command, environment, timeout_s):
@@ -66,7 +68,7 @@ def why_not_killed(mutant, what, output, status, finds, reached):
         if tests_ran(output) == 0:
             return f"no test matches {what}; correct killed_by of mutant {mutant}"
         failed = status == 1 and FAILED_TEST.search(output)
-        killed = failed or (status != 0 and "check failed" in output)  # REMORA_CHECK
+        killed = failed or (status != 0 and any(words in output for words in ABORTS))
     if not killed and status != 0:
         return f"mutant {mutant}: the run ended neither in a kill nor well: {how_it_ended(status)}; see above"
     if not killed:

@@ -43,6 +43,10 @@ class RunTest(unittest.TestCase):
     def test_a_check_of_the_code_kills(self):
         self.kills(REACH + "echo 'store.cc:1: check failed: x'; kill -ABRT $$\n", "--filter=A.*")
 
+    def test_the_result_of_a_failed_operation_kills(self):
+        self.kills(REACH + "echo 'RAW: Attempting to fetch value instead of handling error ABORTED: x'\n"
+                   "kill -ABRT $$\n", "--filter=A.*")
+
     def test_a_judge_kills(self):
         self.kills(REACH + "echo 'H2: a key is lost'; exit 1\n", "--finds=H2:", "--finds=H3:")
 
