@@ -26,9 +26,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "rdma/tls.h"
+#include "server/cluster/keeper.h"
 #include "server/connection/auth_tokens.h"
 #include "server/connection/client_session.h"
 #include "server/http/monitor_service.h"
+#include "server/main/cluster_flags.h"
 #include "server/main/config_reload.h"
 #include "server/main/descriptors.h"
 #include "server/main/exit_status.h"
@@ -286,6 +288,31 @@ class Gate {
   std::unique_ptr<RedisGate> gate_;
 };
 
+/// The keeper of --etcd, if any, and why it ended the process.
+class Cluster {
+ public:
+  absl::Status Start(const Flags& flags, const Clock& clock, Server& server) {
+    if (flags.server.replication.membership == nullptr) return absl::OkStatus();
+    REMORA_ASSIGN_OR_RETURN(keeper_, Keeper::Start(flags.cluster.keeper, *flags.server.replication.membership,
+                                                   log_, clock, [this, &server](std::string why) {
+                                                     Log(LogEvent::kClusterEnded, why);
+                                                     has_ended_ = true;
+                                                     server.Stop();
+                                                   }));
+    return absl::OkStatus();
+  }
+  /// Ends the keeper. Returns whether it has ended the process.
+  bool End() {
+    keeper_.reset();
+    return has_ended_;
+  }
+
+ private:
+  const OperatorLog log_{Log};
+  std::atomic<bool> has_ended_ = false;
+  std::unique_ptr<Keeper> keeper_;  // last: it uses what is before
+};
+
 /// Returns null without --http.
 absl::StatusOr<std::unique_ptr<MonitorService>> StartMonitoring(const Flags& flags, const MemoryPlan& plan,
                                                                 const Clock& clock) {
@@ -337,7 +364,8 @@ absl::Status CheckTokens(Flags* flags) {
   if (!flags->server.tokens_file.empty()) {
     REMORA_RETURN_IF_ERROR(ReadTokens(flags->server.tokens_file).status());
   }
-  return ReadReplicationToken(flags);
+  REMORA_RETURN_IF_ERROR(ReadReplicationToken(flags));
+  return ReadClusterSecrets(flags);
 }
 
 /// Prepares the folder of --backup_dir, if there is one, so that a start fails and not the first backup.
@@ -346,6 +374,14 @@ absl::Status PrepareBackups(const Flags& flags) {
   absl::Status prepared = PrepareBackupDir(flags.server.backup_dir);
   // Another one may be made, or read, right now.
   return absl::IsAlreadyExists(prepared) ? absl::OkStatus() : prepared;
+}
+
+/// Has the log say what it is to say once the server serves, and monitoring show the server.
+void Tell(const std::vector<Note>& notes, MonitorService* shown, Server& server) {
+  for (const Note& note : notes) Log(note.event, note.text);
+  if (shown == nullptr) return;
+  Log(LogEvent::kHttpServing, absl::StrCat("metrics are served at ", shown->address(), "/metrics"));
+  shown->Show(server.store(), server.activities());
 }
 
 int Main(int argc, char** argv) {
@@ -395,11 +431,11 @@ int Main(int argc, char** argv) {
   const absl::StatusOr<std::vector<std::string>> addresses = Listen(flags, clock, server->get());
   if (!addresses.ok()) return Fail(ListenExitStatus(addresses.status()), addresses.status());
 
-  for (const Note& note : notes) Log(note.event, note.text);
-  if (shown != nullptr) {
-    Log(LogEvent::kHttpServing, absl::StrCat("metrics are served at ", shown->address(), "/metrics"));
+  Cluster cluster;  // ends before the server
+  if (const absl::Status begun = cluster.Start(flags, clock, **server); !begun.ok()) {
+    return Fail(StoreExitStatus(begun), begun);
   }
-  if (shown != nullptr) shown->Show((*server)->store(), (*server)->activities());
+  Tell(notes, shown.get(), **server);
   notifier.Status((*server)->store().loading() ? "serving; loading" : "serving");
   Log(LogEvent::kServing, absl::StrCat("serving at ", absl::StrJoin(*addresses, " ")));
   const absl::Status begun = gate.Start(flags, **server, [&] {
@@ -409,6 +445,7 @@ int Main(int argc, char** argv) {
   if (!begun.ok()) return Fail(EX_OSERR, begun);
   const absl::Status ended = (*server)->Run();
   notifier.Stopping();
+  if (cluster.End()) return EX_TEMPFAIL;
   if (const int status = gate.End(); status != EX_OK) {
     return Fail(status,
                 absl::UnavailableError(absl::StrCat("the gate of --redis does not serve: ", gate.why())));

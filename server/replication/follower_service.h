@@ -43,6 +43,10 @@ class FollowerService final : public SessionObserver {
   bool Step();
   /// Returns whether Step has work that nobody announces: a group that the store takes later.
   bool has_work() const { return receiver_.has_work(); }
+  /// Follows no primary of an earlier epoch, and tells primaries the life of this member.
+  void SetMember(std::uint64_t life, std::uint64_t min_epoch);
+  /// Returns when it last acknowledged something to a primary.
+  TimePoint last_answer() const { return last_answer_; }
   /// Follows nobody any more: later requests are rejected. Returns the history.
   History End();
 
@@ -81,7 +85,10 @@ class FollowerService final : public SessionObserver {
   GroupReceiver receiver_;
   std::unique_ptr<GroupSyncer> syncer_;
   std::deque<Waiting> waiting_;  // in the order in which they came
-  std::string last_line_;        // of LogRejected and Fail
+  std::uint64_t life_ = 0;
+  std::uint64_t min_epoch_ = 0;
+  TimePoint last_answer_{};
+  std::string last_line_;  // of LogRejected and Fail
 };
 
 }  // namespace remora

@@ -50,9 +50,28 @@ absl::Status ReplicationSender::Start(const std::vector<FollowerAddress>& follow
 }
 
 std::uint64_t ReplicationSender::acknowledged() const {
+  if (!counts_all_) {
+    if (links_.size() < counts_.size()) return published_;  // the system has started no threads for them
+    std::uint64_t least = std::min(groups_.last(), limit_);
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      if (counts_[i]) least = std::min(least, links_[i]->acknowledged());
+    }
+    return least;
+  }
   std::uint64_t least = links_.empty() ? 0 : std::numeric_limits<std::uint64_t>::max();
   for (const std::unique_ptr<LinkThread>& link : links_) least = std::min(least, link->acknowledged());
   return least;
+}
+
+std::vector<MemberReport::Follower> ReplicationSender::followers() const {
+  std::vector<MemberReport::Follower> all;
+  for (const std::unique_ptr<LinkThread>& link : links_) {
+    MemberReport::Follower one{.state = link->status().state, .life = link->life()};
+    one.acknowledged = link->acknowledged();
+    if (one.life != link->life()) one = {};
+    all.push_back(one);
+  }
+  return all;
 }
 
 bool ReplicationSender::Step() {

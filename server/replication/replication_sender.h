@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "server/monitoring/operator_log.h"
 #include "server/replication/link_thread.h"
+#include "server/replication/membership.h"
 #include "server/replication/shipped_groups.h"
 #include "store/server_store.h"
 
@@ -46,6 +47,15 @@ class ReplicationSender {
   bool Step();
 
   std::uint64_t acknowledged() const;
+  /// Counts these links alone (by followers), and groups up to `limit` at most.
+  void SetCounts(std::vector<bool> counts, std::uint64_t limit) {
+    counts_ = std::move(counts);
+    limit_ = limit;
+    counts_all_ = false;
+  }
+  std::uint64_t published() const { return published_; }
+  /// Returns the state of each link.
+  std::vector<MemberReport::Follower> followers() const;
   std::size_t pending_bytes() const { return groups_.bytes(); }
   /// Returns the number of followers that are not connected, or do not answer.
   std::size_t away() const { return away_; }
@@ -57,8 +67,11 @@ class ReplicationSender {
   ServerStore& store_;
   const OperatorLog& log_;
   const std::function<void()> wake_;
-  std::uint64_t published_;  // the number that the store was told of
-  std::uint64_t shipped_;    // the number that the metrics have
+  std::uint64_t published_;     // the number that the store was told of
+  std::uint64_t shipped_;       // the number that the metrics have
+  bool counts_all_ = true;      // in place of counts_ and limit_
+  std::vector<bool> counts_{};  // by links
+  std::uint64_t limit_ = 0;
   std::size_t away_ = 0;
   std::uint64_t changes_ = 0;               // of all links, logged
   std::vector<LinkThread::Status> logged_;  // by links

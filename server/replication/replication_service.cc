@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,12 +25,14 @@ bool HasStore(const std::string& data_dir) {
 
 absl::StatusOr<History> CheckHistory(const std::string& data_dir, const ReplicationOptions& options) {
   REMORA_ASSIGN_OR_RETURN(const std::optional<History> kept, ReadHistory(data_dir));
-  if (!kept && options.follows && HasStore(data_dir)) {
+  const bool follows = options.follows || options.membership != nullptr;
+  if (!kept && follows && HasStore(data_dir)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "--follow: the store in ", data_dir,
         " never followed a primary: begin with an empty directory, or with a copy of a follower's"));
   }
-  if (!kept) return History{.is_primary = !options.follows, .began_empty = false, .reigns = {}};
+  if (!kept) return History{.is_primary = !follows, .began_empty = false, .reigns = {}};
+  if (options.membership != nullptr) return *kept;
   if (kept->is_primary && options.follows) {
     return absl::FailedPreconditionError(absl::StrCat(
         "--follow: the store in ", data_dir, " is a primary's, of epoch ", kept->epoch(),
@@ -51,11 +55,12 @@ ReplicationService::ReplicationService(Parts parts, ReplicationOptions options, 
       data_dir_(std::move(data_dir)),
       is_synced_(is_synced),
       history_(std::move(history)),
-      is_starting_(!options_.follows) {}
+      is_starting_(!options_.follows && options_.membership == nullptr) {}
 
 absl::StatusOr<std::unique_ptr<ReplicationService>> ReplicationService::Create(
     Parts parts, ReplicationOptions options, std::string data_dir, bool is_synced, History history) {
-  const bool follows = options.follows;
+  const bool follows = options.follows || options.membership != nullptr;
+  history.is_primary = !follows;
   std::unique_ptr<ReplicationService> service(new ReplicationService(
       std::move(parts), std::move(options), std::move(data_dir), is_synced, std::move(history)));
   if (follows) {
@@ -66,6 +71,10 @@ absl::StatusOr<std::unique_ptr<ReplicationService>> ReplicationService::Create(
                                 service->parts_.wake));
     // From now on, nobody opens it to write without a promotion (R14).
     REMORA_RETURN_IF_ERROR(WriteHistory(service->data_dir_, service->history_));
+  }
+  if (service->options_.membership != nullptr) {
+    service->follower_->SetMember(0, std::numeric_limits<std::uint64_t>::max());
+    service->options_.membership->set_wake(service->parts_.wake);
   }
   service->SetRole(follows ? Role::kFollower : Role::kOpening);
   SetGauge(service->parts_.store, Counter::kReplicationEpoch, service->history_.epoch());
@@ -78,6 +87,7 @@ absl::StatusOr<std::unique_ptr<ReplicationService>> ReplicationService::Create(
 }
 
 void ReplicationService::EndLinks() {
+  if (options_.membership != nullptr) options_.membership->set_wake(nullptr);
   if (sender_ != nullptr) sender_->End();
   follower_.reset();
 }
@@ -88,6 +98,9 @@ void ReplicationService::SetRole(Role role) {
 }
 
 std::string_view ReplicationService::WhyNotServing() const {
+  if (options_.membership != nullptr && role_ != Role::kPrimary) {
+    return "it is not the primary of its shard, or not yet: use another member, or wait";
+  }
   switch (role_) {
     case Role::kFollower:
       return "it follows a primary: use that one, or make this one a primary with `kvctl promote`";
@@ -114,6 +127,9 @@ absl::Status ReplicationService::CheckWrite() const {
 // --- Promotion ------------------------------------------------------------------------------------------
 
 void ReplicationService::Take(const PendingRequest& pending) {
+  const bool asks =
+      pending.request.operation == Operation::kFollow && pending.request.condition == kFollowAsks;
+  if (asks && options_.membership != nullptr) return AnswerAsked(pending);
   if (pending.request.operation == Operation::kPromote) return AnswerPromote(pending);
   if (role_ == Role::kFollower && follower_ != nullptr) return follower_->Take(pending);
   parts_.replies.Answer(
@@ -123,7 +139,11 @@ void ReplicationService::Take(const PendingRequest& pending) {
 }
 
 void ReplicationService::AnswerPromote(const PendingRequest& pending) {
-  const absl::Status promoted = Promote();
+  const absl::Status promoted =
+      options_.membership == nullptr
+          ? Promote(0, options_.followers)
+          : absl::FailedPreconditionError(
+                "promote: this server is a member of a cluster, which promotes by itself; see its log");
   if (!promoted.ok()) return parts_.replies.Answer(pending, promoted);
   Reply reply;
   reply.request_id = pending.request.request_id;
@@ -132,7 +152,7 @@ void ReplicationService::AnswerPromote(const PendingRequest& pending) {
   parts_.replies.Send(pending.session, reply, WhyNotServing());
 }
 
-absl::Status ReplicationService::Promote() {
+absl::Status ReplicationService::Promote(std::uint64_t epoch, const std::vector<FollowerAddress>& followers) {
   if (role_ != Role::kFollower) {
     return absl::FailedPreconditionError(
         absl::StrCat("promote: this server is a primary already, of epoch ", history_.epoch()));
@@ -144,9 +164,17 @@ absl::Status ReplicationService::Promote() {
   const History before = follower_->End();
   history_ = before;
   history_.is_primary = true;
+  history_.began_empty =
+      history_.reigns.empty() ? parts_.store.Read(Counter::kKeys) == 0 : history_.began_empty;
   history_.Begin(RandomId(), parts_.store.last_group());
+  if (epoch != 0) history_.reigns.back().epoch = epoch;
+  if (!IsInOrder(history_.reigns)) {
+    history_ = before;
+    return absl::FailedPreconditionError(
+        "promote: the data are of a later epoch than etcd's; begin with an empty --data_dir");
+  }
   absl::Status led = WriteHistory(data_dir_, history_);  // R13
-  if (led.ok()) led = Lead();
+  if (led.ok()) led = Lead(followers);
   if (!led.ok()) {
     history_ = before;
     led = absl::Status(led.code(), absl::StrCat("promote: ", led.message()));
@@ -160,9 +188,9 @@ absl::Status ReplicationService::Promote() {
   return absl::OkStatus();
 }
 
-absl::Status ReplicationService::Lead() {
+absl::Status ReplicationService::Lead(const std::vector<FollowerAddress>& followers) {
   ServerStore& store = parts_.store;
-  if (!options_.followers.empty()) {
+  if (!followers.empty() || options_.membership != nullptr) {
     sender_ = std::make_unique<ReplicationSender>(store, parts_.log, parts_.wake);
   }
   const absl::Status promoted = store.Promote(sender_ == nullptr ? nullptr : &sender_->sink());
@@ -178,10 +206,47 @@ absl::Status ReplicationService::Lead() {
   }
   SetRole(Role::kOpening);
   opens_at_ = store.last_group();
-  const absl::Status started = sender_->Start(options_.followers, history_, is_synced_);
+  const absl::Status started = sender_->Start(followers, history_, is_synced_);
   // It is a primary all the same, and takes no client.
   if (!started.ok()) parts_.log.Write(LogEvent::kReplicationFailed, StdView(started.message()));
   return absl::OkStatus();
+}
+
+// --- A member of a cluster ------------------------------------------------------------------------------
+
+void ReplicationService::StepMember() {
+  const MemberOrders orders = options_.membership->Take();
+  ServerStore& store = parts_.store;
+  follower_->SetMember(orders.life, orders.min_epoch);
+  if (orders.lead && role_ == Role::kFollower && failure_.empty()) {
+    opens_after_ = orders.lead->opens_at;
+    const absl::Status led = Promote(orders.lead->epoch, orders.lead->followers);
+    if (!led.ok()) failure_ = std::string(led.message());
+  }
+  if (sender_ != nullptr && orders.lead) {
+    // The groups that it had when it opened are published even below the minimum: all in sync have them.
+    sender_->SetCounts(orders.counts, orders.has_minimum ? std::numeric_limits<std::uint64_t>::max()
+                                                         : std::max(sender_->published(), opens_at_));
+  }
+  MemberReport report{
+      .is_loading = store.loading(),
+      .is_empty = store.last_group() == 0 && !store.loading() && store.Read(Counter::kKeys) == 0,
+      .is_primary = role_ != Role::kFollower,
+      .is_open = role_ == Role::kPrimary,
+      .last = store.last_group(),
+      .published = sender_ == nullptr ? 0 : sender_->published(),
+      .last_answer = follower_->last_answer(),
+      .failure = failure_};
+  if (sender_ != nullptr) report.followers = sender_->followers();
+  options_.membership->Report(std::move(report));
+}
+
+void ReplicationService::AnswerAsked(const PendingRequest& pending) {
+  Reply reply;
+  reply.result = static_cast<std::int64_t>(parts_.store.last_group());
+  reply.version = history_.epoch();
+  reply.slot = role_ == Role::kFollower ? 0 : 1;
+  parts_.replies.Answer(pending, absl::OkStatus(), reply);
 }
 
 // --- A primary ------------------------------------------------------------------------------------------
@@ -202,11 +267,12 @@ void ReplicationService::ContinueHistory() {
 
 bool ReplicationService::Step() {
   bool busy = false;
+  if (options_.membership != nullptr && options_.membership->is_asked()) StepMember();
   if (is_starting_ && !parts_.store.loading()) {
     is_starting_ = false;
     ContinueHistory();
     absl::Status led = WriteHistory(data_dir_, history_);  // as in Promote
-    if (led.ok()) led = Lead();
+    if (led.ok()) led = Lead(options_.followers);
     if (!led.ok()) {
       parts_.log.Write(LogEvent::kReplicationFailed,
                        absl::StrCat("the server cannot be a primary, and serves no clients: ", led.message(),
@@ -223,6 +289,7 @@ bool ReplicationService::Step() {
 }
 
 void ReplicationService::ServeIfReady() {
+  if (options_.membership != nullptr && parts_.store.clock().Now() < opens_after_) return;  // K5
   if (sender_->acknowledged() < opens_at_) return;
   SetRole(Role::kPrimary);
   parts_.log.Write(LogEvent::kReplicationServing,
@@ -231,7 +298,9 @@ void ReplicationService::ServeIfReady() {
 }
 
 bool ReplicationService::has_work() const {
-  return (is_starting_ && !parts_.store.loading()) || (follower_ != nullptr && follower_->has_work());
+  const bool waits = options_.membership != nullptr && role_ == Role::kOpening;
+  return waits || (is_starting_ && !parts_.store.loading()) ||
+         (follower_ != nullptr && follower_->has_work());
 }
 
 void ReplicationService::Forget(ClientSession& session) {

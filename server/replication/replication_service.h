@@ -29,6 +29,7 @@
 #include "server/replication/follower_connection.h"
 #include "server/replication/follower_service.h"
 #include "server/replication/history.h"
+#include "server/replication/membership.h"
 #include "server/replication/replication_sender.h"
 #include "server/request/pending_request.h"
 #include "server/request/reply_sender.h"
@@ -41,7 +42,9 @@ struct ReplicationOptions {
   std::vector<FollowerAddress> followers{};  // of the server while it is a primary
   std::size_t max_pending_bytes = std::size_t{256} << 20;
 
-  bool is_on() const { return follows || !followers.empty(); }
+  std::shared_ptr<Membership> membership{};  // of a member of a cluster; null: it is none
+
+  bool is_on() const { return follows || !followers.empty() || membership != nullptr; }
 };
 
 /// Returns the history of a data directory, or a new one.
@@ -92,9 +95,13 @@ class ReplicationService final : public SessionObserver {
   /// Begins a reign with these groups, if the history has none that goes on.
   void ContinueHistory();
   /// Makes the store a primary's, and connects to the followers.
-  absl::Status Lead();
+  absl::Status Lead(const std::vector<FollowerAddress>& followers);
   void AnswerPromote(const PendingRequest& pending);
-  absl::Status Promote();
+  /// `epoch`: of its reign; 0: the next one.
+  absl::Status Promote(std::uint64_t epoch, const std::vector<FollowerAddress>& followers);
+  /// Follows the orders of its cluster, and reports.
+  void StepMember();
+  void AnswerAsked(const PendingRequest& pending);
   void SetRole(Role role);
   /// Serves if all followers have the groups of the start.
   void ServeIfReady();
@@ -106,6 +113,8 @@ class ReplicationService final : public SessionObserver {
   History history_;
   Role role_ = Role::kFollower;
   bool is_starting_;                           // as a primary: once the store is loaded
+  TimePoint opens_after_{};                    // kOpening: it serves no client before
+  std::string failure_;                        // why it cannot lead its cluster
   std::uint64_t opens_at_ = 0;                 // kOpening: the group that all followers must have
   std::unique_ptr<FollowerService> follower_;  // null: the server was never a follower
   std::unique_ptr<ReplicationSender> sender_;  // null: it has no followers

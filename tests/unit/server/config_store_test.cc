@@ -220,7 +220,9 @@ TEST(ConfigStoreTest, AStoppedEtcdLeavesASwapUnknown) {  // K1
   EXPECT_EQ(patient->Read(kKey)->text, "after");
   EXPECT_EQ(patient->Read(kKey)->revision, *settled);
   // Settled once more, it is the same.
-  EXPECT_EQ(*patient->Settle(kKey, *revision, "after"), *settled);
+  const auto again = patient->Settle(kKey, *revision, "after");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*again, *settled);
   EXPECT_TRUE(absl::IsAborted(patient->Settle(kKey, *revision, "another").status()));
 }
 
