@@ -329,7 +329,7 @@ absl::StatusOr<ShardConfiguration> FirstConfiguration(std::vector<Replica> repli
   return first;
 }
 
-absl::StatusOr<ShardConfiguration> Begin(const ShardConfiguration& now, const Member& member) {
+absl::StatusOr<ShardConfiguration> BeginShard(const ShardConfiguration& now, const Member& member) {
   if (now.epoch != 0) return NotAllowed("begin", "the shard has begun already; read the configuration again");
   if (!Has(now.replicas, member.id))
     return NotAllowed("begin", "this member is no replica; correct --member");

@@ -100,7 +100,7 @@ absl::StatusOr<ShardConfiguration> FirstConfiguration(std::vector<Replica> repli
                                                       std::uint32_t min_in_sync);
 
 /// A replica with an empty store begins the shard: epoch 1, and itself in sync.
-absl::StatusOr<ShardConfiguration> Begin(const ShardConfiguration& now, const Member& member);
+absl::StatusOr<ShardConfiguration> BeginShard(const ShardConfiguration& now, const Member& member);
 
 /// A member takes over from a primary that it does not hear, or from its own process before; its next group
 /// is `first`. It then has to bring the others in sync to its position.

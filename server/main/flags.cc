@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "server/http/host_check.h"
+#include "server/main/cluster_flags.h"
 #include "server/main/commit_log_size.h"
 #include "server/main/descriptors.h"
 #include "server/main/listen_checks.h"
@@ -53,7 +54,8 @@ Exit status:
   71  too little memory, or memory that may be locked, or threads, or descriptors
   73  a file or socket cannot be made
   74  disk full, data corrupt or another input/output error
-  75  the data directory, port or socket is in use
+  75  the data directory, port or socket is in use; or another member has become the primary:
+      started again, the server follows it
   77  no permission, or a file of secrets that others may read
   78  the data does not fit in --memory, or has a format that this kvserver does not know;
       --data_dir has the data of another --shard; or --config has a bad line)";
@@ -442,6 +444,7 @@ std::optional<int> ParseFlags(int argc, char** argv, FlagsFor purpose, Flags* fl
   AddStorageFlags(line, flags, &texts);
   AddAccessFlags(line, flags, &texts);
   AddReplicationFlags(line, flags);
+  AddClusterFlags(line, flags);
   AddMachineFlags(line, flags, &texts);
   AddOperatorFlags(line, flags, &texts);
   if (const std::optional<int> exit_status = line.Parse(argc, argv)) return exit_status;
@@ -451,6 +454,7 @@ std::optional<int> ParseFlags(int argc, char** argv, FlagsFor purpose, Flags* fl
   if (usable.ok()) usable = TakeStorage(texts, system, flags);
   if (usable.ok()) usable = TakeAddresses(line, texts, flags);
   if (usable.ok()) usable = TakeReplication(flags);
+  if (usable.ok()) usable = TakeCluster(flags);
   if (!usable.ok()) {
     report(std::string(usable.message()));
     return EX_USAGE;

@@ -12,12 +12,22 @@
 #include "rdma/local_access.h"
 #include "rdma/tls.h"
 #include "rdma/transport.h"
+#include "server/cluster/keeper.h"
 #include "server/main/server_log.h"
 #include "server/main/settings.h"
 #include "server/monitoring/log_events.h"
 #include "server/server.h"
 
 namespace remora {
+
+/// The flags about a configuration in etcd.
+struct ClusterFlags {
+  KeeperOptions keeper{};  // without endpoints: the server is no member
+  std::vector<std::string> members{};
+  std::uint32_t min_in_sync = 0;  // 0: more than half of the members; of two, one
+  std::uint32_t failover_after_ms = 1000;
+  std::string password_file{};
+};
 
 struct Flags {
   ServerOptions server;
@@ -33,6 +43,7 @@ struct Flags {
   std::size_t replication_buffer = std::size_t{256} << 20;
   std::string lease_time = "1s";
   rdma::TlsFiles replication_tls{};
+  ClusterFlags cluster{};
   int ready_fd = -1;
   bool insecure_open = false;
   std::string http;                  // empty: not served

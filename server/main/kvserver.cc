@@ -30,6 +30,8 @@
 #include "server/connection/auth_tokens.h"
 #include "server/connection/client_session.h"
 #include "server/http/monitor_service.h"
+#include "server/main/cluster_flags.h"
+#include "server/main/cluster_member.h"
 #include "server/main/config_reload.h"
 #include "server/main/descriptors.h"
 #include "server/main/exit_status.h"
@@ -347,7 +349,8 @@ absl::Status CheckTokens(Flags* flags) {
   if (!flags->server.tokens_file.empty()) {
     REMORA_RETURN_IF_ERROR(ReadTokens(flags->server.tokens_file).status());
   }
-  return ReadReplicationToken(flags);
+  REMORA_RETURN_IF_ERROR(ReadReplicationToken(flags));
+  return ReadClusterSecrets(flags);
 }
 
 /// Prepares the folder of --backup_dir, if there is one, so that a start fails and not the first backup.
@@ -356,6 +359,14 @@ absl::Status PrepareBackups(const Flags& flags) {
   absl::Status prepared = PrepareBackupDir(flags.server.backup_dir);
   // Another one may be made, or read, right now.
   return absl::IsAlreadyExists(prepared) ? absl::OkStatus() : prepared;
+}
+
+/// Has the log say what it is to say once the server serves, and monitoring show the server.
+void Tell(const std::vector<Note>& notes, MonitorService* shown, Server& server) {
+  for (const Note& note : notes) Log(note.event, note.text);
+  if (shown == nullptr) return;
+  Log(LogEvent::kHttpServing, absl::StrCat("metrics are served at ", shown->address(), "/metrics"));
+  shown->Show(server.store(), server.activities());
 }
 
 int Main(int argc, char** argv) {
@@ -405,12 +416,11 @@ int Main(int argc, char** argv) {
 
   const absl::StatusOr<Serving> serving = Listen(flags, clock, server->get());
   if (!serving.ok()) return Fail(ListenExitStatus(serving.status()), serving.status());
-
-  for (const Note& note : notes) Log(note.event, note.text);
-  if (shown != nullptr) {
-    Log(LogEvent::kHttpServing, absl::StrCat("metrics are served at ", shown->address(), "/metrics"));
+  ClusterMember member{Log};  // ends before the server
+  if (const absl::Status begun = member.Start(flags, clock, **server); !begun.ok()) {
+    return Fail(StoreExitStatus(begun), begun);
   }
-  if (shown != nullptr) shown->Show((*server)->store(), (*server)->activities());
+  Tell(notes, shown.get(), **server);
   notifier.Status((*server)->store().loading() ? "serving; loading" : "serving");
   Log(LogEvent::kServing, absl::StrCat("serving at ", absl::StrJoin(serving->sockets, " ")));
   const absl::Status begun = gate.Start(flags, **server, [&] {
@@ -420,6 +430,7 @@ int Main(int argc, char** argv) {
   if (!begun.ok()) return Fail(EX_OSERR, begun);
   const absl::Status ended = (*server)->Run();
   notifier.Stopping();
+  if (member.End()) return EX_TEMPFAIL;
   if (const int status = gate.End(); status != EX_OK) {
     return Fail(status,
                 absl::UnavailableError(absl::StrCat("the gate of --redis does not serve: ", gate.why())));

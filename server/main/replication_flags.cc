@@ -48,13 +48,11 @@ void AddReplicationFlags(command_line::CommandLine& line, Flags* flags) {
       "no clients, until `kvctl promote`");
   line.Add("--replication_token_file", flags->replication_token_file,
            "The auth token with which the server is a client of its followers, of the role replication")
-      .TypeName("FILE")
-      .Needs(to);
+      .TypeName("FILE");
   line.Add("--replication_tls_ca", flags->replication_tls.ca,
            "For followers at tls:// addresses, the authorities of their certificates (PEM). Without, the "
            "token gives the keys of TLS")
-      .TypeName("FILE")
-      .Needs(to);
+      .TypeName("FILE");
   line.Add("--replication_buffer", flags->replication_buffer,
            "Memory for writes that not all followers have. While they have more, further writes are rejected")
       .Size()
@@ -91,6 +89,13 @@ absl::Status TakeReplication(Flags* flags) {
     }
     replication.followers.push_back(
         {.address = std::move(address), .secret = {}, .tls = flags->replication_tls});
+  }
+  const bool is_client = !replication.followers.empty() || !flags->cluster.keeper.store.endpoints.empty();
+  if (!is_client && (!flags->replication_token_file.empty() || !flags->replication_tls.ca.empty())) {
+    return absl::InvalidArgumentError(
+        "--replication_token_file, --replication_tls_ca: the server has no followers; add --replicate_to, or "
+        "leave "
+        "them out");
   }
   if (flags->replication_buffer < kMinReplicationBuffer ||
       flags->replication_buffer > kMaxReplicationBuffer) {

@@ -52,6 +52,12 @@ void FollowerService::Take(const PendingRequest& pending) {
   if (!taken.ok()) replies_.Answer(pending, taken);
 }
 
+void FollowerService::SetMember(std::uint64_t life, std::uint64_t min_epoch) {
+  life_ = life;
+  min_epoch_ = min_epoch;
+  if (history_.epoch() < min_epoch) receiver_.End();
+}
+
 // --- A primary comes ------------------------------------------------------------------------------------
 
 void FollowerService::TakeFollow(const PendingRequest& pending) {
@@ -80,6 +86,11 @@ void FollowerService::TakeFollow(const PendingRequest& pending) {
 
 absl::Status FollowerService::Follow(const PendingRequest& pending, const FollowStart& start,
                                      History primary) {
+  if (primary.epoch() < min_epoch_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("follow: the primary is of epoch ", primary.epoch(),
+                     ", and this member follows none before the one in etcd; stop that primary"));
+  }
   const std::uint64_t last = store_.last_group();
   const FollowerPosition at{.last = last, .is_empty = store_.Read(Counter::kKeys) == 0 && !store_.loading()};
   REMORA_RETURN_IF_ERROR(CheckPrimary(history_, at, primary, start.last));
@@ -184,6 +195,7 @@ void FollowerService::Acknowledge(const PendingRequest& pending) {
   Reply reply;
   reply.version = receiver_.acknowledged();
   reply.result = static_cast<std::int64_t>(receiver_.applied());
+  reply.slot = life_;
   if (receiver_.IsFrom(pending.session)) replies_.Answer(pending, absl::OkStatus(), reply);
 }
 

@@ -47,9 +47,13 @@ class FollowerService final : public SessionObserver {
   bool Step();
   /// Returns whether Step has work that nobody announces: a group that the store takes later.
   bool has_work() const { return receiver_.has_work(); }
+  /// Follows no primary of an earlier epoch, and tells primaries the life of this member.
+  void SetMember(std::uint64_t life, std::uint64_t min_epoch);
   /// Follows nobody any more: later requests are rejected. Returns the history. The owner passes it no
   /// request until the follower may be a primary.
   History End();
+  /// Has the follower serve T from now on at the earliest.
+  void DelaySupportEnd() { support_.NoteAnswer(store_.clock().Now()); }
   /// Returns when the follower may become a primary (Q5). REQUIRES: End was called.
   TimePoint support_ends_at() const { return support_.ends_at(); }
 
@@ -91,7 +95,9 @@ class FollowerService final : public SessionObserver {
   GroupReceiver receiver_;
   std::unique_ptr<GroupSyncer> syncer_;
   std::deque<Waiting> waiting_;  // in the order in which they came
-  std::string last_line_;        // of LogRejected and Fail
+  std::uint64_t life_ = 0;
+  std::uint64_t min_epoch_ = 0;
+  std::string last_line_;  // of LogRejected and Fail
 };
 
 }  // namespace remora

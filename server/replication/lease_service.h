@@ -31,6 +31,8 @@ class LeaseService final : public SessionObserver {
   void Take(const PendingRequest& pending);
   /// Begins and ends rounds. Returns false if there was nothing to do.
   bool Step();
+  /// Returns the number of the last round that has begun.
+  std::uint64_t begun() const { return rounds_.begun(); }
   /// Returns when Step has work that nobody announces. Nothing: with the next answer of a follower.
   std::optional<TimePoint> next_work() const { return rounds_.next(); }
 

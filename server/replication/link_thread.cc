@@ -69,6 +69,11 @@ void LinkThread::Ask(std::uint64_t round) {
   Wake();
 }
 
+std::uint64_t LinkThread::life() const {
+  const MutexLock lock(mutex_);
+  return shown_.life;
+}
+
 LinkThread::Status LinkThread::status() const {
   const MutexLock lock(mutex_);
   return shown_;
@@ -78,7 +83,7 @@ void LinkThread::SetStatus(LinkState state, std::string text) {
   {
     const MutexLock lock(mutex_);
     if (shown_.state == state && shown_.text == text) return;
-    shown_ = {state, std::move(text)};
+    shown_ = {state, std::move(text), shown_.life};
   }
   changes_.fetch_add(1, std::memory_order_release);
   on_change_();
@@ -132,6 +137,10 @@ absl::Status LinkThread::Serve() {
   }
   has_connected_ = true;
   FollowerLink link(connection->slots(), connection->slot_size(), last, reply.version);
+  {
+    const MutexLock lock(mutex_);
+    shown_.life = reply.slot;
+  }
   acknowledged_.store(reply.version, std::memory_order_release);
   const std::string text = absl::StrCat("takes groups from ", last + 1, " on");
   last_answer_ = clock_.Now();

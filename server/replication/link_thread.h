@@ -64,9 +64,13 @@ class LinkThread {
   std::uint64_t answered() const { return answered_.load(std::memory_order_acquire); }
   /// Returns the number up to which the follower has acknowledged all groups; 0 before it has connected.
   std::uint64_t acknowledged() const { return acknowledged_.load(std::memory_order_acquire); }
+  /// Returns the life of the member that acknowledged. Read it before and behind acknowledged(): if it is the
+  /// same, both belong together.
+  std::uint64_t life() const;
   struct Status {
     LinkState state = LinkState::kAway;
-    std::string text;  // for the log
+    std::string text;        // for the log
+    std::uint64_t life = 0;  // that the follower told last
   };
   Status status() const;
   /// Returns how often status() has changed.

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/replication/gauge.h"
+#include "store/base/absl_view.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
 
@@ -50,20 +51,46 @@ absl::Status ReplicationSender::Start(const std::vector<FollowerAddress>& follow
   return absl::OkStatus();
 }
 
+void ReplicationSender::SetCounts(Counts counts) {
+  const bool changes = !counts_ || counts_->links != counts.links;
+  counts_ = std::move(counts);
+  if (changes) LogChanges();
+}
+
 void ReplicationSender::Ask(std::uint64_t round) {
   for (const std::unique_ptr<LinkThread>& link : links_) link->Ask(round);
 }
 
-std::uint64_t ReplicationSender::answered() const {
-  std::uint64_t least = links_.empty() ? 0 : std::numeric_limits<std::uint64_t>::max();
-  for (const std::unique_ptr<LinkThread>& link : links_) least = std::min(least, link->answered());
+std::uint64_t ReplicationSender::Least(std::uint64_t (LinkThread::*of)() const) const {
+  // The followers of a fixed set count from the start on, and the links may come later, or never.
+  if (links_.size() < (counts_ ? counts_->links.size() : 1)) return 0;
+  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    if (IsCounted(i)) least = std::min(least, ((*links_[i]).*of)());
+  }
   return least;
 }
 
+std::uint64_t ReplicationSender::answered() const {
+  const std::uint64_t least = Least(&LinkThread::answered);
+  return counts_ ? std::min(least, counts_->last_round) : least;  // K10
+}
+
 std::uint64_t ReplicationSender::acknowledged() const {
-  std::uint64_t least = links_.empty() ? 0 : std::numeric_limits<std::uint64_t>::max();
-  for (const std::unique_ptr<LinkThread>& link : links_) least = std::min(least, link->acknowledged());
-  return least;
+  const std::uint64_t least = Least(&LinkThread::acknowledged);
+  return counts_ ? std::min({least, groups_.last(), counts_->last_group}) : least;  // K2
+}
+
+std::vector<MemberReport::Follower> ReplicationSender::followers() const {
+  std::vector<MemberReport::Follower> all;
+  for (const std::unique_ptr<LinkThread>& link : links_) {
+    MemberReport::Follower one{.state = link->status().state, .life = link->life()};
+    one.acknowledged = link->acknowledged();
+    one.answered = link->answered();
+    if (one.life != link->life()) one = {};
+    all.push_back(one);
+  }
+  return all;
 }
 
 bool ReplicationSender::Step() {
@@ -92,34 +119,40 @@ bool ReplicationSender::Step() {
   return busy;
 }
 
+std::string_view ReplicationSender::Consequence(LinkState state, std::size_t link) const {
+  if (state == LinkState::kConnected) return "";
+  if (counts_) return IsCounted(link) ? "; writes wait until it is given up" : "";
+  return state == LinkState::kAway ? "; writes wait for it" : "; writes are rejected until that is settled";
+}
+
 void ReplicationSender::LogChanges() {
-  std::size_t away = 0;
+  std::size_t away = 0, connected = 0;
   is_rejected_ = false;
   for (std::size_t i = 0; i < links_.size(); ++i) {
     LinkThread::Status status = links_[i]->status();
-    is_rejected_ |= status.state == LinkState::kRejected;
-    away += status.state == LinkState::kConnected ? 0 : 1;
+    is_rejected_ |= !counts_ && status.state == LinkState::kRejected;
+    const bool is_connected = status.state == LinkState::kConnected;
+    away += is_connected || !IsCounted(i) ? 0 : 1;
+    connected += is_connected ? 1 : 0;
     if (status.state == logged_[i].state && status.text == logged_[i].text) continue;
-    const std::string line =
-        absl::StrCat("the follower at ", links_[i]->address().ToString(), ": ", status.text);
+    const std::string line = absl::StrCat("the follower at ", links_[i]->address().ToString(), ": ",
+                                          status.text, AbslView(Consequence(status.state, i)));
     switch (status.state) {
       case LinkState::kConnected:
         log_.Write(LogEvent::kFollowerConnected, line);
         break;
       case LinkState::kAway:
-        log_.Write(LogEvent::kFollowerAway, absl::StrCat(line, "; writes wait for it"));
+        log_.Write(LogEvent::kFollowerAway, line);
         break;
       case LinkState::kRejected:
-        log_.Write(LogEvent::kFollowerRejected,
-                   absl::StrCat(line, "; writes are rejected until that is settled"));
+        log_.Write(LogEvent::kFollowerRejected, line);
         break;
     }
     logged_[i] = std::move(status);
   }
-  if (away == away_) return;
   away_ = away;
   SetGauge(store_, Counter::kFollowersAway, away);
-  SetGauge(store_, Counter::kFollowers, links_.size() - away);
+  SetGauge(store_, Counter::kFollowers, connected);
 }
 
 }  // namespace remora

@@ -12,11 +12,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "server/monitoring/operator_log.h"
 #include "server/replication/link_thread.h"
+#include "server/replication/membership.h"
 #include "server/replication/shipped_groups.h"
 #include "store/server_store.h"
 
@@ -49,25 +52,46 @@ class ReplicationSender {
 
   /// Asks all followers in this round of the lease line.
   void Ask(std::uint64_t round);
-  /// Returns the last round that all followers have answered.
+  /// Returns a round up to which all may end: the last one that all followers that count have answered, and
+  /// that of SetCounts at most.
   std::uint64_t answered() const;
-  /// Returns whether a follower rejects this primary. A promoted one does.
+  /// Returns whether a follower rejects this primary. A promoted one does. Once SetCounts was called, it is
+  /// false: the cluster's configuration says then whether the primary was replaced.
   bool is_rejected() const { return is_rejected_; }
 
   std::uint64_t acknowledged() const;
+  /// The links for which groups and rounds wait, by followers, and the last ones that may go on at all.
+  struct Counts {
+    std::vector<bool> links{};
+    std::uint64_t last_group = 0;
+    std::uint64_t last_round = 0;
+  };
+  void SetCounts(Counts counts);
+  std::uint64_t published() const { return published_; }
+  /// Returns the state of each link.
+  std::vector<MemberReport::Follower> followers() const;
   std::size_t pending_bytes() const { return groups_.bytes(); }
-  /// Returns the number of followers that are not connected, or do not answer.
+  /// Returns the number of followers that count, and are not connected, or do not answer.
   std::size_t away() const { return away_; }
 
  private:
+  /// Returns the least of these numbers over the links that count; the greatest number, if none does.
+  std::uint64_t Least(std::uint64_t (LinkThread::*of)() const) const;
+  /// Returns whether the store and the lease line wait for this link.
+  bool IsCounted(std::size_t link) const {
+    return !counts_ || (link < counts_->links.size() && counts_->links[link]);
+  }
+  /// Returns what the log says behind the state of a link.
+  std::string_view Consequence(LinkState state, std::size_t link) const;
   /// Logs each link that has changed, and counts those that are away.
   void LogChanges();
 
   ServerStore& store_;
   const OperatorLog& log_;
   const std::function<void()> wake_;
-  std::uint64_t published_;  // the number that the store was told of
-  std::uint64_t shipped_;    // the number that the metrics have
+  std::uint64_t published_;         // the number that the store was told of
+  std::uint64_t shipped_;           // the number that the metrics have
+  std::optional<Counts> counts_{};  // of a cluster; nothing: all links count
   std::size_t away_ = 0;
   bool is_rejected_ = false;
   std::uint64_t changes_ = 0;               // of all links, logged

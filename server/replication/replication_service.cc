@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,12 +25,14 @@ bool HasStore(const std::string& data_dir) {
 
 absl::StatusOr<History> CheckHistory(const std::string& data_dir, const ReplicationOptions& options) {
   REMORA_ASSIGN_OR_RETURN(const std::optional<History> kept, ReadHistory(data_dir));
-  if (!kept && options.follows && HasStore(data_dir)) {
+  const bool follows = options.follows || options.membership != nullptr;
+  if (!kept && follows && HasStore(data_dir)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "--follow: the store in ", data_dir,
         " never followed a primary: begin with an empty directory, or with a copy of a follower's"));
   }
-  if (!kept) return History{.is_primary = !options.follows, .began_empty = false, .reigns = {}};
+  if (!kept) return History{.is_primary = !follows, .began_empty = false, .reigns = {}};
+  if (options.membership != nullptr) return *kept;
   if (kept->is_primary && options.follows) {
     return absl::FailedPreconditionError(absl::StrCat(
         "--follow: the store in ", data_dir, " is a primary's, of epoch ", kept->epoch(),
@@ -51,11 +55,12 @@ ReplicationService::ReplicationService(Parts parts, ReplicationOptions options, 
       data_dir_(std::move(data_dir)),
       is_synced_(is_synced),
       history_(std::move(history)),
-      is_starting_(!options_.follows) {}
+      is_starting_(!options_.follows && options_.membership == nullptr) {}
 
 absl::StatusOr<std::unique_ptr<ReplicationService>> ReplicationService::Create(
     Parts parts, ReplicationOptions options, std::string data_dir, bool is_synced, History history) {
-  const bool follows = options.follows;
+  const bool follows = options.follows || options.membership != nullptr;
+  history.is_primary = !follows;
   std::unique_ptr<ReplicationService> service(new ReplicationService(
       std::move(parts), std::move(options), std::move(data_dir), is_synced, std::move(history)));
   if (follows) {
@@ -69,6 +74,10 @@ absl::StatusOr<std::unique_ptr<ReplicationService>> ReplicationService::Create(
     // From now on, nobody opens it to write without a promotion (R14).
     REMORA_RETURN_IF_ERROR(WriteHistory(service->data_dir_, service->history_));
   }
+  if (service->options_.membership != nullptr) {
+    service->follower_->SetMember(0, std::numeric_limits<std::uint64_t>::max());
+    service->options_.membership->set_wake(service->parts_.wake);
+  }
   service->SetRole(follows ? Role::kFollower : Role::kOpening);
   SetGauge(service->parts_.store, Counter::kReplicationEpoch, service->history_.epoch());
   service->parts_.log.Write(LogEvent::kReplicationStarted,
@@ -81,6 +90,7 @@ absl::StatusOr<std::unique_ptr<ReplicationService>> ReplicationService::Create(
 
 void ReplicationService::EndLinks() {
   lease_.reset();
+  if (options_.membership != nullptr) options_.membership->set_wake(nullptr);
   if (sender_ != nullptr) sender_->End();
   follower_.reset();
 }
@@ -91,6 +101,9 @@ void ReplicationService::SetRole(Role role) {
 }
 
 std::string_view ReplicationService::WhyNotServing() const {
+  if (options_.membership != nullptr && role_ != Role::kPrimary) {
+    return "it is not the primary of its shard, or not yet: use another member, or wait";
+  }
   switch (role_) {
     case Role::kFollower:
       return "it follows a primary: use that one, or make this one a primary with `kvctl promote`";
@@ -123,6 +136,9 @@ absl::Status ReplicationService::CheckWrite() const {
 // --- Promotion ------------------------------------------------------------------------------------------
 
 void ReplicationService::Take(const PendingRequest& pending) {
+  const bool asks =
+      pending.request.operation == Operation::kFollow && pending.request.condition == kFollowAsks;
+  if (asks && options_.membership != nullptr) return AnswerAsked(pending);
   if (pending.request.operation == Operation::kPromote) return BeginPromotion(pending);
   if (promotion_) {  // Q4
     return parts_.replies.Answer(
@@ -152,6 +168,11 @@ absl::Status ReplicationService::CheckPromotion() const {
 }
 
 void ReplicationService::BeginPromotion(const PendingRequest& pending) {
+  if (options_.membership != nullptr) {
+    return parts_.replies.Answer(
+        pending, absl::FailedPreconditionError(
+                     "promote: this server is a member of a cluster, which promotes by itself; see its log"));
+  }
   if (const absl::Status may = CheckPromotion(); !may.ok()) return parts_.replies.Answer(pending, may);
   history_ = follower_->End();
   promotion_ = {.asked = pending, .due = follower_->support_ends_at()};  // Q5
@@ -160,7 +181,7 @@ void ReplicationService::BeginPromotion(const PendingRequest& pending) {
 void ReplicationService::EndPromotion() {
   const PendingRequest asked = promotion_->asked;
   promotion_.reset();
-  const absl::Status promoted = Promote();
+  const absl::Status promoted = Promote(0, options_.followers);
   if (!promoted.ok()) return parts_.replies.Answer(asked, promoted);
   Reply reply;
   reply.request_id = asked.request.request_id;
@@ -169,12 +190,20 @@ void ReplicationService::EndPromotion() {
   parts_.replies.Send(asked.session, reply, WhyNotServing());
 }
 
-absl::Status ReplicationService::Promote() {
+absl::Status ReplicationService::Promote(std::uint64_t epoch, const std::vector<FollowerAddress>& followers) {
   const History before = history_;
   history_.is_primary = true;
+  history_.began_empty =
+      history_.reigns.empty() ? parts_.store.Read(Counter::kKeys) == 0 : history_.began_empty;
   history_.Begin(RandomId(), parts_.store.last_group());
+  if (epoch != 0) history_.reigns.back().epoch = epoch;
+  if (!IsInOrder(history_.reigns)) {
+    history_ = before;
+    return absl::FailedPreconditionError(
+        "promote: the data are of a later epoch than etcd's; begin with an empty --data_dir");
+  }
   absl::Status led = WriteHistory(data_dir_, history_);  // R13
-  if (led.ok()) led = Lead();
+  if (led.ok()) led = Lead(followers);
   if (!led.ok()) {
     history_ = before;
     led = absl::Status(led.code(), absl::StrCat("promote: ", led.message()));
@@ -188,9 +217,9 @@ absl::Status ReplicationService::Promote() {
   return absl::OkStatus();
 }
 
-absl::Status ReplicationService::Lead() {
+absl::Status ReplicationService::Lead(const std::vector<FollowerAddress>& followers) {
   ServerStore& store = parts_.store;
-  if (!options_.followers.empty()) {
+  if (!followers.empty() || options_.membership != nullptr) {
     sender_ = std::make_unique<ReplicationSender>(store, parts_.log, parts_.wake);
   }
   const absl::Status promoted = store.Promote(sender_ == nullptr ? nullptr : &sender_->sink());
@@ -206,10 +235,57 @@ absl::Status ReplicationService::Lead() {
   }
   SetRole(Role::kOpening);
   opens_at_ = store.last_group();
-  const absl::Status started = sender_->Start(options_.followers, history_, is_synced_, options_.lease_time);
+  const absl::Status started = sender_->Start(followers, history_, is_synced_, options_.lease_time);
   // It is a primary all the same, and takes no client.
   if (!started.ok()) parts_.log.Write(LogEvent::kReplicationFailed, StdView(started.message()));
   return absl::OkStatus();
+}
+
+// --- A member of a cluster ------------------------------------------------------------------------------
+
+void ReplicationService::StepMember() {
+  const MemberOrders orders = options_.membership->Take();
+  ServerStore& store = parts_.store;
+  follower_->SetMember(orders.life, orders.min_epoch);
+  if (orders.lead && role_ == Role::kFollower && failure_.empty()) LeadMember(*orders.lead);
+  if (sender_ != nullptr && orders.lead) {
+    // The groups that it had when it opened are published even below the minimum: all in sync have them.
+    constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
+    sender_->SetCounts({.links = orders.counts,
+                        .last_group = orders.has_minimum ? kAll : std::max(sender_->published(), opens_at_),
+                        .last_round = orders.confirmed.value_or(kAll)});
+  }
+  MemberReport report{
+      .is_loading = store.loading(),
+      .is_empty = store.last_group() == 0 && !store.loading() && store.Read(Counter::kKeys) == 0,
+      .is_primary = role_ != Role::kFollower,
+      .is_open = role_ == Role::kPrimary,
+      .last = store.last_group(),
+      .published = sender_ == nullptr ? 0 : sender_->published(),
+      .begun = lease_ == nullptr ? 0 : lease_->begun(),
+      .opens_at = opens_after_,
+      .failure = failure_};
+  if (sender_ != nullptr) report.followers = sender_->followers();
+  options_.membership->Report(std::move(report));
+}
+
+void ReplicationService::LeadMember(const MemberOrders::Lead& lead) {
+  absl::Status led = CheckPromotion();
+  if (led.ok()) {
+    history_ = follower_->End();
+    if (lead.was_unasked) follower_->DelaySupportEnd();  // K10
+    led = Promote(lead.epoch, lead.followers);
+    opens_after_ = follower_->support_ends_at();  // Q5
+  }
+  if (!led.ok()) failure_ = std::string(led.message());
+}
+
+void ReplicationService::AnswerAsked(const PendingRequest& pending) {
+  Reply reply;
+  reply.result = static_cast<std::int64_t>(parts_.store.last_group());
+  reply.version = history_.epoch();
+  reply.slot = role_ == Role::kFollower ? 0 : 1;
+  parts_.replies.Answer(pending, absl::OkStatus(), reply);
 }
 
 // --- A primary ------------------------------------------------------------------------------------------
@@ -230,11 +306,12 @@ void ReplicationService::ContinueHistory() {
 
 bool ReplicationService::Step() {
   bool busy = false;
+  if (options_.membership != nullptr && options_.membership->is_asked()) StepMember();
   if (is_starting_ && !parts_.store.loading()) {
     is_starting_ = false;
     ContinueHistory();
     absl::Status led = WriteHistory(data_dir_, history_);  // as in Promote
-    if (led.ok()) led = Lead();
+    if (led.ok()) led = Lead(options_.followers);
     if (!led.ok()) {
       parts_.log.Write(LogEvent::kReplicationFailed,
                        absl::StrCat("the server cannot be a primary, and serves no clients: ", led.message(),
@@ -256,6 +333,8 @@ bool ReplicationService::Step() {
 }
 
 void ReplicationService::ServeIfReady() {
+  if (opens_after_ && parts_.store.clock().Now() < *opens_after_) return;  // Q5
+  opens_after_.reset();
   if (sender_->acknowledged() < opens_at_) return;
   lease_ = std::make_unique<LeaseService>(history_.epoch(), options_.lease_time, parts_.store, parts_.replies,
                                           *sender_, parts_.region);
@@ -271,6 +350,7 @@ bool ReplicationService::has_work() const {
 
 std::optional<TimePoint> ReplicationService::next_work() const {
   if (promotion_) return promotion_->due;
+  if (opens_after_) return opens_after_;
   return lease_ != nullptr ? lease_->next_work() : std::nullopt;
 }
 

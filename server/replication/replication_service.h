@@ -34,6 +34,7 @@
 #include "server/replication/follower_service.h"
 #include "server/replication/history.h"
 #include "server/replication/lease_service.h"
+#include "server/replication/membership.h"
 #include "server/replication/replication_sender.h"
 #include "server/request/pending_request.h"
 #include "server/request/reply_sender.h"
@@ -48,7 +49,9 @@ struct ReplicationOptions {
   std::size_t max_pending_bytes = std::size_t{256} << 20;
   std::chrono::milliseconds lease_time = kDefaultLeaseTime;  // kMinLeaseTime to kMaxLeaseTime
 
-  bool is_on() const { return follows || !followers.empty(); }
+  std::shared_ptr<Membership> membership{};  // of a member of a cluster; null: it is none
+
+  bool is_on() const { return follows || !followers.empty() || membership != nullptr; }
 };
 
 /// Returns the history of a data directory, or a new one.
@@ -106,8 +109,8 @@ class ReplicationService final : public SessionObserver {
   /// Begins a reign with these groups, if the history has none that goes on.
   void ContinueHistory();
   /// Makes the store a primary's, and connects to the followers.
-  absl::Status Lead();
-  /// A promotion that waits until no client can have a lease of the primary before.
+  absl::Status Lead(const std::vector<FollowerAddress>& followers);
+  /// A promotion by hand that waits until no client can have a lease of the primary before.
   struct Promotion {
     PendingRequest asked;
     TimePoint due;
@@ -117,7 +120,13 @@ class ReplicationService final : public SessionObserver {
   void BeginPromotion(const PendingRequest& pending);
   absl::Status CheckPromotion() const;
   void EndPromotion();
-  absl::Status Promote();
+  /// Begins a reign of this epoch (0: the next one), and leads. REQUIRES: the follower has ended.
+  absl::Status Promote(std::uint64_t epoch, const std::vector<FollowerAddress>& followers);
+  /// Follows the orders of its cluster, and reports.
+  void StepMember();
+  /// Leads as its cluster orders. It serves nobody before opens_after_.
+  void LeadMember(const MemberOrders::Lead& lead);
+  void AnswerAsked(const PendingRequest& pending);
   void SetRole(Role role);
   /// Serves if all followers have the groups of the start.
   void ServeIfReady();
@@ -129,6 +138,8 @@ class ReplicationService final : public SessionObserver {
   History history_;
   Role role_ = Role::kFollower;
   bool is_starting_;                           // as a primary: once the store is loaded
+  std::optional<TimePoint> opens_after_;       // kOpening, of a member: it serves no client before (Q5)
+  std::string failure_;                        // why it cannot lead its cluster
   std::uint64_t opens_at_ = 0;                 // kOpening: the group that all followers must have
   std::unique_ptr<FollowerService> follower_;  // null: the server was never a follower
   std::optional<Promotion> promotion_;

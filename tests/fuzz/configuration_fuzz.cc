@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   for (const Replica& one : configuration->replicas) {
     const Member member{.id = one.id, .life = 1};
     for (const auto& next :
-         {Begin(*configuration, member), TakeOver(*configuration, member, ~std::uint64_t{0}),
+         {BeginShard(*configuration, member), TakeOver(*configuration, member, ~std::uint64_t{0}),
           Shrink(*configuration, configuration->primary, true, one.id),
           Join(*configuration, configuration->primary, member),
           Switch(*configuration, configuration->primary, one.id, ~std::uint64_t{0})}) {

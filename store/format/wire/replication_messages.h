@@ -16,6 +16,9 @@
 // Reply: result: the number of the follower's last group. version: the number up to which it acknowledges
 // them, at its level of durability.
 //
+// Or condition: kFollowAsks. Nothing in the staging buffer. Reply: result and version as above, version: the
+// epoch; slot: 1 if it is a primary. Each reply to a kFollowBegins has the life of the member in its slot.
+//
 // Request (replicate): key_size 0. value: the part. condition: the number of the group. ttl_ms: the bytes of
 // the whole group. payload_checksum: the place of the part in it. A part that is not the last is answered at
 // once. The last one is answered when the follower has the whole group, at its level of durability.
@@ -37,6 +40,7 @@ namespace remora {
 
 inline constexpr std::uint64_t kFollowBegins = 1;
 inline constexpr std::uint64_t kFollowFails = 2;
+inline constexpr std::uint64_t kFollowAsks = 3;
 
 /// Most reigns of a message, and of a stored history.
 inline constexpr std::size_t kMaxReigns = 256;

@@ -130,14 +130,14 @@ TEST(ShardConfigurationTest, TheFirstOneIsChecked) {
 
 TEST(ShardConfigurationTest, AReplicaBeginsTheShardOnce) {
   const ShardConfiguration first = *FirstConfiguration(kReplicas, 2);
-  const auto begun = Begin(first, At("b", 5));
+  const auto begun = BeginShard(first, At("b", 5));
   ASSERT_TRUE(begun.ok()) << begun.status();
   EXPECT_EQ(begun->epoch, 1);
   EXPECT_EQ(begun->primary, "b");
   EXPECT_THAT(begun->in_sync, ElementsAre(At("b", 5)));
   EXPECT_THAT(begun->lineage, ElementsAre(EpochStart{1, 1}));
-  EXPECT_TRUE(IsRejected(Begin(first, At("d"))));
-  EXPECT_TRUE(IsRejected(Begin(*begun, At("a"))));
+  EXPECT_TRUE(IsRejected(BeginShard(first, At("d"))));
+  EXPECT_TRUE(IsRejected(BeginShard(*begun, At("a"))));
   EXPECT_TRUE(IsRejected(TakeOver(first, At("a"), 1)));
 }
 
@@ -279,7 +279,7 @@ class AllShards {
     if (shard.now.epoch == 0) {
       Shard begun = shard;
       begun.full = {member};
-      Take(begun, Begin(shard.now, member), true);
+      Take(begun, BeginShard(shard.now, member), true);
     }
     Take(shard, TakeOver(shard.now, member, 1), true);
     Take(shard, Switch(shard.now, primary, member.id, 1), true);

@@ -1,0 +1,369 @@
+#include "server/cluster/keeper.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rdma/address.h"
+#include "server/monitoring/log_events.h"
+#include "store/base/absl_view.h"
+#include "store/base/random_id.h"
+#include "store/base/start_thread.h"
+#include "store/base/status_macros.h"
+#include "store/format/wire/replication_messages.h"
+
+namespace remora {
+namespace {
+
+// The server thread answers within a step. One that does not is as good as gone, and is asked again.
+constexpr std::chrono::seconds kServerTimeout{2};
+// A member that lacks no more groups than this counts from then on, so that it comes into sync.
+constexpr std::uint64_t kCloseGroups = 1000;
+
+}  // namespace
+
+std::string ShardKey(std::string_view shard) { return absl::StrCat("/remora/shards/", AbslView(shard)); }
+
+Keeper::Keeper(KeeperOptions options, Membership& membership, const OperatorLog& log, const Clock& clock,
+               std::function<void(std::string why)> on_end)
+    : options_(std::move(options)),
+      membership_(membership),
+      log_(log),
+      clock_(clock),
+      on_end_(std::move(on_end)) {}
+
+absl::StatusOr<std::unique_ptr<Keeper>> Keeper::Start(KeeperOptions options, Membership& membership,
+                                                      const OperatorLog& log, const Clock& clock,
+                                                      std::function<void(std::string why)> on_end) {
+  std::unique_ptr<Keeper> keeper(new Keeper(std::move(options), membership, log, clock, std::move(on_end)));
+  REMORA_ASSIGN_OR_RETURN(keeper->store_, ConfigStore::Create(keeper->options_.store));
+  REMORA_ASSIGN_OR_RETURN(keeper->orders_.life,
+                          MemberLife(keeper->options_.data_dir, keeper->options_.is_synced));
+  REMORA_ASSIGN_OR_RETURN(keeper->thread_,
+                          StartThread([&] { return std::thread([one = keeper.get()] { one->Run(); }); }));
+  return keeper;
+}
+
+Keeper::~Keeper() {
+  {
+    const MutexLock lock(mutex_);
+    is_stopped_ = true;
+  }
+  stops_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Keeper::Run() {
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      if (!is_stopped_) lock.WaitFor(stops_, options_.failover_after / 8);
+      if (is_stopped_) return;
+    }
+    if (!has_ended_) Tick();
+  }
+}
+
+void Keeper::Say(LogEvent event, std::string line) {
+  if (line == last_line_) return;
+  log_.Write(event, line);
+  last_line_ = std::move(line);
+}
+
+void Keeper::End(std::string why) {
+  has_ended_ = true;
+  on_end_(std::move(why));
+}
+
+std::optional<MemberReport> Keeper::Order() { return membership_.Ask(orders_, kServerTimeout); }
+
+void Keeper::Tick() {
+  if (!Settle() || !Read(clock_.Now() >= next_read_)) return;
+  if (now_->AddressOf(options_.member).empty()) {
+    return Say(LogEvent::kClusterFailed,
+               absl::StrCat("this server is member ", options_.member,
+                            ", which the configuration does not have; correct --member"));
+  }
+  if (!orders_.lead) orders_.min_epoch = std::max<std::uint64_t>(now_->epoch, 1);
+  if (orders_.lead && !now_->complete.empty()) Confirm();
+  const std::optional<MemberReport> report = Order();
+  if (!report) return;
+  if (!report->failure.empty()) return End(absl::StrCat("it cannot lead: ", report->failure));
+  begun_ = report->begun;
+  if (orders_.lead) return Lead(*report);
+  Follow(*report);
+}
+
+// --- The configuration ----------------------------------------------------------------------------------
+
+void Keeper::Take(ShardConfiguration configuration, std::int64_t revision) {
+  // A new primary gets as long as an old one until it is heard.
+  if (!now_ || now_->epoch != configuration.epoch) last_heard_ = clock_.Now();
+  now_ = std::move(configuration);
+  revision_ = revision;
+}
+
+bool Keeper::Read(bool is_due) {
+  if (!is_due) return now_.has_value();
+  const absl::StatusOr<ConfigStore::Value> value = store_->Read(options_.key);
+  next_read_ = clock_.Now() + 2 * options_.failover_after;
+  if (value.ok() && value->revision == 0 && !options_.first.replicas.empty()) {
+    revision_ = 0;
+    ShardConfiguration first = options_.first;
+    first.change = RandomId();
+    const auto made = store_->Swap(options_.key, 0, EncodeConfiguration(first));
+    if (!made.ok()) Say(LogEvent::kClusterFailed, std::string(made.status().message()));
+    next_read_ = clock_.Now();  // this one, or that of another member
+    return false;
+  }
+  if (!value.ok() || value->revision == 0) {
+    next_read_ = clock_.Now() + options_.failover_after / 2;
+    Say(LogEvent::kClusterFailed, value.ok() ? absl::StrCat("etcd has no configuration at ", options_.key,
+                                                            "; start a server with --initial_member")
+                                             : std::string(value.status().message()));
+    return is_due && now_.has_value() && orders_.lead.has_value();
+  }
+  if (value->revision == revision_) return true;
+  absl::StatusOr<ShardConfiguration> read = DecodeConfiguration(value->text);
+  if (!read.ok()) {
+    Say(LogEvent::kClusterFailed, std::string(read.status().message()));
+    return false;
+  }
+  Take(*std::move(read), value->revision);
+  return true;
+}
+
+bool Keeper::Swap(absl::StatusOr<ShardConfiguration> next, std::string_view why) {
+  if (!next.ok()) {
+    Say(LogEvent::kClusterFailed, std::string(next.status().message()));
+    return false;
+  }
+  next->change = RandomId();
+  pending_ = Pending{.next = *next,
+                     .text = EncodeConfiguration(*next),
+                     .revision = revision_,
+                     .was_unasked = !now_->IsInSync(self())};
+  const absl::StatusOr<std::int64_t> swapped = store_->Swap(options_.key, revision_, pending_->text);
+  if (absl::IsUnknown(swapped.status())) {
+    Say(LogEvent::kClusterFailed, absl::StrCat(AbslView(why), ": ", swapped.status().message()));
+    return false;
+  }
+  pending_.reset();
+  next_read_ = clock_.Now();
+  if (!swapped.ok()) {
+    Say(LogEvent::kClusterFailed, absl::StrCat(AbslView(why), ": ", swapped.status().message()));
+    return false;
+  }
+  Take(*std::move(next), *swapped);
+  log_.Write(LogEvent::kClusterChanged, absl::StrCat(AbslView(why), "; epoch ", now_->epoch, ", ",
+                                                     now_->in_sync.size(), " members in sync"));
+  return true;
+}
+
+bool Keeper::Settle() {
+  if (!pending_) return true;
+  const absl::StatusOr<std::int64_t> settled =
+      store_->Settle(options_.key, pending_->revision, pending_->text);
+  if (absl::IsUnknown(settled.status())) return false;
+  next_read_ = clock_.Now();
+  const Pending pending = *std::exchange(pending_, std::nullopt);
+  if (!settled.ok()) return true;
+  Take(pending.next, *settled);
+  log_.Write(LogEvent::kClusterChanged,
+             absl::StrCat("a swap of which etcd had not told the outcome is in place; epoch ", now_->epoch));
+  if (orders_.lead) {
+    Count();
+    Order();
+  } else if (now_->primary == options_.member) {
+    BeginToLead(pending.was_unasked);
+  }
+  return true;
+}
+
+// --- A follower -----------------------------------------------------------------------------------------
+
+absl::StatusOr<Keeper::Position> Keeper::Ask(const std::string& id) {
+  const TimePoint deadline = clock_.Now() + options_.failover_after / 4;
+  std::unique_ptr<FollowerConnection>& connection = connections_[id];
+  if (connection == nullptr) {
+    FollowerAddress to = options_.credentials;
+    REMORA_ASSIGN_OR_RETURN(to.address, rdma::ParseAddress(std::string(now_->AddressOf(id))));
+    REMORA_ASSIGN_OR_RETURN(connection, FollowerConnection::Connect(to, clock_, deadline));
+  }
+  Request request;
+  request.request_id = ++last_request_;
+  request.operation = Operation::kFollow;
+  request.condition = kFollowAsks;
+  absl::Status status = connection->Send(0, request, {});
+  while (status.ok() && clock_.Now() < deadline) {
+    const auto answer = connection->Poll();
+    status = answer.status();
+    if (status.ok() && *answer && (*answer)->reply.request_id == last_request_) {
+      const Reply& reply = (*answer)->reply;
+      if (reply.status != ReplyStatus::kOk) return absl::FailedPreconditionError((*answer)->text);
+      return Position{.last = static_cast<std::uint64_t>(reply.result),
+                      .epoch = reply.version,
+                      .is_primary = reply.slot == 1};
+    }
+    if (status.ok() && !*answer) connection->Sleep(-1, 10);
+  }
+  connection.reset();
+  return status.ok() ? absl::DeadlineExceededError("it does not answer") : status;
+}
+
+void Keeper::Follow(const MemberReport& report) {
+  if (report.is_loading) return;
+  if (now_->epoch == 0) {
+    // The first replica begins; if it does not, another one does.
+    const auto place =
+        std::ranges::find(now_->replicas, options_.member, &Replica::id) - now_->replicas.begin();
+    if (clock_.Now() < last_heard_ + place * 2 * options_.failover_after) return;
+    if (!report.is_empty) {
+      return Say(LogEvent::kClusterFailed,
+                 "the shard has not begun, and this server has data; begin with an empty --data_dir");
+    }
+    if (Swap(BeginShard(*now_, self()), "begins the shard")) BeginToLead(false);
+    return;
+  }
+  if (now_->primary != options_.member) {
+    const absl::StatusOr<Position> primary = Ask(now_->primary);
+    if (primary.ok() && primary->is_primary && primary->epoch >= now_->epoch) last_heard_ = clock_.Now();
+  } else if (!now_->MayTakeOver(self())) {
+    return Say(LogEvent::kClusterFailed,
+               "this member was the primary, and may have lost writes since; another one has to take over");
+  }
+  const Duration silence = clock_.Now() - last_heard_;
+  const bool is_own = now_->primary == options_.member;
+  if (!now_->MayTakeOver(self()) || (silence < options_.failover_after && !is_own)) return;
+  const std::int64_t revision = revision_;
+  next_read_ = clock_.Now();
+  if (!Read(true) || revision_ != revision || IsAnotherAhead(report, silence)) return;
+  TakeOverFrom();
+}
+
+bool Keeper::IsAnotherAhead(const MemberReport& report, Duration silence) {
+  int before = 0;  // members at the same position whose turn is first
+  for (const Member& one : now_->in_sync) {
+    if (one.id == options_.member || one.id == now_->primary) continue;
+    const absl::StatusOr<Position> position = Ask(one.id);
+    if (!position.ok()) continue;
+    if (position->last > report.last) return true;
+    if (position->last == report.last && one.id < options_.member) ++before;
+  }
+  return silence < options_.failover_after + before * options_.failover_after / 2;
+}
+
+void Keeper::TakeOverFrom() {
+  orders_.min_epoch = now_->epoch + 1;  // K7
+  const std::optional<MemberReport> sealed = Order();
+  if (!sealed) return;
+  const std::string why = now_->primary == options_.member
+                              ? std::string("leads again")
+                              : absl::StrCat("takes over from ", now_->primary, ", which does not answer");
+  const bool was_unasked = !now_->IsInSync(self());
+  if (Swap(TakeOver(*now_, self(), sealed->last + 1), why)) BeginToLead(was_unasked);
+}
+
+// --- A primary ------------------------------------------------------------------------------------------
+
+void Keeper::BeginToLead(bool was_unasked) {
+  connections_.clear();
+  MemberOrders::Lead lead{.epoch = now_->epoch, .was_unasked = was_unasked};
+  for (const Replica& one : now_->replicas) {
+    if (one.id == options_.member) continue;
+    absl::StatusOr<rdma::Address> address = rdma::ParseAddress(one.address);
+    if (!address.ok()) return End(absl::StrCat("the address of ", one.id, ": ", address.status().message()));
+    FollowerAddress to = options_.credentials;
+    to.address = *std::move(address);
+    lead.followers.push_back(std::move(to));
+    followers_.push_back(one.id);
+  }
+  away_since_.assign(followers_.size(), std::nullopt);
+  joining_.assign(followers_.size(), std::nullopt);
+  orders_.min_epoch = now_->epoch;
+  orders_.lead = std::move(lead);
+  Count();
+  const std::optional<MemberReport> led = Order();
+  if (led && !led->failure.empty()) End(absl::StrCat("it cannot lead: ", led->failure));
+}
+
+void Keeper::Count() {
+  orders_.counts.assign(followers_.size(), false);
+  const auto in_sync = [](const ShardConfiguration& of, const std::string& id) {
+    return std::ranges::find(of.in_sync, id, &Member::id) != of.in_sync.end();
+  };
+  for (std::size_t i = 0; i < followers_.size(); ++i) {
+    if (in_sync(*now_, followers_[i])) joining_[i].reset();
+    orders_.counts[i] = joining_[i].has_value() || in_sync(*now_, followers_[i]);
+  }
+  orders_.has_minimum = now_->has_minimum();
+  orders_.confirmed = now_->complete.empty() ? std::nullopt : std::optional(orders_.confirmed.value_or(0));
+}
+
+void Keeper::Confirm() {
+  const absl::StatusOr<ConfigStore::Value> value = store_->Read(options_.key);
+  if (value.ok() && value->revision == revision_) {
+    orders_.confirmed = begun_;  // the report with this round is from before the read
+  } else {
+    next_read_ = clock_.Now();
+  }
+}
+
+void Keeper::Lead(const MemberReport& report) {
+  if (now_->epoch != orders_.lead->epoch || now_->primary != options_.member) {
+    return End(absl::StrCat("member ", now_->primary, " is the primary, in epoch ", now_->epoch,
+                            "; start this server again, and it follows"));
+  }
+  for (std::size_t i = 0; i < report.followers.size() && i < followers_.size(); ++i) {
+    if (!pending_) LeadFollower(report, i);
+  }
+}
+
+void Keeper::LeadFollower(const MemberReport& report, std::size_t at) {
+  const MemberReport::Follower& follower = report.followers[at];
+  const std::string& id = followers_[at];
+  const bool is_there = follower.state == LinkState::kConnected;
+  std::optional<TimePoint>& away_since = away_since_[at];
+  if (is_there) away_since.reset();
+  if (!is_there && !away_since) away_since = clock_.Now();
+  const auto member = std::ranges::find(now_->in_sync, id, &Member::id);
+  if (member != now_->in_sync.end()) {
+    const bool is_another = is_there && follower.life != 0 && follower.life != member->life;
+    const bool is_away = away_since && clock_.Now() - *away_since >= options_.failover_after;
+    if (!is_another && !is_away) return;
+    const absl::StatusOr<ShardConfiguration> next = Shrink(*now_, options_.member, report.is_open, id);
+    if (!next.ok()) return;  // it waits for the member
+    if (!Swap(next, absl::StrCat("goes on without ", id))) return;
+    Count();
+    Order();
+  } else if (is_there && report.is_open && follower.life != 0) {
+    Add(report, at);
+  } else if (joining_[at]) {
+    joining_[at].reset();  // no swap adds it
+    Count();
+    Order();
+  }
+}
+
+void Keeper::Add(const MemberReport& report, std::size_t at) {
+  const MemberReport::Follower& follower = report.followers[at];
+  if (!joining_[at]) {
+    if (follower.acknowledged + kCloseGroups < report.last) return;
+    joining_[at] = 0;
+    Count();
+    const std::optional<MemberReport> ordered = Order();
+    joining_[at] = ordered ? std::optional(ordered->begun) : std::nullopt;  // nothing: once more
+    return;
+  }
+  // The report is behind the order that has it count.
+  if (follower.acknowledged < report.published || follower.answered <= *joining_[at]) return;  // K10
+  const std::string& id = followers_[at];
+  if (!Swap(Join(*now_, options_.member, {.id = id, .life = follower.life}),
+            absl::StrCat(id, " is in sync"))) {
+    return;
+  }
+  Count();
+  Order();
+}
+
+}  // namespace remora

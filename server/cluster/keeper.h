@@ -1,0 +1,166 @@
+// The keeper of a member: a thread that reads the configuration in etcd. It has the server lead or follow as
+// that says, and changes it when a member fails or comes back.
+//
+//   start ──configuration read──▶ follows ──primary silent for D, swap──▶ leads ──another leads──▶ the
+//   process ends
+//
+//   K2   A primary publishes a group once all members in sync have it, min_in_sync at least. A group that it
+//        had when it opened needs the members in sync alone.
+//   K3   A member counts before the swap that adds it, and until the swap that removes it is known. While the
+//        outcome of a swap is unknown, the members of both configurations count. To count means: groups are
+//        published, and rounds of the lease line end, once the member has answered.
+//   K5   A member leads only in an epoch that a swap of this process created.
+//   K6   Writes and reads never wait for etcd while the members in sync answer.
+//   K7   A member follows nobody before it has read the configuration, and no epoch before one that it has
+//        read. Once it has asked for a takeover, it answers nothing to an earlier primary.
+//   K10  A member is added once it has answered a round that began after it counted. While there are complete
+//        members, which do not count, a round ends once etcd was read after it began, and has no change. A
+//        complete member that takes over serves T after its swap.
+//
+// Why readers of a replaced primary P are fenced (store/format/memory/lease_line.h): let X take over from P,
+// and take a round of P that has ended. If X counted when it ended, X answered it. If X was added later, it
+// answered a round that began later still. Either way X serves T after that answer at the earliest (Q5). If X
+// was complete, its swap is behind the read that confirmed the round, and X serves T after it.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/cluster/config_store.h"
+#include "server/cluster/shard_configuration.h"
+#include "server/monitoring/operator_log.h"
+#include "server/replication/follower_connection.h"
+#include "server/replication/membership.h"
+#include "store/base/clock.h"
+#include "store/base/mutex.h"
+
+namespace remora {
+
+struct KeeperOptions {
+  ConfigStoreOptions store{};
+  std::string key;                                 // of the configuration in etcd
+  ShardConfiguration first{};                      // written where there is none; without replicas: none is
+  std::string member;                              // ID of this one
+  std::string data_dir;                            // has the member's life
+  bool is_synced = false;                          // the store's level is synced
+  std::chrono::milliseconds failover_after{1000};  // D
+  FollowerAddress credentials{};  // with which it is a client of other members; without an address
+};
+
+/// Returns the key of a shard's configuration in etcd.
+std::string ShardKey(std::string_view shard);
+
+/// Returns the life of the member whose data are in this directory. A file there has it. If the data may have
+/// lost something since, it is a new one. Where `is_synced`, they lose nothing when the machine stops.
+///
+/// - DataLoss: the file is damaged. PermissionDenied, Unavailable: it cannot be read or written.
+absl::StatusOr<std::uint64_t> MemberLife(const std::string& data_dir, bool is_synced);
+
+/// Runs the thread.
+///
+/// The class has more than 15 fields, because the configuration, the orders that follow from it, and the
+/// links to the other members change together.
+///
+/// Thread safety: one thread makes and destroys it.
+class Keeper {
+ public:
+  /// `on_end` is called in the thread, once, when this process must not go on, with the reason. The
+  /// references outlive this. Errors as ConfigStore::Create and MemberLife. ResourceExhausted: the system
+  /// starts no thread.
+  static absl::StatusOr<std::unique_ptr<Keeper>> Start(KeeperOptions options, Membership& membership,
+                                                       const OperatorLog& log, const Clock& clock,
+                                                       std::function<void(std::string why)> on_end);
+  /// Ends the thread, which may take as long as a request to etcd.
+  ~Keeper();
+  Keeper(const Keeper&) = delete;
+  Keeper& operator=(const Keeper&) = delete;
+
+ private:
+  /// A swap whose outcome is unknown.
+  struct Pending {
+    ShardConfiguration next;
+    std::string text;
+    std::int64_t revision = 0;  // that it replaces
+    bool was_unasked = false;   // this member is not in sync in that
+  };
+  /// The state of another member, as it tells.
+  struct Position {
+    std::uint64_t last = 0;
+    std::uint64_t epoch = 0;
+    bool is_primary = false;
+  };
+
+  Keeper(KeeperOptions options, Membership& membership, const OperatorLog& log, const Clock& clock,
+         std::function<void(std::string why)> on_end);
+  void Run();
+  void Tick();
+  /// Settles the pending swap, if there is one. Returns whether there is none any more.
+  bool Settle();
+  /// Reads the configuration if that is due. Returns whether one is known.
+  bool Read(bool is_due);
+  void Take(ShardConfiguration configuration, std::int64_t revision);
+  /// Swaps in the next configuration, or notes that the outcome is unknown. Returns whether it is in place.
+  bool Swap(absl::StatusOr<ShardConfiguration> next, std::string_view why);
+  /// The members that count: of the configuration, and those that are to be added. While the outcome of a
+  /// swap is unknown, that does not change (K3).
+  void Count();
+  void Follow(const MemberReport& report);
+  /// Returns whether another member shall take over in place of this one.
+  bool IsAnotherAhead(const MemberReport& report, Duration silence);
+  void TakeOverFrom();
+  /// `was_unasked`: as in MemberOrders.
+  void BeginToLead(bool was_unasked);
+  void Lead(const MemberReport& report);
+  /// Has rounds end, as far as etcd has this primary still, while there are complete members (K10).
+  void Confirm();
+  void LeadFollower(const MemberReport& report, std::size_t at);
+  /// Has a member that is not in sync count, and adds it once it has what it needs (K3, K10).
+  void Add(const MemberReport& report, std::size_t at);
+  absl::StatusOr<Position> Ask(const std::string& id);
+  std::optional<MemberReport> Order();
+  void End(std::string why);
+  /// Logs a line, unless it is the last one again.
+  void Say(LogEvent event, std::string line);
+
+  Member self() const { return {.id = options_.member, .life = orders_.life}; }
+
+  const KeeperOptions options_;
+  Membership& membership_;
+  const OperatorLog& log_;
+  const Clock& clock_;
+  const std::function<void(std::string why)> on_end_;
+  std::unique_ptr<ConfigStore> store_;
+  MemberOrders orders_;
+  std::optional<ShardConfiguration> now_;  // as read or swapped last
+  std::int64_t revision_ = 0;
+  std::uint64_t begun_ = 0;  // the last round in a report
+  std::optional<Pending> pending_;
+  TimePoint next_read_{};
+  TimePoint last_heard_{};  // of the primary
+  bool has_ended_ = false;
+  std::vector<std::string> followers_;                // IDs, in the order of the orders
+  std::vector<std::optional<TimePoint>> away_since_;  // by followers
+  std::vector<std::optional<std::uint64_t>>
+      joining_;  // by followers: it counts, from rounds after this one on
+  std::map<std::string, std::unique_ptr<FollowerConnection>> connections_;
+  std::uint64_t last_request_ = 0;
+  std::string last_line_;
+
+  Mutex mutex_;
+  std::condition_variable stops_;
+  bool is_stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace remora

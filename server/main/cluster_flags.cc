@@ -1,0 +1,134 @@
+#include "server/main/cluster_flags.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "rdma/address.h"
+#include "server/cluster/config_store.h"
+#include "server/cluster/shard_configuration.h"
+#include "server/connection/auth_tokens.h"
+#include "store/base/status_macros.h"
+
+namespace remora {
+
+void AddClusterFlags(command_line::CommandLine& line, Flags* flags) {
+  ClusterFlags* const cluster = &flags->cluster;
+  const command_line::Option etcd =
+      line.Add(
+              "--etcd", cluster->keeper.store.endpoints,
+              "Address of etcd, as http://HOST:PORT or https://HOST:PORT; may be repeated. The server is "
+              "then a member "
+              "of its --shard: it leads or follows as the configuration there says, and takes over by itself")
+          .Check([](const std::string& text) { return std::string(CheckEndpoint(text).message()); })
+          .TypeName("URL");
+  line.Add("--member", cluster->keeper.member, "With --etcd: the ID of this server among the members")
+      .Check([](const std::string& text) { return std::string(CheckMemberId(text).message()); })
+      .TypeName("ID")
+      .Needs(etcd);
+  line.Add("--initial_member", cluster->members,
+           "With --etcd: a member, and the address at which the others reach it; once for each, on all of "
+           "them the "
+           "same. The first server writes it to etcd, where later ones find it")
+      .TypeName("ID=ADDRESS")
+      .Needs(etcd);
+  line.Add("--min_in_sync", cluster->min_in_sync,
+           "With --initial_member: members that have each write before it is answered, the primary included")
+      .Range(std::uint32_t{1}, static_cast<std::uint32_t>(kMaxReplicas))
+      .TypeName("COUNT")
+      .Needs(etcd);
+  line.Add("--failover_after", cluster->failover_after_ms,
+           "With --etcd: milliseconds without an answer after which a member is given up")
+      .Range(std::uint32_t{100}, std::uint32_t{60'000})
+      .ShowDefault()
+      .TypeName("MS")
+      .Needs(etcd);
+  line.Add("--etcd_user", cluster->keeper.store.user, "The user of etcd, with --etcd_password_file")
+      .TypeName("NAME")
+      .Needs(etcd);
+  line.Add("--etcd_password_file", cluster->password_file,
+           "The password of --etcd_user: the first line of a file")
+      .TypeName("FILE")
+      .Needs(etcd);
+  line.Add("--etcd_ca", cluster->keeper.store.ca_file,
+           "For https addresses, the authorities of etcd's certificate (PEM); without, those of the system")
+      .TypeName("FILE")
+      .Needs(etcd);
+}
+
+absl::Status TakeCluster(Flags* flags) {
+  ClusterFlags& cluster = flags->cluster;
+  if (cluster.keeper.store.endpoints.empty()) return absl::OkStatus();
+  ReplicationOptions& replication = flags->server.replication;
+  if (replication.is_on()) {
+    return absl::InvalidArgumentError(
+        "--etcd: with it, the configuration there names the followers; leave out --follow and "
+        "--replicate_to");
+  }
+  if (cluster.keeper.member.empty() || flags->server.store.shard.is_none()) {
+    return absl::InvalidArgumentError("--etcd: needs --member=ID and --shard=CLUSTER/NAME; give both");
+  }
+  if (flags->server.store.commit_log_bytes == 0) {
+    return absl::InvalidArgumentError(
+        "--etcd needs a commit log: leave out --commit_log=off, and choose --durability=logged or synced");
+  }
+  if (cluster.keeper.store.user.empty() != cluster.password_file.empty()) {
+    return absl::InvalidArgumentError(
+        "--etcd_user, --etcd_password_file: they go together; give both, or none");
+  }
+  std::vector<Replica> replicas;
+  for (const std::string& text : cluster.members) {
+    const std::size_t sign = text.find('=');
+    if (sign == std::string::npos) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--initial_member=", text, ": is not ID=ADDRESS; correct it"));
+    }
+    REMORA_RETURN_IF_ERROR(rdma::ParseAddress(text.substr(sign + 1)).status());
+    replicas.push_back({.id = text.substr(0, sign), .address = text.substr(sign + 1)});
+  }
+  if (!replicas.empty()) {
+    const std::uint32_t half = static_cast<std::uint32_t>(replicas.size() / 2 + 1);
+    const std::uint32_t min_in_sync = cluster.min_in_sync != 0 ? cluster.min_in_sync
+                                      : replicas.size() == 2   ? 1
+                                                               : half;
+    const absl::StatusOr<ShardConfiguration> first = FirstConfiguration(std::move(replicas), min_in_sync);
+    if (!first.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("--initial_member: ", first.status().message()));
+    }
+    cluster.keeper.first = *first;
+  }
+  cluster.keeper.key = ShardKey(IdentityText(flags->server.store.shard));
+  cluster.keeper.data_dir = flags->server.store.data_dir;
+  cluster.keeper.is_synced = flags->server.store.durability == Durability::kSynced;
+  cluster.keeper.failover_after = std::chrono::milliseconds(cluster.failover_after_ms);
+  cluster.keeper.credentials.tls = flags->replication_tls;
+  replication.membership = std::make_shared<Membership>();
+  return absl::OkStatus();
+}
+
+absl::Status ReadClusterSecrets(Flags* flags) {
+  KeeperOptions& keeper = flags->cluster.keeper;
+  if (!flags->cluster.password_file.empty()) {
+    std::ifstream file(flags->cluster.password_file);
+    if (!std::getline(file, keeper.store.password) || keeper.store.password.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("--etcd_password_file=", flags->cluster.password_file,
+                                                     ": has no password, or cannot be read; write one line"));
+    }
+  }
+  if (keeper.store.endpoints.empty() || flags->replication_token_file.empty()) return absl::OkStatus();
+  REMORA_ASSIGN_OR_RETURN(const std::vector<Token> tokens, ReadTokens(flags->replication_token_file));
+  if (tokens.size() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat("tokens in ", flags->replication_token_file,
+                                                   ": a member has one token; leave one line"));
+  }
+  keeper.credentials.secret = tokens[0].secret;
+  return absl::OkStatus();
+}
+
+}  // namespace remora

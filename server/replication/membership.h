@@ -1,0 +1,112 @@
+// Orders to the server thread of a member of a cluster, and its reports. The thread that gives them
+// (server/cluster/keeper.h) waits for the server thread, and never the other way round.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "server/replication/follower_connection.h"
+#include "server/replication/link_thread.h"
+#include "store/base/clock.h"
+#include "store/base/mutex.h"
+
+namespace remora {
+
+struct MemberOrders {
+  /// The epoch of which the server is to be the primary.
+  struct Lead {
+    std::uint64_t epoch = 0;
+    /// No round of the primary before need have asked this member lately. It serves T from now on.
+    bool was_unasked = false;
+    std::vector<FollowerAddress> followers{};
+  };
+  std::uint64_t life = 0;  // of this member, for its primary
+  /// It follows no primary of an earlier epoch.
+  std::uint64_t min_epoch = std::numeric_limits<std::uint64_t>::max();
+  std::optional<Lead> lead{};
+  std::vector<bool> counts{};  // by followers: a group is published once it has it
+  bool has_minimum = false;    // else no further group is published
+  /// The last round of the lease line that may end. Nothing: all may.
+  std::optional<std::uint64_t> confirmed{};
+};
+
+struct MemberReport {
+  struct Follower {
+    LinkState state = LinkState::kAway;
+    std::uint64_t life = 0;          // of the member that acknowledged; 0: none has
+    std::uint64_t acknowledged = 0;  // number of a group
+    std::uint64_t answered = 0;      // the last round of the lease line
+  };
+  bool is_loading = false;
+  bool is_empty = false;  // it never had a key or a group
+  bool is_primary = false;
+  bool is_open = false;    // it serves clients
+  std::uint64_t last = 0;  // number of its last group
+  std::uint64_t published = 0;
+  std::uint64_t begun = 0;  // the last round of the lease line
+  /// When the server may serve. Nothing: it was not told to lead, or may serve.
+  std::optional<TimePoint> opens_at{};
+  std::vector<Follower> followers{};
+  std::string failure{};  // why it cannot lead. Empty: it can, or was not told to
+};
+
+/// A mailbox of one letter in each direction.
+///
+/// Thread safety: one thread calls Ask, the server thread Take and Report.
+class Membership {
+ public:
+  /// Has the server thread follow these orders, and returns its report behind that. Nothing: it did not
+  /// answer in time, and follows them later. `wake` wakes it.
+  std::optional<MemberReport> Ask(MemberOrders orders, Duration timeout) {
+    std::function<void()> wake;
+    {
+      const MutexLock lock(mutex_);
+      orders_ = std::move(orders);
+      report_.reset();
+      wake = wake_;
+      is_asked_.store(true, std::memory_order_release);
+    }
+    if (wake) wake();
+    MutexLock lock(mutex_);
+    if (!report_) lock.WaitFor(has_report_, timeout);
+    return std::exchange(report_, std::nullopt);
+  }
+  void set_wake(std::function<void()> wake) {
+    const MutexLock lock(mutex_);
+    wake_ = std::move(wake);
+  }
+
+  bool is_asked() const { return is_asked_.load(std::memory_order_acquire); }
+  MemberOrders Take() {
+    is_asked_.store(false, std::memory_order_release);
+    const MutexLock lock(mutex_);
+    return orders_;
+  }
+  /// Hands over the report, unless there are newer orders.
+  void Report(MemberReport report) {
+    {
+      const MutexLock lock(mutex_);
+      if (is_asked()) return;
+      report_ = std::move(report);
+    }
+    has_report_.notify_one();
+  }
+
+ private:
+  std::atomic<bool> is_asked_ = false;
+  Mutex mutex_;
+  std::condition_variable has_report_;
+  std::function<void()> wake_ ABSL_GUARDED_BY(mutex_);
+  MemberOrders orders_ ABSL_GUARDED_BY(mutex_);
+  std::optional<MemberReport> report_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace remora

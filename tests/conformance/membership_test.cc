@@ -1,0 +1,246 @@
+// Members of a cluster, which get their orders from the test in place of a keeper: K2, K3, K5, K7 of
+// server/cluster/keeper.h.
+#include "server/replication/membership.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/async_client.h"
+#include "client/client.h"
+#include "tests/support/server_thread.h"
+
+namespace remora {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+class MembershipTest : public testing::Test {
+ protected:
+  /// A member, its orders, and its last report.
+  struct Node {
+    rdma::Address address{};
+    std::shared_ptr<Membership> membership = std::make_shared<Membership>();
+    std::unique_ptr<ServerThread> server{};
+    MemberOrders orders{};
+    MemberReport report{};
+
+    void Order() {
+      const auto told = membership->Ask(orders, seconds(30));
+      ASSERT_TRUE(told.has_value()) << "the server thread does not answer";
+      report = *told;
+    }
+    /// Waits until a report says so.
+    void Await(const std::function<bool(const MemberReport&)>& is_so, const std::string& what) {
+      const auto deadline = std::chrono::steady_clock::now() + seconds(30);
+      for (Order(); !is_so(report); Order()) {
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "still not so: " << what;
+        std::this_thread::sleep_for(milliseconds(5));
+      }
+    }
+  };
+
+  void Start(Node& node, const std::string& name, std::uint64_t life,
+             milliseconds lease_time = kMinLeaseTime) {
+    node.address = FreshAddress(rdma::TransportKind::kLocal, dir_.path());
+    node.orders.life = life;
+    ServerOptions options;
+    options.store.memory_size = std::size_t{16} << 20;
+    options.store.durability = Durability::kLogged;
+    options.store.data_dir = dir_.path() + "/" + name;
+    options.store.commit_log_bytes = std::uint64_t{64} << 20;
+    options.store.loading = Loading::kInBackground;
+    options.max_clients = 8;
+    options.replication.membership = node.membership;
+    options.replication.lease_time = lease_time;
+    auto started = ServerThread::Start(options, node.address);
+    ASSERT_TRUE(started.ok()) << started.status();
+    node.server = *std::move(started);
+    node.Await([](const MemberReport& report) { return !report.is_loading; }, "it is loaded");
+  }
+  /// Has `primary` lead epoch 1, with one follower.
+  void Lead(Node& primary, const Node& follower, bool counts, bool has_minimum) {
+    primary.orders.min_epoch = 1;
+    primary.orders.lead = MemberOrders::Lead{.epoch = 1, .followers = {{.address = follower.address}}};
+    primary.orders.counts = {counts};
+    primary.orders.has_minimum = has_minimum;
+    primary.Order();
+    ASSERT_EQ(primary.report.failure, "");
+    ASSERT_TRUE(primary.report.is_primary);
+  }
+  static bool IsConnected(const MemberReport& report) {
+    return report.followers[0].state == LinkState::kConnected;
+  }
+  static bool IsRejected(const MemberReport& report) {
+    return report.followers[0].state == LinkState::kRejected;
+  }
+
+  /// Reads a key that the primary does not have.
+  absl::Status Get(milliseconds timeout) {
+    auto client = Client::Connect(primary_.server->address(),
+                                  {.connect_timeout = seconds(30), .timeout = timeout, .reconnect = false});
+    return client.ok() ? (*client)->Get("key").status() : client.status();
+  }
+  /// Begins a write, and returns once the primary has logged it.
+  void Write(Node& primary) {
+    ClientOptions options{.connect_timeout = seconds(30), .timeout = seconds(60)};
+    auto client = AsyncClient::Connect(primary.server->address(), options);
+    ASSERT_TRUE(client.ok()) << client.status();
+    const std::uint64_t before = primary.report.last;
+    ASSERT_TRUE((*client)->Put("key", "value", [](const AsyncResult&) {}).ok());
+    const auto deadline = std::chrono::steady_clock::now() + seconds(30);
+    for (primary.Order(); primary.report.last == before; primary.Order()) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+      (*client)->Poll();
+    }
+    client_ = *std::move(client);
+  }
+
+  const TempDir dir_;
+  Node primary_{}, follower_{};
+  std::unique_ptr<AsyncClient> client_;
+};
+
+TEST_F(MembershipTest, AMemberFollowsNobodyBeforeItHasOrders) {  // K7
+  Start(primary_, "p", 1);
+  Start(follower_, "f", 2);
+  Lead(primary_, follower_, true, true);
+  primary_.Await(IsRejected, "the follower rejects it");
+  EXPECT_FALSE(primary_.report.is_open);
+  follower_.orders.min_epoch = 1;
+  follower_.Order();
+  primary_.Await([](const MemberReport& report) { return report.is_open; }, "it is open");
+  EXPECT_EQ(primary_.report.followers[0].life, 2);
+}
+
+TEST_F(MembershipTest, ASealedMemberAcknowledgesNothingMore) {  // K7
+  Start(primary_, "p", 1);
+  Start(follower_, "f", 2);
+  follower_.orders.min_epoch = 1;
+  follower_.Order();
+  Lead(primary_, follower_, true, true);
+  primary_.Await([](const MemberReport& report) { return report.is_open; }, "it is open");
+  follower_.orders.min_epoch = 2;
+  follower_.Order();
+  const std::uint64_t last = follower_.report.last, published = primary_.report.published;
+  Write(primary_);
+  primary_.Await(IsRejected, "the follower rejects it");
+  EXPECT_EQ(primary_.report.published, published);
+  follower_.Order();
+  EXPECT_EQ(follower_.report.last, last);
+}
+
+TEST_F(MembershipTest, NothingIsPublishedBelowTheMinimum) {  // K2
+  Start(primary_, "p", 1);
+  Start(follower_, "f", 2);
+  Lead(primary_, follower_, false, false);
+  primary_.Await([](const MemberReport& report) { return report.is_open; }, "it is open");
+  const std::uint64_t published = primary_.report.published;
+  Write(primary_);
+  for (int i = 0; i < 5; ++i) primary_.Order();
+  EXPECT_EQ(primary_.report.published, published);
+  EXPECT_GT(primary_.report.last, published);
+  primary_.orders.has_minimum = true;
+  primary_.Await([](const MemberReport& report) { return report.published == report.last; },
+                 "it is published");
+}
+
+TEST_F(MembershipTest, AMemberThatCountsIsWaitedFor) {  // K3
+  Start(primary_, "p", 1);
+  Start(follower_, "f", 2);
+  Lead(primary_, follower_, false, true);
+  primary_.Await([](const MemberReport& report) { return report.is_open; }, "it is open");
+  primary_.orders.counts = {true};
+  primary_.Order();
+  const std::uint64_t published = primary_.report.published;
+  Write(primary_);
+  for (int i = 0; i < 5; ++i) primary_.Order();
+  EXPECT_EQ(primary_.report.published, published);
+  follower_.orders.min_epoch = 1;
+  follower_.Order();
+  primary_.Await([](const MemberReport& report) { return report.published == report.last; },
+                 "it is published");
+  EXPECT_EQ(primary_.report.followers[0].acknowledged, primary_.report.last);
+}
+
+TEST_F(MembershipTest, AMemberThatCountsAnswersRounds) {  // K3
+  Start(primary_, "p", 1);
+  Start(follower_, "f", 2);
+  Lead(primary_, follower_, false, true);
+  primary_.Await([](const MemberReport& report) { return report.is_open; }, "it is open");
+  EXPECT_TRUE(absl::IsNotFound(Get(seconds(30)))) << "nobody counts";
+  primary_.orders.counts = {true};
+  primary_.Order();
+  EXPECT_FALSE(absl::IsNotFound(Get(seconds(1)))) << "no round ends";
+  follower_.orders.min_epoch = 1;
+  follower_.Order();
+  primary_.Await([](const MemberReport& report) { return report.followers[0].answered == report.begun; },
+                 "the follower answers");
+  EXPECT_TRUE(absl::IsNotFound(Get(seconds(30))));
+}
+
+TEST_F(MembershipTest, APrimaryDoesNotOpenBeforeItsTime) {  // Q5
+  Start(primary_, "p", 1, minutes(1));
+  Start(follower_, "f", 2, minutes(1));
+  follower_.orders.min_epoch = 1;
+  follower_.Order();
+  Lead(primary_, follower_, true, true);
+  primary_.Await([](const MemberReport& report) { return report.followers[0].acknowledged >= report.last; },
+                 "the follower has its groups");
+  for (int i = 0; i < 5; ++i) primary_.Order();
+  EXPECT_FALSE(primary_.report.is_open);
+}
+
+TEST_F(MembershipTest, RoundsWaitForTheirConfirmation) {  // K10
+  Start(primary_, "p", 1);
+  Start(follower_, "f", 2);
+  primary_.orders.confirmed = 0;
+  Lead(primary_, follower_, false, true);
+  primary_.Await([](const MemberReport& report) { return report.is_open && report.begun != 0; },
+                 "it is open");
+  EXPECT_FALSE(absl::IsNotFound(Get(seconds(1)))) << "no round ends";
+  primary_.orders.confirmed = std::numeric_limits<std::uint64_t>::max();
+  primary_.Order();
+  EXPECT_TRUE(absl::IsNotFound(Get(seconds(30))));
+}
+
+TEST_F(MembershipTest, AnUnaskedMemberWaitsFromItsTakeoverOn) {  // K10
+  for (const bool was_unasked : {false, true}) {
+    Node member;
+    Start(member, absl::StrCat("of ", was_unasked), 1, minutes(1));
+    const auto before = std::chrono::steady_clock::now();
+    member.orders.min_epoch = 1;
+    member.orders.lead = MemberOrders::Lead{.epoch = 1, .was_unasked = was_unasked};
+    member.orders.has_minimum = true;
+    member.Order();
+    ASSERT_TRUE(member.report.opens_at.has_value());
+    EXPECT_EQ(*member.report.opens_at >= before + minutes(1), was_unasked);
+  }
+}
+
+TEST_F(MembershipTest, AnEpochBeforeThatOfTheDataIsNotLed) {  // K5
+  Start(primary_, "p", 1);
+  Start(follower_, "f", 2);
+  follower_.orders.min_epoch = 1;
+  follower_.Order();
+  Lead(primary_, follower_, true, true);
+  primary_.Await([](const MemberReport& report) { return report.is_open; }, "it is open");
+  follower_.orders.lead = MemberOrders::Lead{.epoch = 1};
+  follower_.Order();
+  EXPECT_THAT(follower_.report.failure, testing::HasSubstr("of a later epoch than etcd's"));
+  EXPECT_FALSE(follower_.report.is_primary);
+}
+
+}  // namespace
+}  // namespace remora
