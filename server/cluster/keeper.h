@@ -20,7 +20,8 @@
 // Why readers of a replaced primary P are fenced (store/format/memory/lease_line.h): let X take over from P,
 // and take a round of P that has ended. If X counted when it ended, X answered it. If X was added later, it
 // answered a round that began later still. Either way X serves T after that answer at the earliest (Q5). If X
-// was complete, its swap is behind the read that confirmed the round, and X serves T after it.
+// was complete, its swap is behind the read that confirmed the round, and X serves T after it. The model is
+// tests/models/lease.pml, where a member that joins waits T in place of that answer.
 #pragma once
 
 #include <chrono>

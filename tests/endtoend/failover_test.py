@@ -4,6 +4,7 @@ REMORA_ROUNDS: how often a primary is killed under load (1 by default).
 """
 
 import os
+import pathlib
 import signal
 import subprocess
 import time
@@ -312,6 +313,28 @@ class MisuseTest(FailoverCase):
         server = self.start("a")
         server.await_said(b"cluster_failed: configuration: the value in etcd is damaged")
         self.assertEqual(self.configuration().strip(), "{}")
+
+
+class DemoTest(unittest.TestCase):
+    """tools/failover-demo."""
+
+    def run_it(self, *flags):
+        demo = pathlib.Path(__file__).parents[2] / "tools/failover-demo"
+        return subprocess.run([demo, f"--bin={harness.BIN}", *flags], capture_output=True, text=True, timeout=280, check=False)
+
+    def test_nothing_is_lost(self):
+        run = self.run_it("--rounds=2")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertIn("acknowledged writes, 0 lost", run.stdout)
+
+    def test_bad_flags_and_missing_programs_are_named(self):
+        for flags, status, words in [
+            (["--rounds=0"], 64, "--rounds: is from 1 on"),
+            (["--other"], 64, "see --help"),
+            (["--bin=/nowhere"], 69, "there is no /nowhere/kvserver; build it"),
+        ]:
+            run = self.run_it(*flags)
+            self.assertEqual((run.returncode, words in run.stderr), (status, True), run.stderr)
 
 
 if __name__ == "__main__":
