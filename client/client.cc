@@ -79,7 +79,7 @@ absl::StatusOr<std::string> Client::Get(std::string_view key) {
 // Inlined with the hash function, because nearly all GETs take this path (client/get/fast_get.h).
 [[gnu::flatten]] absl::Status Client::Get(std::string_view key, std::string* value, std::uint64_t* version) {
   if (!IsKey(key)) return CheckKey(key);
-  if (impl_->session->recorder() != nullptr) [[unlikely]]
+  if (impl_->session->statistics().recorder() != nullptr) [[unlikely]]
     return impl_->RecordedGet(key, value, version);
   {
     const InUse::Call call(impl_->session->in_use());
@@ -165,7 +165,7 @@ absl::Status Client::MultiGet(std::span<const std::string_view> keys, std::span<
     return got;
   });
   if (!begun) begin(status);
-  if (impl_->session->recorder() == nullptr) return status;
+  if (impl_->session->statistics().recorder() == nullptr) return status;
   for (const GetResult& result : results) {
     if (result.status.ok()) impl_->CountBytes(ClientMetric::kValueBytesRead, result.value.size());
   }
@@ -245,7 +245,7 @@ absl::Status Client::MultiPut(std::span<const PutRequest> requests, std::span<Pu
     }
     return put;
   });
-  if (impl_->session->recorder() == nullptr) return status;
+  if (impl_->session->statistics().recorder() == nullptr) return status;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     if (results[i].status.ok()) {
       impl_->CountBytes(ClientMetric::kValueBytesWritten, requests[i].value.size());
@@ -400,7 +400,7 @@ absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Client::Stats
 }
 
 const ClientCounters& Client::counters() const { return impl_->session->counters(); }
-ClientMetrics Client::metrics() const { return impl_->session->Metrics(); }
+ClientMetrics Client::metrics() const { return impl_->session->statistics().Metrics(); }
 bool Client::is_lost() const { return !impl_->session->reconnects() && impl_->session->is_broken(); }
 std::uint64_t Client::incarnation() const { return impl_->session->server().hello().incarnation; }
 rdma::ClientConnection& Client::connection() { return impl_->session->connection(); }

@@ -51,7 +51,7 @@ class Client::Impl {
   /// Returns the result of `call`, and records its time if there is a recorder.
   template <typename Call>
   std::invoke_result_t<const Call&> Timed(ClientMetric kind, const Call& call) const {
-    if (session->recorder() == nullptr) [[likely]]
+    if (session->statistics().recorder() == nullptr) [[likely]]
       return call();
     return Recorded(kind, call);
   }
@@ -65,7 +65,7 @@ class Client::Impl {
     auto result = call();
     const InUse::Call recording(session->in_use());
     const Duration took = session->clock().Now() - begin;
-    ClientRecorder& recorder = *session->recorder();
+    ClientRecorder& recorder = *session->statistics().recorder();
     recorder.RecordCall(kind, took, StatusOf(result));
     if (kind == ClientMetric::kGet) recorder.RecordTime(PathOf(session->counters() - before), took);
     recorder.Publish(session->counters());
@@ -74,8 +74,8 @@ class Client::Impl {
 
   /// Counts bytes of values, if there is a recorder.
   void CountBytes(ClientMetric counter, std::size_t bytes) const {
-    if (session->recorder() != nullptr) [[unlikely]]
-      session->recorder()->Add(counter, bytes);
+    if (session->statistics().recorder() != nullptr) [[unlikely]]
+      session->statistics().recorder()->Add(counter, bytes);
   }
 
   /// Results that count under a lease alone (Q7 of store/format/memory/lease_line.h).
@@ -170,7 +170,7 @@ class Client::Impl {
   /// Returns whether the fast path of several GETs may be used. It records no times, so it is not used with a
   /// recorder.
   bool is_fast() const {
-    return session->recorder() == nullptr && session->is_ready() && FastGet::IsFor(*session);
+    return session->statistics().recorder() == nullptr && session->is_ready() && FastGet::IsFor(*session);
   }
 
   /// Continues a call that did not end at once. A function of its own, so that the fast path has a small

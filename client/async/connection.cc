@@ -88,7 +88,7 @@ bool AsyncConnection::BeginAttempt(TimePoint latest) {
 }
 
 ClientMetrics AsyncConnection::Metrics() const {
-  if (session_->recorder() != nullptr || !in_progress_) return session_->Metrics();
+  if (session_->statistics().recorder() != nullptr || !in_progress_) return session_->statistics().Metrics();
   ClientMetrics metrics;
   metrics.Set(counted_);
   return metrics;

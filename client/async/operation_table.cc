@@ -77,7 +77,7 @@ absl::StatusOr<AsyncOperation*> OperationTable::Begin(AsyncOperation::Kind kind,
   operation.done = std::move(done);
   operation.result = {};
   if (memory != nullptr) operation.memory = *memory;
-  if (session.recorder() != nullptr) {
+  if (session.statistics().recorder() != nullptr) {
     operation.began = session.clock().Now();
     operation.lookup.ForgetPath();
     operation.put_bytes = 0;
@@ -91,7 +91,7 @@ void OperationTable::End(AsyncOperation& operation, absl::Status status) {
   REMORA_CHECK(!operation.ended && operation.lost_id == 0);
   operation.ended = true;
   operation.result.status = std::move(status);
-  if (connection_.session().recorder() != nullptr) Record(operation);
+  if (connection_.session().statistics().recorder() != nullptr) Record(operation);
   EndIfMemoryIsFree(operation);
 }
 
@@ -110,7 +110,7 @@ void OperationTable::EndMessage(AsyncOperation& operation, const ServerReply& an
 
 void OperationTable::Record(const AsyncOperation& operation) const {
   Session& session = connection_.session();
-  ClientRecorder& recorder = *session.recorder();
+  ClientRecorder& recorder = *session.statistics().recorder();
   const ClientMetric call = CallOf(operation);
   const Duration took = session.clock().Now() - operation.began;
   recorder.RecordCall(call, took, operation.result.status);

@@ -68,12 +68,12 @@ absl::Status Session::Reconnect(const absl::Status& cause, TimePoint deadline) {
 
 Session::Attempt Session::TryToReconnect(TimePoint deadline) {
   if (is_forked()) return {absl::FailedPreconditionError(kUsedAfterFork), true};
-  const ClientCounters before = counters_;
+  const ClientCounters before = counters();
   for (;;) {
     absl::Status opened = OpenAnother(NextAttemptEnds(deadline));
-    counters_ = before;
+    counters() = before;
     if (opened.ok()) {
-      ++counters_.reconnects;
+      ++counters().reconnects;
       unanswered_attempts_ = 0;
       return {.status = {}, .is_final = false, .was_forgotten = std::exchange(identity_.forgotten, false)};
     }
@@ -161,7 +161,7 @@ Duration Session::Pause(int attempt) {
 }
 
 absl::StatusOr<std::optional<ServerReply>> Session::QueryCompletion() {
-  ++counters_.completion_queries;
+  ++counters().completion_queries;
   REMORA_ASSIGN_OR_RETURN(const ServerReply answer,
                           Call({.operation = Operation::kQueryCompletion, .about = unacknowledged_write_}));
   unacknowledged_write_ = 0;

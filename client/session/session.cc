@@ -32,11 +32,11 @@ Session::Session(Dialer dialer, const ClientOptions& options, const Clock& clock
     : clock_(clock),
       dialer_(std::move(dialer)),
       options_(options),
-      recorder_(options.metrics ? std::make_unique<ClientRecorder>() : nullptr),
+      statistics_(options.metrics),
       server_(clock),
       cache_(options.location_cache_bytes.value_or(kDefaultLocationCacheBytes)),
-      region_(buffers_, server_, counters_),
-      channel_(buffers_, server_, hints_, counters_, reconnects()),
+      region_(buffers_, server_, statistics_.counters()),
+      channel_(buffers_, server_, hints_, statistics_.counters(), reconnects()),
       scan_window_(options.scan_window_bytes) {}
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Start(std::unique_ptr<rdma::ClientConnection> connection,
@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Start(std::unique_ptr<rdma::Cl
   REMORA_ASSIGN_OR_RETURN(session->secret_, SecretOfToken(options.token));
   if (session->reconnects()) session->identity_.id = RandomId();
   REMORA_RETURN_IF_ERROR(session->OpenFirst(std::move(connection)));
-  session->counters_ = {};
+  session->counters() = {};
   return session;
 }
 
@@ -145,9 +145,7 @@ absl::Status Session::AwaitScanPage() {
 }
 
 void Session::ReportReads() {
-  const TimePoint now = clock_.Coarse();
-  if (now - reads_reported_ < kReportPause) return;
-  reads_reported_ = now;
+  if (!hints_.TakeReport(clock_.Coarse())) return;
   // If it fails, the next call reports it.
   Call(Operation::kPing, {}, HashKey({}), {}).IgnoreError();
 }

@@ -22,7 +22,7 @@
 #include "absl/status/statusor.h"
 #include "client/cache/read_cache.h"
 #include "client/counters.h"
-#include "client/metrics/recorder.h"
+#include "client/metrics/statistics.h"
 #include "client/options.h"
 #include "client/region/region_reader.h"
 #include "client/region/session_buffers.h"
@@ -31,7 +31,6 @@
 #include "client/rpc/request_channel.h"
 #include "client/session/access_hints.h"
 #include "client/session/call_guard.h"
-#include "client/session/fork_guard.h"
 #include "client/session/read_lease.h"
 #include "client/session/scan_window.h"
 #include "client/session/server_view.h"
@@ -114,7 +113,7 @@ class Session {
   bool is_ready() const { return broken_.ok() && !is_forked(); }
   /// Returns whether this is a forked child's copy, which must not be used. No attempt to reconnect it
   /// succeeds.
-  bool is_forked() const { return forks_ != Forks::Count(); }
+  bool is_forked() const { return in_use_.is_forked(); }
   /// Returns the call's deadline, which starts to run now if it has not yet.
   TimePoint deadline() {
     if (!deadline_.has_value()) deadline_ = clock_.Now() + options_.timeout;
@@ -145,16 +144,8 @@ class Session {
   const RequestChannel& channel() const { return channel_; }
   ScanWindow& scan_window() { return scan_window_; }
   AccessHints& access_hints() { return hints_; }
-  ClientCounters& counters() { return counters_; }
-  /// Null unless ClientOptions::metrics.
-  ClientRecorder* recorder() const { return recorder_.get(); }
-  /// Returns the client's metrics. Any thread may call it if there is a recorder.
-  ClientMetrics Metrics() const {
-    if (recorder_ != nullptr) return recorder_->Snapshot();
-    ClientMetrics metrics;
-    metrics.Set(counters_);
-    return metrics;
-  }
+  ClientCounters& counters() { return statistics_.counters(); }
+  const ClientStatistics& statistics() const { return statistics_; }
   InUse& in_use() { return in_use_; }
   const Clock& clock() const { return clock_; }
   TimePoint Coarse() const { return clock_.Coarse(); }
@@ -251,8 +242,6 @@ class Session {
     bool was_forgotten = false;
   };
   Attempt TryToReconnect(TimePoint deadline);
-  /// Shortest pause between two requests that only report reads.
-  static constexpr std::chrono::milliseconds kReportPause{100};
   /// Returns the pause after the attempt of this number, which counts from 0.
   static Duration Pause(int attempt);
   /// Number of the attempt whose pause, of 32 to 64 ms, is that after a server that gave no lease.
@@ -318,7 +307,6 @@ class Session {
   absl::Status TakeReceive(const rdma::Completion& completion, const TakeReply* take);
 
   const Clock& clock_;
-  const std::uint64_t forks_ = Forks::Count();
   const Dialer dialer_;  // null: the session makes no other connection
   const ClientOptions options_;
   std::string secret_;  // of the auth token; empty: there is none
@@ -336,13 +324,11 @@ class Session {
   int unanswered_attempts_ = 0;                    // since the last connection was made
 
   // Parts:
-  ClientCounters counters_;
-  const std::unique_ptr<ClientRecorder> recorder_;
+  ClientStatistics statistics_;
   ServerView server_;
   ReadLease lease_;
   ReadCache cache_;
   AccessHints hints_;
-  TimePoint reads_reported_;  // when a request was last sent only to report reads
   SessionBuffers buffers_;
   RegionReader region_;
   RequestChannel channel_;
