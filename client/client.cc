@@ -182,8 +182,9 @@ absl::StatusOr<bool> Client::Exists(std::string_view key) {
 }
 
 absl::StatusOr<std::unique_ptr<RegisteredBuffer>> Client::Register(std::span<std::byte> bytes) {
-  std::unique_ptr<RegisteredBuffer> buffer(new RegisteredBuffer(*impl_->session, bytes));
-  REMORA_RETURN_IF_ERROR(impl_->DoUnleased([&](Session& session) { return session.Add(buffer.get()); }));
+  std::unique_ptr<RegisteredBuffer> buffer(new RegisteredBuffer(impl_->session->endpoint(), bytes));
+  REMORA_RETURN_IF_ERROR(
+      impl_->DoUnleased([&](Session& session) { return session.endpoint().Add(buffer.get()); }));
   return buffer;
 }
 
@@ -191,10 +192,9 @@ absl::StatusOr<std::size_t> Client::Get(std::string_view key, const RegisteredBy
                                         std::uint64_t* version) {
   REMORA_RETURN_IF_ERROR(CheckKey(key));
   RecordFacts facts;
-  REMORA_ASSIGN_OR_RETURN(const std::size_t size,
-                          impl_->DoWith(into, ClientMetric::kGet, [&](Session& session) {
-                            return impl_->gets.GetInto(key, session.SgeOf(into), &facts);
-                          }));
+  REMORA_ASSIGN_OR_RETURN(const std::size_t size, impl_->DoWith(into, ClientMetric::kGet, [&](Session&) {
+    return impl_->gets.GetInto(key, Endpoint::SgeOf(into), &facts);
+  }));
   if (version != nullptr) *version = facts.version;
   impl_->CountBytes(ClientMetric::kValueBytesRead, size);
   return size;
@@ -215,7 +215,7 @@ absl::Status Client::Put(std::string_view key, const RegisteredBytes& value, con
   const std::string_view bytes = ValueIn(value);
   REMORA_RETURN_IF_ERROR(CheckPut(key, bytes, options));
   absl::Status put = impl_->DoWith(value, ClientMetric::kPut, [&](Session& session) {
-    return remora::Put(session, key, {bytes, session.SgeOf(value).local_key}, options);
+    return remora::Put(session, key, {bytes, Endpoint::SgeOf(value).local_key}, options);
   });
   if (put.ok()) impl_->CountBytes(ClientMetric::kValueBytesWritten, bytes.size());
   return put;
@@ -401,8 +401,10 @@ absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Client::Stats
 
 const ClientCounters& Client::counters() const { return impl_->session->counters(); }
 ClientMetrics Client::metrics() const { return impl_->session->statistics().Metrics(); }
-bool Client::is_lost() const { return !impl_->session->reconnects() && impl_->session->is_broken(); }
+bool Client::is_lost() const {
+  return !impl_->session->reconnects() && impl_->session->endpoint().is_broken();
+}
 std::uint64_t Client::incarnation() const { return impl_->session->server().hello().incarnation; }
-rdma::ClientConnection& Client::connection() { return impl_->session->connection(); }
+rdma::ClientConnection& Client::connection() { return impl_->session->endpoint().connection(); }
 
 }  // namespace remora

@@ -118,7 +118,7 @@ class Client::Impl {
     absl::Status trouble = session->BeginCall();
     if (trouble.ok()) {
       auto result = Confirmed(operation(*session), lease);
-      if (result.ok() || !session->is_broken()) return result;
+      if (result.ok() || !session->endpoint().is_broken()) return result;
       trouble = StatusOf(result);
     }
     if (!session->reconnects()) return trouble;
@@ -126,7 +126,7 @@ class Client::Impl {
       trouble = session->Reconnect(trouble, deadline);
       if (!trouble.ok()) break;
       auto result = Confirmed(operation(*session), lease);
-      if (result.ok() || !session->is_broken()) return result;
+      if (result.ok() || !session->endpoint().is_broken()) return result;
       trouble = StatusOf(result);
     }
     session->AbandonWrite();
@@ -138,7 +138,7 @@ class Client::Impl {
   template <typename Operation>
   std::invoke_result_t<const Operation&, Session&> DoWith(const RegisteredBytes& memory, ClientMetric kind,
                                                           const Operation& operation) const {
-    REMORA_RETURN_IF_ERROR(session->CheckOwn(memory));
+    REMORA_RETURN_IF_ERROR(session->endpoint().CheckOwn(memory));
     auto result = Do(kind, operation);
     const InUse::Call call(session->in_use());
     session->WaitForDevice();

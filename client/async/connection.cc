@@ -9,37 +9,37 @@ namespace remora {
 
 absl::Status AsyncConnection::Open() {
   REMORA_RETURN_IF_ERROR(waker_.Open());
-  return waker_.Watch(session_->connection().wait_fd());
+  return waker_.Watch(session_->endpoint().connection().wait_fd());
 }
 
 absl::Status AsyncConnection::Watch() {
-  REMORA_RETURN_IF_ERROR(waker_.Watch(session_->connection().wait_fd()));
-  if (waker_.is_armed()) session_->connection().Arm();
+  REMORA_RETURN_IF_ERROR(waker_.Watch(session_->endpoint().connection().wait_fd()));
+  if (waker_.is_armed()) session_->endpoint().connection().Arm();
   return absl::OkStatus();
 }
 
 void AsyncConnection::Arm() {
   if (session_->is_forked()) return;
   waker_.Arm();
-  if (broken_.ok()) session_->connection().Arm();
+  if (broken_.ok()) session_->endpoint().connection().Arm();
 }
 
 void AsyncConnection::Disarm() {
   if (session_->is_forked()) return;
-  if (broken_.ok()) session_->connection().Disarm();
+  if (broken_.ok()) session_->endpoint().connection().Disarm();
   waker_.Disarm();
 }
 
 absl::Status AsyncConnection::EndCause() const {
-  const absl::Status& cause = session_->connection().status();
+  const absl::Status& cause = session_->endpoint().connection().status();
   return cause.ok() ? absl::UnavailableError("connection lost: it ended, and its transport says no more")
                     : cause;
 }
 
 void AsyncConnection::Break(const absl::Status& cause) {
   broken_ = absl::UnavailableError(cause.message());
-  session_->Break(broken_).IgnoreError();
-  waker_.Unwatch(session_->connection().wait_fd());
+  session_->endpoint().Break(broken_).IgnoreError();
+  waker_.Unwatch(session_->endpoint().connection().wait_fd());
   over_ = !session_->reconnects();
   if (over_) return;
   // The server would reject the next request for a lease at once, as it did this one.
@@ -83,7 +83,7 @@ bool AsyncConnection::BeginAttempt(TimePoint latest) {
   in_progress_ = true;
   counted_ = session_->counters();
   // An operation that ends meanwhile returns its caller's memory, so no device may still write to it.
-  session_->EndConnection();
+  session_->endpoint().End();
   return true;
 }
 

@@ -59,7 +59,7 @@ class AsyncConnection {
   void Close(absl::Status why);
   /// Ends what a broken connection still does in the caller's memory.
   void EndAccess() {
-    if (!broken_.ok() && !in_progress_) session_->EndConnection();
+    if (!broken_.ok() && !in_progress_) session_->endpoint().End();
   }
   /// Makes the waker's descriptor report events of the new connection.
   absl::Status Watch();

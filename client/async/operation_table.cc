@@ -57,7 +57,7 @@ absl::StatusOr<AsyncOperation*> OperationTable::Begin(AsyncOperation::Kind kind,
                                                       const CallOptions& call,
                                                       const RegisteredBytes* memory) {
   Session& session = connection_.session();
-  if (memory != nullptr) REMORA_RETURN_IF_ERROR(session.CheckOwn(*memory));
+  if (memory != nullptr) REMORA_RETURN_IF_ERROR(session.endpoint().CheckOwn(*memory));
   if (session.is_forked()) return absl::FailedPreconditionError(kUsedAfterFork);
   if (connection_.is_over()) return connection_.status();
   if (free_.empty()) {

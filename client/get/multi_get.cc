@@ -134,12 +134,12 @@ absl::Status MultiGets::GetInRounds(std::span<const std::string_view> keys, std:
     get.result->status = Finish(session_, get.lookup);
     if (get.result->status.ok()) get.TakeValue();
   }
-  return session_.status();
+  return session_.endpoint().status();
 }
 
 absl::Status MultiGets::GetSome(std::span<const std::string_view> keys, std::span<GetResult> results) {
   const std::uint32_t left = TryFastGets(session_, keys, results);
-  return left == 0 ? session_.status() : GetInRounds(keys, results, left);
+  return left == 0 ? session_.endpoint().status() : GetInRounds(keys, results, left);
 }
 
 absl::Status MultiGets::Get(std::span<const std::string_view> keys, std::span<GetResult> results) {

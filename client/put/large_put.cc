@@ -23,7 +23,7 @@ absl::Status WriteToGrant(Session& session, PayloadStream& stream, const RemoteR
     session.RestartDeadline();
     const SgeList piece = stream.Take(session.buffers().SgeOf(buffer.subspan(turn % 2 * half, half)));
     REMORA_RETURN_IF_ERROR(session.AwaitReads());
-    REMORA_RETURN_IF_ERROR(session.connection().PostWritev(piece.entries(), region, offset));
+    REMORA_RETURN_IF_ERROR(session.endpoint().connection().PostWritev(piece.entries(), region, offset));
     REMORA_RETURN_IF_ERROR(session.region().PostFence());
     offset += piece.size();
   }
@@ -43,7 +43,7 @@ absl::Status SendParts(Session& session, PayloadStream& stream) {
     session.RestartDeadline();
     while (!stream.empty() && rejected.ok()) {
       const absl::StatusOr<bool> sent = session.channel().SendPart(stream, kPart, RequestChannel::kCall);
-      if (!sent.ok()) return session.Break(sent.status());
+      if (!sent.ok()) return session.endpoint().Break(sent.status());
       if (!*sent) break;
       ++in_flight;
     }

@@ -82,7 +82,7 @@ class PutMany {
     result.status = Put(session_, request.key, {request.value, {}}, options);
     if (result.status.ok() && request.options.version != nullptr) *request.options.version = result.version;
     session_.RestartDeadline();
-    return session_.status();
+    return session_.endpoint().status();
   }
 
   absl::Status TakeSome() {
@@ -122,7 +122,7 @@ absl::Status MultiPut(Session& session, std::span<const PutRequest> requests, st
   }
   absl::Status status = PutMany(session, requests, results).Run();
   if (status.ok()) return status;
-  if (session.status().ok()) status = session.Break(status);
+  if (session.endpoint().status().ok()) status = session.endpoint().Break(status);
   for (PutResult& result : results) {
     if (absl::IsUnknown(result.status)) result.status = status;
   }

@@ -166,7 +166,7 @@ absl::Status ClientScan::Impl::TakeWindow() {
   REMORA_RETURN_IF_ERROR(session_.AwaitScanPage());
   if (owner != nullptr) owner->GiveUpWindow();
   window.set_owner(nullptr);
-  REMORA_ASSIGN_OR_RETURN(window_, session_.scan_window().Register(session_.connection()));
+  REMORA_ASSIGN_OR_RETURN(window_, session_.scan_window().Register(session_.endpoint().connection()));
   page_size_ = std::min(window_.bytes.size() / 2, kMaxPageSize);
   window.set_owner(this);
   return absl::OkStatus();
@@ -273,7 +273,7 @@ bool ClientScan::Impl::Next() {
   const absl::Status begun = session_.BeginCall();
   absl::StatusOr<bool> shown = begun.ok() ? Step() : begun;
   // The scan shows the rest of the pages. Then it continues behind them, as of a later moment.
-  while (!shown.ok() && session_.reconnects() && session_.is_broken()) {
+  while (!shown.ok() && session_.reconnects() && session_.endpoint().is_broken()) {
     const absl::Status connected = session_.Reconnect(shown.status(), session_.deadline());
     shown = connected.ok() ? Step() : connected;
     if (!connected.ok()) break;

@@ -63,7 +63,7 @@ absl::Status ClientWatch::Impl::FetchPage(Session& session) {
   if (scan_window.owner() != nullptr) scan_window.owner()->GiveUpWindow();
   scan_window.set_owner(nullptr);
   REMORA_ASSIGN_OR_RETURN(const ScanWindow::View window,
-                          session.scan_window().Register(session.connection()));
+                          session.scan_window().Register(session.endpoint().connection()));
   const std::size_t page_size = std::min(window.bytes.size(), kMaxPageSize);
   absl::StatusOr<ServerReply> answer = absl::NotFoundError("");
   if (cursor_ != 0 && KnowsPlace(session)) {

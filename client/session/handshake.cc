@@ -101,7 +101,7 @@ absl::Status Session::Open(std::unique_ptr<rdma::ClientConnection> connection, T
     absl::Status joined = Join(std::move(connection), hello, deadline);
     if (joined.ok() || rejection_ != RejectionReason::kChallenge) return joined;
     HelloRejection rejection;
-    if (!FromBytes(connection_->peer_data(), &rejection) || rejection.nonce == nonce ||
+    if (!FromBytes(endpoint_.connection().peer_data(), &rejection) || rejection.nonce == nonce ||
         clock_.Now() >= deadline) {
       return joined;
     }
@@ -125,28 +125,25 @@ absl::StatusOr<HelloNonce> Session::AskForNonce(rdma::ClientConnection& connecti
 
 absl::Status Session::Join(std::unique_ptr<rdma::ClientConnection> connection, const HelloRequest& hello,
                            TimePoint deadline) {
-  Deregister();
-  connection_ = std::move(connection);
-  REMORA_RETURN_IF_ERROR(buffers_.Register(*connection_));
-  REMORA_RETURN_IF_ERROR(channel_.Bind(*connection_));
-  REMORA_RETURN_IF_ERROR(scan_window_.Offer(*connection_));
+  REMORA_RETURN_IF_ERROR(endpoint_.Bind(std::move(connection)));
   REMORA_RETURN_IF_ERROR(Greet(hello, deadline));
-  region_.Bind(*connection_);
+  region_.Bind(endpoint_.connection());
   return AdoptSuperblock();
 }
 
 absl::Status Session::Greet(const HelloRequest& hello, TimePoint deadline) {
   const TimePoint sent = clock_.Now();
-  const absl::Status connected = connection_->Connect(AsBytes(hello), deadline);
+  const absl::Status connected = endpoint_.connection().Connect(AsBytes(hello), deadline);
   rejection_ = RejectionReason{};
   if (connected.code() == absl::StatusCode::kFailedPrecondition) {
     HelloRejection rejection;
-    if (FromBytes(connection_->peer_data(), &rejection)) rejection_ = rejection.reason;
-    return Rejectionstatus(connection_->peer_data(), !secret_.empty());
+    if (FromBytes(endpoint_.connection().peer_data(), &rejection)) rejection_ = rejection.reason;
+    return Rejectionstatus(endpoint_.connection().peer_data(), !secret_.empty());
   }
   REMORA_RETURN_IF_ERROR(connected);
   HelloReply reply;
-  if (!FromBytes(connection_->peer_data(), &reply) || reply.magic != kHelloMagic || reply.credits == 0 ||
+  if (!FromBytes(endpoint_.connection().peer_data(), &reply) || reply.magic != kHelloMagic ||
+      reply.credits == 0 ||
       (reply.staging.size < kMaxPayloadSize && (reply.flags & ReplyFlag::kReadOnly) == 0) ||
       reply.memory.size < kSuperblockSize) {
     return NoServer();

@@ -44,7 +44,8 @@ absl::Status Session::Confirm() {
   if (!lease_.is_on()) return absl::OkStatus();
   const TimePoint ended = clock_.Now();
   // S2: nothing can be looked at, or asked, any more.
-  if (is_broken()) return lease_.Holds(ended) ? absl::OkStatus() : LeaseError("the connection ended");
+  if (endpoint_.is_broken())
+    return lease_.Holds(ended) ? absl::OkStatus() : LeaseError("the connection ended");
   if (lease_.IsLookOfUse(ended)) REMORA_RETURN_IF_ERROR(LookAtLease(ended));
   return lease_.Holds(ended) ? absl::OkStatus() : AskForLease();
 }
@@ -88,7 +89,7 @@ absl::Status Session::LookIfMapped(TimePoint now) {
 
 absl::Status Session::EndLease(std::string_view why) {
   PassOnAddress();
-  return Break(LeaseError(why));
+  return endpoint_.Break(LeaseError(why));
 }
 
 void Session::PassOnAddress() { PassOn(dialer_); }

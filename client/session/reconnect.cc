@@ -45,8 +45,8 @@ bool MayPass(const absl::Status& status, RejectionReason rejection) {
 }  // namespace
 
 absl::Status Session::Reconnect(const absl::Status& cause, TimePoint deadline) {
-  if (absl::IsCancelled(cause)) return cause;  // the call must not wait any more
-  if (broken_.ok()) broken_ = cause;           // until an attempt succeeds
+  if (absl::IsCancelled(cause)) return cause;          // the call must not wait any more
+  if (endpoint_.status().ok()) endpoint_.Fail(cause);  // until an attempt succeeds
   for (int attempt = 0; clock_.Now() < deadline; ++attempt) {
     const Attempt made = TryToReconnect(deadline);
     if (made.status.ok()) {
@@ -109,40 +109,20 @@ absl::Status Session::OpenAnother(TimePoint deadline) {
   rejection_ = RejectionReason{};
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::ClientConnection> connection, dialer_(deadline));
   // The connection may still access the buffer, so it ends before the client reuses the buffer.
-  EndConnection();
+  endpoint_.End();
   ForgetServer();
-  const absl::Status was = std::exchange(broken_, absl::OkStatus());
+  absl::Status reason = endpoint_.TakeReason();
   absl::Status opened = Open(std::move(connection), deadline);
-  for (std::size_t i = 0; i < user_buffers_.size() && opened.ok(); ++i) {
-    absl::StatusOr<std::unique_ptr<rdma::Registration>> registration =
-        connection_->RegisterMessages(user_buffers_[i]->bytes());
-    opened = registration.status();
-    if (opened.ok()) user_buffers_[i]->registration_ = *std::move(registration);
-  }
-  if (!opened.ok()) broken_ = was;
+  if (opened.ok()) opened = endpoint_.RegisterBuffers();
+  if (!opened.ok()) endpoint_.Fail(std::move(reason));
   return opened;
-}
-
-void Session::EndConnection() {
-  if (broken_.ok()) broken_ = absl::UnavailableError("connection lost: it ended; connect again");
-  // The server learns of the end of the connection before the registrations end.
-  if (connection_ != nullptr) connection_->Disconnect();
-  Deregister();
-  connection_.reset();
-}
-
-void Session::Deregister() {
-  buffers_.Deregister();
-  scan_window_.Deregister();
-  for (RegisteredBuffer* const buffer : user_buffers_) buffer->registration_.reset();
-  region_.Unbind();
 }
 
 void Session::WaitForDevice() {
   if (is_forked()) return;  // the connection belongs to the parent
   // A SEND may complete after its reply came.
-  while (!is_broken() && channel_.IsGathering(RequestChannel::kCall)) TakeSome().IgnoreError();
-  if (is_broken()) EndConnection();
+  while (!endpoint_.is_broken() && channel_.IsGathering(RequestChannel::kCall)) TakeSome().IgnoreError();
+  if (endpoint_.is_broken()) endpoint_.End();
 }
 
 void Session::ForgetServer() {
@@ -167,31 +147,6 @@ absl::StatusOr<std::optional<ServerReply>> Session::QueryCompletion() {
   unacknowledged_write_ = 0;
   if (answer.reply.status == ReplyStatus::kNotFound) return std::nullopt;
   return answer;
-}
-
-absl::Status Session::Add(RegisteredBuffer* buffer) {
-  if (!is_broken()) {
-    REMORA_ASSIGN_OR_RETURN(buffer->registration_, connection_->RegisterMessages(buffer->bytes()));
-  }
-  user_buffers_.push_back(buffer);
-  return absl::OkStatus();
-}
-
-void Session::Remove(RegisteredBuffer* buffer) {
-  const InUse::Call call(in_use_);
-  std::erase(user_buffers_, buffer);
-}
-
-absl::Status Session::CheckOwn(const RegisteredBytes& memory) const {
-  if (memory.buffer_->session_ == this) return absl::OkStatus();
-  return absl::InvalidArgumentError("registered buffer: another client has registered it; use that client");
-}
-
-rdma::Sge Session::SgeOf(const RegisteredBytes& memory) {
-  // No value is larger.
-  const std::size_t size = std::min(memory.bytes().size(), kMaxValueSize);
-  return {memory.bytes().data(), static_cast<std::uint32_t>(size),
-          memory.buffer_->registration_->local_key()};
 }
 
 }  // namespace remora

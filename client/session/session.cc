@@ -37,7 +37,8 @@ Session::Session(Dialer dialer, const ClientOptions& options, const Clock& clock
       cache_(options.location_cache_bytes.value_or(kDefaultLocationCacheBytes)),
       region_(buffers_, server_, statistics_.counters()),
       channel_(buffers_, server_, hints_, statistics_.counters(), reconnects()),
-      scan_window_(options.scan_window_bytes) {}
+      scan_window_(options.scan_window_bytes),
+      endpoint_(in_use_, buffers_, scan_window_, region_, channel_) {}
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Start(std::unique_ptr<rdma::ClientConnection> connection,
                                                         Dialer dialer, const ClientOptions& options,
@@ -58,12 +59,6 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Start(std::unique_ptr<rdma::Cl
   REMORA_RETURN_IF_ERROR(session->OpenFirst(std::move(connection)));
   session->counters() = {};
   return session;
-}
-
-Session::~Session() {
-  if (connection_ != nullptr) connection_->Disconnect();
-  Deregister();
-  for (RegisteredBuffer* const buffer : user_buffers_) buffer->session_ = nullptr;
 }
 
 // --- READs ----------------------------------------------------------------------------------------------
@@ -90,7 +85,7 @@ absl::Status Session::AwaitReads() {
 absl::StatusOr<ServerReply> Session::Exchange(Operation operation, Send send) {
   for (;;) {
     const absl::StatusOr<bool> sent = send(channel_);
-    if (!sent.ok()) return Break(sent.status());
+    if (!sent.ok()) return endpoint_.Break(sent.status());
     if (*sent) break;
     REMORA_RETURN_IF_ERROR(TakeSome());
   }
@@ -114,11 +109,12 @@ absl::StatusOr<ServerReply> Session::CallBare(const Request& request) {
 absl::Status Session::BeginOnce() {
   REMORA_RETURN_IF_ERROR(BeginCall());
   // A busy Poll looks at the events of a connection now and then only; one behind a sleep, always.
-  connection_->Arm();
-  connection_->Disarm();
-  const std::size_t count = connection_->Poll(completions_);
+  endpoint_.connection().Arm();
+  endpoint_.connection().Disarm();
+  const std::size_t count = endpoint_.connection().Poll(completions_);
   for (std::size_t i = 0; i < count; ++i) REMORA_RETURN_IF_ERROR(Take(completions_[i], nullptr));
-  return connection_->status().ok() ? absl::OkStatus() : Break(connection_->status());
+  return endpoint_.connection().status().ok() ? absl::OkStatus()
+                                              : endpoint_.Break(endpoint_.connection().status());
 }
 
 absl::Status Session::AwaitStaging() {
@@ -131,7 +127,7 @@ absl::Status Session::AwaitReplies(TakeReply take) { return TakeSome(&take); }
 absl::Status Session::PostScanPage(const Request& request) {
   for (;;) {
     const absl::StatusOr<bool> sent = channel_.SendBare(request, RequestChannel::kScanPage);
-    if (!sent.ok()) return Break(sent.status());
+    if (!sent.ok()) return endpoint_.Break(sent.status());
     if (*sent) break;
     REMORA_RETURN_IF_ERROR(TakeSome());
   }
@@ -159,14 +155,15 @@ absl::Status Session::TakeSome(const TakeReply* take) {
 }
 
 absl::StatusOr<std::size_t> Session::AwaitSome() {
-  if (const std::size_t count = connection_->Poll(completions_); count > 0) return count;
-  absl::StatusOr<std::size_t> polled = rdma::PollUntil(*connection_, completions_, deadline(), spinner_);
-  if (!polled.ok()) return Break(std::move(polled).status());
+  if (const std::size_t count = endpoint_.connection().Poll(completions_); count > 0) return count;
+  absl::StatusOr<std::size_t> polled =
+      rdma::PollUntil(endpoint_.connection(), completions_, deadline(), spinner_);
+  if (!polled.ok()) return endpoint_.Break(std::move(polled).status());
   return polled;
 }
 
 absl::Status Session::Take(const rdma::Completion& completion, const TakeReply* take) {
-  if (!completion.ok) return Break(connection_->status());
+  if (!completion.ok) return endpoint_.Break(endpoint_.connection().status());
   switch (completion.kind) {
     case rdma::CompletionKind::kRead:
       region_.TakeCompletion();
@@ -179,12 +176,12 @@ absl::Status Session::Take(const rdma::Completion& completion, const TakeReply* 
     case rdma::CompletionKind::kDisconnected:
       break;
   }
-  return Break(connection_->status());
+  return endpoint_.Break(endpoint_.connection().status());
 }
 
 absl::Status Session::TakeReceive(const rdma::Completion& completion, const TakeReply* take) {
   const absl::StatusOr<RequestChannel::Ended> ended = channel_.TakeReply(completion);
-  if (!ended.ok()) return Break(ended.status());
+  if (!ended.ok()) return endpoint_.Break(ended.status());
   absl::Status status = ended->ForEach([&](std::uint32_t caller, const ServerReply& reply) {
     if (caller == RequestChannel::kCall) {
       reply_.Take(reply);
@@ -195,18 +192,7 @@ absl::Status Session::TakeReceive(const rdma::Completion& completion, const Take
     }
   });
   if (status.ok()) status = channel_.PostReceive(completion.context);
-  return status.ok() ? status : Break(std::move(status));
-}
-
-absl::Status Session::Break(absl::Status cause) {
-  if (cause.ok()) cause = absl::UnavailableError("connection lost: it ended; connect again");
-  if (broken_.ok()) {
-    broken_ = absl::IsDeadlineExceeded(cause) || absl::IsCancelled(cause)
-                  ? absl::UnavailableError(
-                        "connection lost: an earlier call on it got no answer in time; connect again")
-                  : cause;
-  }
-  return cause;
+  return status.ok() ? status : endpoint_.Break(std::move(status));
 }
 
 }  // namespace remora

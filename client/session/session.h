@@ -15,7 +15,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -31,6 +30,7 @@
 #include "client/rpc/request_channel.h"
 #include "client/session/access_hints.h"
 #include "client/session/call_guard.h"
+#include "client/session/endpoint.h"
 #include "client/session/read_lease.h"
 #include "client/session/scan_window.h"
 #include "client/session/server_view.h"
@@ -77,9 +77,6 @@ inline std::string_view ValueIn(const RegisteredBytes& memory) {
 /// A session with one server, with at most one connection at a time. Start allocates and registers all
 /// memory; operations allocate none.
 ///
-/// S1 Memory that the connection may read or write is registered with it. The registrations end before the
-///    connection does. So when EndConnection returns, no device accesses memory of the client or the caller.
-/// S2 While broken_ is not OK, the session posts no READ and no request.
 /// S3 unacknowledged_write_ is the request ID of a write that was sent and not answered, until its outcome is
 ///    known or the call abandons it.
 ///
@@ -95,7 +92,6 @@ class Session {
   static absl::StatusOr<std::unique_ptr<Session>> Start(std::unique_ptr<rdma::ClientConnection> connection,
                                                         Dialer dialer, const ClientOptions& options,
                                                         const Clock& clock);
-  ~Session();
 
   // --- Calls
 
@@ -103,14 +99,14 @@ class Session {
   /// unless an earlier call left the connection in an unknown state, or this is a forked child's copy.
   absl::Status BeginCall() {
     deadline_.reset();
-    if (is_forked()) broken_ = absl::FailedPreconditionError(kUsedAfterFork);
-    return broken_;
+    if (is_forked()) endpoint_.Fail(absl::FailedPreconditionError(kUsedAfterFork));
+    return endpoint_.status();
   }
   /// Does what BeginCall does, for a call that must not begin a second time. It also notices that the
   /// connection broke since the last one, if the transport knows it already.
   absl::Status BeginOnce();
   /// Returns whether BeginCall would return OK.
-  bool is_ready() const { return broken_.ok() && !is_forked(); }
+  bool is_ready() const { return endpoint_.status().ok() && !is_forked(); }
   /// Returns whether this is a forked child's copy, which must not be used. No attempt to reconnect it
   /// succeeds.
   bool is_forked() const { return in_use_.is_forked(); }
@@ -123,16 +119,10 @@ class Session {
   void RestartDeadline() { deadline_.reset(); }
   std::chrono::milliseconds timeout() const { return options_.timeout; }
 
-  /// Returns the reason why the connection is broken and every call fails. OK: it is not.
-  const absl::Status& status() const { return broken_; }
-  /// Returns whether the connection is broken, even if no call has noticed it. Reconnect replaces it.
-  bool is_broken() const { return !broken_.ok() || !connection_->status().ok(); }
-  /// Makes every later call fail with `cause`, and returns it. The reason: completions of requests in flight
-  /// may still come, and a later call would mistake them for its own.
-  absl::Status Break(absl::Status cause);
-
   // --- Parts
 
+  Endpoint& endpoint() { return endpoint_; }
+  const Endpoint& endpoint() const { return endpoint_; }
   ServerView& server() { return server_; }
   const ServerView& server() const { return server_; }
   const SessionBuffers& buffers() const { return buffers_; }
@@ -149,7 +139,6 @@ class Session {
   InUse& in_use() { return in_use_; }
   const Clock& clock() const { return clock_; }
   TimePoint Coarse() const { return clock_.Coarse(); }
-  rdma::ClientConnection& connection() { return *connection_; }
   /// Returns a pointer that expires with the session, for objects that may outlive their client.
   std::weak_ptr<const void> life() const { return life_; }
 
@@ -248,17 +237,8 @@ class Session {
   static constexpr int kRejectedPause = 4;
   /// Gives up the unacknowledged write: the call does not ask for its outcome any more.
   void AbandonWrite() { unacknowledged_write_ = 0; }
-  /// Ends the connection, which counts as broken then. Afterwards no device accesses the client's memory.
-  void EndConnection();
   /// Waits until the device no longer accesses any memory of a caller, or the connection has ended.
   void WaitForDevice();
-  /// Registers a buffer with this connection, if it is not broken, and with all later ones, until Remove.
-  absl::Status Add(RegisteredBuffer* buffer);
-  void Remove(RegisteredBuffer* buffer);
-  /// Checks that this client registered the memory. InvalidArgument: another client did.
-  absl::Status CheckOwn(const RegisteredBytes& memory) const;
-  /// Returns the memory's scatter-gather element. REQUIRES: CheckOwn is OK.
-  static rdma::Sge SgeOf(const RegisteredBytes& memory);
 
  private:
   /// Identity of this client for the server, over all its connections.
@@ -291,7 +271,6 @@ class Session {
   absl::Status EndLease(std::string_view why);
   // Defined in reconnect.cc:
   void ForgetServer();
-  void Deregister();
   absl::Status OpenAnother(TimePoint deadline);
   /// Opens the connection of Start; with a dialer, in more than one attempt.
   absl::Status OpenFirst(std::unique_ptr<rdma::ClientConnection> connection);
@@ -313,7 +292,6 @@ class Session {
 
   // State of the call:
   std::optional<TimePoint> deadline_;
-  absl::Status broken_;
   InUse in_use_;
   StoredReply reply_;
   std::uint64_t unacknowledged_write_ = 0;  // S3; 0: none
@@ -333,13 +311,12 @@ class Session {
   RegionReader region_;
   RequestChannel channel_;
   ScanWindow scan_window_;
-  std::vector<RegisteredBuffer*> user_buffers_;  // their registrations end before the connection
+  Endpoint endpoint_;
 
   // The completions of a poll; a member, so that a poll does not begin by clearing them.
   std::array<rdma::Completion, 8> completions_;
   rdma::AdaptivePoller spinner_;
   const std::shared_ptr<const void> life_ = std::make_shared<const char>();
-  std::unique_ptr<rdma::ClientConnection> connection_;
 };
 
 }  // namespace remora
