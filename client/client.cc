@@ -328,7 +328,7 @@ absl::StatusOr<std::uint64_t> Client::Count() {
       return CountRange(session, {});  // the counter only has the keys that are loaded
     std::uint64_t last = 0;
     for (int reads = 0; reads < kMaxStatsReads; ++reads) {
-      REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, session.ReadSuperblock());
+      REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, session.calls().ReadSuperblock());
       const std::uint64_t keys = superblock->counters[static_cast<std::size_t>(Counter::kKeys)];
       const bool settled = reads > 0 && keys == last;
       last = keys;
@@ -359,7 +359,7 @@ absl::StatusOr<BackupProgress> Client::Backup(std::uint64_t name) {
     Request request;
     request.operation = Operation::kBackup;
     request.condition = name;
-    REMORA_ASSIGN_OR_RETURN(const ServerReply answer, session.CallBare(request));
+    REMORA_ASSIGN_OR_RETURN(const ServerReply answer, session.calls().CallBare(request));
     REMORA_RETURN_IF_ERROR(ToStatus(answer));
     BackupDone done;
     if (!FromBytes(std::as_bytes(std::span(answer.behind)), &done)) return BackupProgress{};
@@ -371,7 +371,7 @@ absl::StatusOr<Promotion> Client::Promote() {
   return impl_->DoUnleased([](Session& session) -> absl::StatusOr<Promotion> {
     Request request;
     request.operation = Operation::kPromote;
-    REMORA_ASSIGN_OR_RETURN(const ServerReply answer, session.CallBare(request));
+    REMORA_ASSIGN_OR_RETURN(const ServerReply answer, session.calls().CallBare(request));
     REMORA_RETURN_IF_ERROR(ToStatus(answer));
     return Promotion{.epoch = static_cast<std::uint64_t>(answer.reply.result),
                      .last_group = answer.reply.version,
@@ -388,7 +388,7 @@ absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Client::Stats
   std::size_t places = 0;
   REMORA_RETURN_IF_ERROR(impl_->DoUnleased([&](Session& session) -> absl::Status {
     for (int reads = 0; reads < kMaxStatsReads; ++reads) {
-      REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, session.ReadSuperblock());
+      REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, session.calls().ReadSuperblock());
       const bool settled = reads > 0 && superblock->counters == last;
       last = superblock->counters;
       places = std::min<std::uint64_t>(superblock->metric_count, kMetricPlaces);

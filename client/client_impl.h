@@ -122,14 +122,14 @@ class Client::Impl {
       trouble = StatusOf(result);
     }
     if (!session->reconnects()) return trouble;
-    for (const TimePoint deadline = session->deadline();;) {
+    for (const TimePoint deadline = session->calls().deadline().Get();;) {
       trouble = session->Reconnect(trouble, deadline);
       if (!trouble.ok()) break;
       auto result = Confirmed(operation(*session), lease);
       if (result.ok() || !session->endpoint().is_broken()) return result;
       trouble = StatusOf(result);
     }
-    session->AbandonWrite();
+    session->calls().AbandonWrite();
     return trouble;
   }
 
@@ -150,7 +150,7 @@ class Client::Impl {
   absl::Status Begin() const {
     const absl::Status begun = session->BeginOnce();
     if (begun.ok() || !session->reconnects()) return begun;
-    return session->Reconnect(begun, session->deadline());
+    return session->Reconnect(begun, session->calls().deadline().Get());
   }
 
   /// Runs a deletion, which must not begin a second time: it would delete keys that were written since. So it
@@ -164,7 +164,7 @@ class Client::Impl {
   }
 
   static absl::Status Answers(Session& session) {
-    return session.Call(Operation::kPing, {}, HashKey({}), {}).status();
+    return session.calls().Call(Operation::kPing, {}, HashKey({}), {}).status();
   }
 
   /// Returns whether the fast path of several GETs may be used. It records no times, so it is not used with a

@@ -65,7 +65,7 @@ absl::Status AsyncConnection::Overdue() const {
 bool AsyncConnection::PrepareAttempt(TimePoint latest) {
   if (broken_.ok() || over_ || session_->clock().Now() < next_attempt_) return false;
   if (session_->clock().Now() >= latest) return false;  // no operation waits for it any more
-  session_->RestartDeadline();
+  session_->calls().deadline().Restart();
   attempt_ends_ = latest;
   attempt_.status = absl::CancelledError("reconnect: the attempt was never made");
   return true;

@@ -72,7 +72,7 @@ absl::StatusOr<AsyncOperation*> OperationTable::Begin(AsyncOperation::Kind kind,
   operation.lost_id = 0;
   operation.undone = false;
   // The coarse clock may be late by this much. The allowance keeps operations from ending early.
-  operation.timeout = call.timeout.value_or(session.timeout()) + Clock::kCoarseness;
+  operation.timeout = call.timeout.value_or(session.calls().deadline().timeout()) + Clock::kCoarseness;
   operation.deadline = session.Coarse() + operation.timeout;
   operation.done = std::move(done);
   operation.result = {};

@@ -76,19 +76,19 @@ class PutMany {
   }
 
   absl::Status PutAlone(const PutRequest& request, PutResult& result) {
-    session_.RestartDeadline();
+    session_.calls().deadline().Restart();
     PutOptions options = request.options;
     options.version = &result.version;
     result.status = Put(session_, request.key, {request.value, {}}, options);
     if (result.status.ok() && request.options.version != nullptr) *request.options.version = result.version;
-    session_.RestartDeadline();
+    session_.calls().deadline().Restart();
     return session_.endpoint().status();
   }
 
   absl::Status TakeSome() {
-    return session_.AwaitReplies([&](std::uint32_t number, const ServerReply& reply, bool may_learn) {
+    return session_.calls().AwaitReplies([&](std::uint32_t number, const ServerReply& reply, bool may_learn) {
       TakeOutcome(number, reply, may_learn);
-      session_.RestartDeadline();
+      session_.calls().deadline().Restart();
     });
   }
 

@@ -161,7 +161,7 @@ absl::Status Session::Greet(const HelloRequest& hello, TimePoint deadline) {
 }
 
 absl::Status Session::AdoptSuperblock() {
-  REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, ReadSuperblock());
+  REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, calls_.ReadSuperblock());
   if (superblock->magic != kSuperblockMagic) {
     return absl::FailedPreconditionError(
         "connect: the server's memory has no superblock; use a client of the server's release");
@@ -192,7 +192,7 @@ absl::Status Session::ReadFirstDirectory() {
   const RegionReader::DirectoryRange range = region_.DirectoryAround({});
   if (range.size == 0) return absl::OkStatus();
   const std::span<std::byte> bytes = buffers_.directory().first(range.size);
-  REMORA_RETURN_IF_ERROR(Read(bytes, range.offset));
+  REMORA_RETURN_IF_ERROR(calls_.Read(bytes, range.offset));
   region_.TakeDirectory(range, bytes);
   return absl::OkStatus();
 }

@@ -32,7 +32,7 @@ absl::Status Session::TakeFirstLease() {
 absl::StatusOr<std::optional<LeaseLine>> Session::ReadLeaseLine() {
   const std::span<std::byte> bytes = buffers_.superblock().first(sizeof(LeaseLine));
   for (int reads = 0; reads < kMaxLineReads; ++reads) {
-    REMORA_RETURN_IF_ERROR(Read(bytes, kLeaseLineOffset));
+    REMORA_RETURN_IF_ERROR(calls_.Read(bytes, kLeaseLineOffset));
     LeaseLine line{};
     std::memcpy(&line, bytes.data(), sizeof(line));
     if (ReadLease::IsWhole(line, server_.hello().incarnation)) return line;
@@ -62,15 +62,16 @@ absl::Status Session::AskForLease() {
   request.operation = Operation::kPing;
   request.condition = kAsksLease;
   // Another address may serve, so the call does not wait for this one until its end.
-  const TimePoint deadline = this->deadline();
-  deadline_ = std::min(deadline, asked + 2 * Duration(lease_.lease_time()));
-  const absl::StatusOr<ServerReply> answer = CallBare(request);
-  deadline_ = deadline;
+  const absl::StatusOr<ServerReply> answer = [&] {
+    const CallDeadline::Limit limit(calls_.deadline(), asked + 2 * Duration(lease_.lease_time()));
+    return calls_.CallBare(request);
+  }();
   if (absl::IsCancelled(answer.status())) return answer.status();
   if (!answer.ok()) return EndLease(StdView(answer.status().message()));
   if (answer->reply.status != ReplyStatus::kOk) {
     // The server answers at once: not so the next attempts of its clients.
-    clock_.Sleep(std::min<Duration>(Pause(kRejectedPause), std::max(deadline - clock_.Now(), Duration(0))));
+    clock_.Sleep(std::min<Duration>(Pause(kRejectedPause),
+                                    std::max(calls_.deadline().Get() - clock_.Now(), Duration(0))));
     return EndLease(answer->behind);
   }
   lease_.TakeAnswer(asked);

@@ -50,8 +50,8 @@ absl::Status Session::Reconnect(const absl::Status& cause, TimePoint deadline) {
   for (int attempt = 0; clock_.Now() < deadline; ++attempt) {
     const Attempt made = TryToReconnect(deadline);
     if (made.status.ok()) {
-      if (!made.was_forgotten || unacknowledged_write_ == 0) return absl::OkStatus();
-      unacknowledged_write_ = 0;
+      if (!made.was_forgotten || calls_.unacknowledged_write() == 0) return absl::OkStatus();
+      calls_.AbandonWrite();
       return absl::UnknownError(AbslView(kForgotten));
     }
     if (made.is_final) return made.status;
@@ -120,8 +120,7 @@ absl::Status Session::OpenAnother(TimePoint deadline) {
 
 void Session::WaitForDevice() {
   if (is_forked()) return;  // the connection belongs to the parent
-  // A SEND may complete after its reply came.
-  while (!endpoint_.is_broken() && channel_.IsGathering(RequestChannel::kCall)) TakeSome().IgnoreError();
+  calls_.AwaitGathered();
   if (endpoint_.is_broken()) endpoint_.End();
 }
 
@@ -138,15 +137,6 @@ Duration Session::Pause(int attempt) {
       std::min<Duration>(kFirstPause * (1 << std::min(attempt, kMaxDoublings)), kLongestPause);
   const double share = static_cast<double>(RandomId() % 1024) / 2048;
   return longest - std::chrono::duration_cast<Duration>(longest * share);
-}
-
-absl::StatusOr<std::optional<ServerReply>> Session::QueryCompletion() {
-  ++counters().completion_queries;
-  REMORA_ASSIGN_OR_RETURN(const ServerReply answer,
-                          Call({.operation = Operation::kQueryCompletion, .about = unacknowledged_write_}));
-  unacknowledged_write_ = 0;
-  if (answer.reply.status == ReplyStatus::kNotFound) return std::nullopt;
-  return answer;
 }
 
 }  // namespace remora

@@ -1,14 +1,12 @@
-// The session of a connected client: its connection, which it makes again when it breaks, and the waits of
-// its calls.
+// The session of a connected client, which connects again when its connection breaks.
 //
 // The state for reads and messages has owners of its own, which do not wait: RegionReader (client/region),
-// RequestChannel (client/rpc), ReadCache (client/cache), ServerView and ScanWindow.
+// RequestChannel (client/rpc), ReadCache (client/cache), ServerView and ScanWindow. Endpoint is the
+// connection. BlockingCalls waits, for calls that block.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -16,7 +14,6 @@
 #include <string>
 #include <string_view>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cache/read_cache.h"
@@ -29,12 +26,12 @@
 #include "client/rpc/payload_stream.h"
 #include "client/rpc/request_channel.h"
 #include "client/session/access_hints.h"
+#include "client/session/blocking_calls.h"
 #include "client/session/call_guard.h"
 #include "client/session/endpoint.h"
 #include "client/session/read_lease.h"
 #include "client/session/scan_window.h"
 #include "client/session/server_view.h"
-#include "rdma/adaptive_poll.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
 #include "store/format/types/write_options.h"
@@ -77,9 +74,6 @@ inline std::string_view ValueIn(const RegisteredBytes& memory) {
 /// A session with one server, with at most one connection at a time. Start allocates and registers all
 /// memory; operations allocate none.
 ///
-/// S3 unacknowledged_write_ is the request ID of a write that was sent and not answered, until its outcome is
-///    known or the call abandons it.
-///
 /// The class has more than 25 methods and 15 fields, because it makes all parts and has an accessor for each.
 /// Its own state is the connection, the identity for later connections, and the call's deadline.
 ///
@@ -98,7 +92,7 @@ class Session {
   /// Begins a call of the public API. Its deadline runs from the first time that it has to wait. Returns OK
   /// unless an earlier call left the connection in an unknown state, or this is a forked child's copy.
   absl::Status BeginCall() {
-    deadline_.reset();
+    calls_.deadline().Restart();
     if (is_forked()) endpoint_.Fail(absl::FailedPreconditionError(kUsedAfterFork));
     return endpoint_.status();
   }
@@ -110,17 +104,10 @@ class Session {
   /// Returns whether this is a forked child's copy, which must not be used. No attempt to reconnect it
   /// succeeds.
   bool is_forked() const { return in_use_.is_forked(); }
-  /// Returns the call's deadline, which starts to run now if it has not yet.
-  TimePoint deadline() {
-    if (!deadline_.has_value()) deadline_ = clock_.Now() + options_.timeout;
-    return *deadline_;
-  }
-  /// Restarts the call's deadline, because the call has made progress.
-  void RestartDeadline() { deadline_.reset(); }
-  std::chrono::milliseconds timeout() const { return options_.timeout; }
 
   // --- Parts
 
+  BlockingCalls& calls() { return calls_; }
   Endpoint& endpoint() { return endpoint_; }
   const Endpoint& endpoint() const { return endpoint_; }
   ServerView& server() { return server_; }
@@ -142,47 +129,9 @@ class Session {
   /// Returns a pointer that expires with the session, for objects that may outlive their client.
   std::weak_ptr<const void> life() const { return life_; }
 
-  // --- Waits, until the call's deadline. Their errors are the connection's, which is broken then.
-
-  /// Waits until all READs that the region reader has posted are complete.
-  absl::Status AwaitReads();
-  /// READs the superblock into the session's own buffer, where it is valid until the next call.
-  absl::StatusOr<const Superblock*> ReadSuperblock();
-
-  /// Sends a request for RequestChannel::kCall as soon as there is a credit and space, and waits for its
-  /// reply. The reply's text is valid until the next one. `send` sends the request, with the result of
-  /// RequestChannel::Send. REQUIRES: no other request for kCall is in flight.
-  using Send = absl::FunctionRef<absl::StatusOr<bool>(RequestChannel&)>;
-  absl::StatusOr<ServerReply> Exchange(Operation operation, Send send);
-  absl::StatusOr<ServerReply> Call(const RequestSpec& spec);
-  absl::StatusOr<ServerReply> Call(Operation operation, std::string_view key, std::uint64_t key_hash,
-                                   std::string_view value) {
-    return Call({.operation = operation, .key = key, .key_hash = key_hash, .value = value});
-  }
-  /// Sends a request that consists of its header alone, and waits for its reply.
-  absl::StatusOr<ServerReply> CallBare(const Request& request);
-  /// Waits until no request in flight uses the staging memory or its buffer. Then both belong to the caller.
-  absl::Status AwaitStaging();
-  /// Waits for some completions and takes them. Passes replies to requests of other owners than the session
-  /// to `take`, with the owner's number.
-  using TakeReply = absl::FunctionRef<void(std::uint32_t caller, const ServerReply& reply, bool may_learn)>;
-  absl::Status AwaitReplies(TakeReply take);
-
-  /// Begins a write: recovers the reply that it lost with an earlier connection, by asking the server.
-  /// Nullopt: no reply was lost, or the write was not done, so the caller sends it.
-  absl::StatusOr<std::optional<ServerReply>> RecoverLostReply() {
-    if (unacknowledged_write_ == 0) return std::nullopt;
-    return QueryCompletion();
-  }
-
-  /// SENDs a request for a page. Its reply goes to the scan window, apart from the replies to calls.
-  /// REQUIRES: AwaitScanPage has returned for the previous one.
-  absl::Status PostScanPage(const Request& request);
-  absl::Status AwaitScanPage();
-
   /// Notes a read of the key with this hash. Now and then this costs a request.
   [[gnu::always_inline]] void NoteRead(std::uint64_t key_hash) {
-    if (hints_.Note(key_hash)) ReportReads();
+    if (hints_.Note(key_hash)) calls_.ReportReads();
   }
 
   // --- lease.cc
@@ -235,8 +184,6 @@ class Session {
   static Duration Pause(int attempt);
   /// Number of the attempt whose pause, of 32 to 64 ms, is that after a server that gave no lease.
   static constexpr int kRejectedPause = 4;
-  /// Gives up the unacknowledged write: the call does not ask for its outcome any more.
-  void AbandonWrite() { unacknowledged_write_ = 0; }
   /// Waits until the device no longer accesses any memory of a caller, or the connection has ended.
   void WaitForDevice();
 
@@ -275,26 +222,13 @@ class Session {
   /// Opens the connection of Start; with a dialer, in more than one attempt.
   absl::Status OpenFirst(std::unique_ptr<rdma::ClientConnection> connection);
   TimePoint NextAttemptEnds(TimePoint deadline);
-  absl::StatusOr<std::optional<ServerReply>> QueryCompletion();
-
-  absl::Status Read(std::span<std::byte> to, std::uint64_t offset);
-  void ReportReads();
-  /// Waits for some completions, and takes them.
-  absl::Status TakeSome(const TakeReply* take = nullptr);
-  absl::StatusOr<std::size_t> AwaitSome();
-  absl::Status Take(const rdma::Completion& completion, const TakeReply* take);
-  absl::Status TakeReceive(const rdma::Completion& completion, const TakeReply* take);
 
   const Clock& clock_;
   const Dialer dialer_;  // null: the session makes no other connection
   const ClientOptions options_;
   std::string secret_;  // of the auth token; empty: there is none
 
-  // State of the call:
-  std::optional<TimePoint> deadline_;
   InUse in_use_;
-  StoredReply reply_;
-  std::uint64_t unacknowledged_write_ = 0;  // S3; 0: none
 
   // Identity, and attempts to connect:
   Identity identity_;
@@ -313,9 +247,7 @@ class Session {
   ScanWindow scan_window_;
   Endpoint endpoint_;
 
-  // The completions of a poll; a member, so that a poll does not begin by clearing them.
-  std::array<rdma::Completion, 8> completions_;
-  rdma::AdaptivePoller spinner_;
+  BlockingCalls calls_;
   const std::shared_ptr<const void> life_ = std::make_shared<const char>();
 };
 
