@@ -24,6 +24,7 @@
 #include "client/session/address_choice.h"
 #include "client/session/argument_checks.h"
 #include "client/session/call_guard.h"
+#include "client/session/confirm.h"
 #include "client/session/session.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
@@ -83,7 +84,7 @@ absl::StatusOr<std::string> Client::Get(std::string_view key) {
     return impl_->RecordedGet(key, value, version);
   {
     const InUse::Call call(impl_->session->in_use());
-    if (TryFastGet(*impl_->session, key, value, version) && impl_->session->IsCovered()) {
+    if (TryFastGet(*impl_->session, key, value, version) && impl_->session->lease().IsCovered()) {
       return absl::OkStatus();
     }
   }
@@ -102,7 +103,7 @@ absl::Status Client::Visit(std::string_view key, absl::FunctionRef<void(std::str
     {
       const InUse::Call call(impl_->session->in_use());
       if (impl_->session->is_ready() && TryVisit(*impl_->session, key, note, version) &&
-          impl_->session->IsCovered()) {
+          impl_->session->lease().IsCovered()) {
         return absl::OkStatus();
       }
     }
@@ -131,7 +132,7 @@ std::uint32_t Client::FastMultiGet(std::span<const HashedKey> hashed, std::span<
   std::uint32_t left =
       TryFastGets(wanted, keys, results, session_of, [&](std::size_t i) { return hashed[i].hash; });
   for (std::uint32_t rest = wanted & ~left; rest != 0; rest &= rest - 1) {
-    if (!session_of(static_cast<std::size_t>(std::countr_zero(rest))).IsCovered()) [[unlikely]] {
+    if (!session_of(static_cast<std::size_t>(std::countr_zero(rest))).lease().IsCovered()) [[unlikely]] {
       left |= rest & -rest;
       continue;
     }
@@ -152,18 +153,13 @@ absl::Status Client::MultiGet(std::span<const std::string_view> keys, std::span<
     }
   };
   bool begun = false;
-  const absl::Status status = impl_->Do(ClientMetric::kMultiGet, [&](Session& session) {
+  const auto get = [&](Session& session) {
     begun = true;
     begin(absl::OkStatus());
-    absl::Status got = impl_->multi_gets.Get(keys, results);
-    if (session.IsCovered() || (!got.ok() && session.HoldsLease())) return got;
-    if (got.ok()) got = session.Confirm();
-    if (got.ok()) return got;
-    for (GetResult& result : results) {
-      if (result.status.ok() || absl::IsNotFound(result.status)) result.status = got;
-    }
-    return got;
-  });
+    return ConfirmedEach(session, impl_->multi_gets.Get(keys, results), results, LeaseNeed::kNeeded);
+  };
+  const absl::Status status =
+      impl_->Timed(ClientMetric::kMultiGet, [&] { return impl_->Run(get, LeaseNeed::kNone); });
   if (!begun) begin(status);
   if (impl_->session->statistics().recorder() == nullptr) return status;
   for (const GetResult& result : results) {
@@ -235,15 +231,9 @@ absl::Status Client::MultiPut(std::span<const PutRequest> requests, std::span<Pu
       if (results[i].status.ok()) results[i].status = begun;
     }
     if (!begun.ok()) return begun;
-    absl::Status put = remora::MultiPut(*impl_->session, requests, results);
-    if (!put.ok() || impl_->session->IsCovered()) return put;
-    const auto is_rejected = [](const PutResult& result) { return ShowsStoredData(result.status); };
-    if (std::ranges::none_of(results, is_rejected)) return put;
-    put = impl_->session->Confirm();
-    for (PutResult& result : results) {
-      if (!put.ok() && is_rejected(result)) result.status = put;
-    }
-    return put;
+    Session& session = *impl_->session;
+    return ConfirmedEach(session, remora::MultiPut(session, requests, results), results,
+                         LeaseNeed::kIfRejected);
   });
   if (impl_->session->statistics().recorder() == nullptr) return status;
   for (std::size_t i = 0; i < requests.size(); ++i) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/put/put.h"
+#include "client/session/confirm.h"
 #include "client/session/fork_guard.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
@@ -104,7 +105,7 @@ void OperationTable::EndMessage(AsyncOperation& operation, const ServerReply& an
     connection_.session().cache().Learn(operation.key_hash, DecodeSlot(reply.slot));
   }
   operation.result.status = ToStatus(answer);
-  if (ShowsStoredData(operation.result.status) && lease_.Delays(operation)) return;
+  if (NeedsLease(operation.result.status, LeaseNeed::kIfRejected) && lease_.Delays(operation)) return;
   End(operation, std::move(operation.result.status));
 }
 

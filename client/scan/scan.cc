@@ -8,6 +8,7 @@
 #include "client/put/put.h"
 #include "client/scan/scan_impl.h"
 #include "client/session/call_guard.h"
+#include "client/session/confirm.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 #include "store/format/memory/record.h"
@@ -210,7 +211,7 @@ absl::Status ClientScan::Impl::TakePage(const ServerReply& answer, std::size_t h
   if (answer.reply.result < 0 || static_cast<std::uint64_t>(answer.reply.result) > page_size_) {
     return NoScanPage("it is larger than the client asked for");
   }
-  if (!session_.IsCovered()) REMORA_RETURN_IF_ERROR(session_.Confirm());
+  if (!session_.lease().IsCovered()) REMORA_RETURN_IF_ERROR(Confirm(session_));
   cursor_ = answer.reply.version;
   half_ = half;
   page_ = std::string_view(reinterpret_cast<const char*>(window_.bytes.data()) + half * page_size_,

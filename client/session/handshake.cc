@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/session/confirm.h"
 #include "client/session/session.h"
 #include "rdma/auth/hmac.h"
 #include "store/base/absl_view.h"
@@ -183,7 +184,8 @@ absl::Status Session::AdoptSuperblock() {
   }
   server_.TakeStore(shape, grace, level);
   cache_.Begin(shape.memory_size, grace);
-  REMORA_RETURN_IF_ERROR(TakeFirstLease());
+  lease_.Forget();
+  if (server_.has_lease() && !options_.administers) REMORA_RETURN_IF_ERROR(TakeFirstLease(*this));
   return ReadFirstDirectory();
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/session/address_choice.h"
 #include "client/session/session.h"
 #include "store/base/absl_view.h"
 #include "store/base/random_id.h"
@@ -131,6 +132,8 @@ void Session::ForgetServer() {
   cache_.Forget();
   channel_.Clear();
 }
+
+void Session::PassOnAddress() { PassOn(dialer_); }
 
 Duration Session::Pause(int attempt) {
   const Duration longest =

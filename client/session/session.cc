@@ -37,6 +37,7 @@ Session::Session(Dialer dialer, const ClientOptions& options, const Clock& clock
       cache_(options.location_cache_bytes.value_or(kDefaultLocationCacheBytes)),
       region_(buffers_, server_, statistics_.counters()),
       channel_(buffers_, server_, hints_, statistics_.counters(), reconnects()),
+      lease_(clock, server_, region_),
       scan_window_(options.scan_window_bytes),
       endpoint_(in_use_, buffers_, scan_window_, region_, channel_),
       calls_({.endpoint = endpoint_,

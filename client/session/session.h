@@ -5,7 +5,6 @@
 // connection. BlockingCalls waits, for calls that block.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -29,7 +28,7 @@
 #include "client/session/blocking_calls.h"
 #include "client/session/call_guard.h"
 #include "client/session/endpoint.h"
-#include "client/session/read_lease.h"
+#include "client/session/lease_holder.h"
 #include "client/session/scan_window.h"
 #include "client/session/server_view.h"
 #include "rdma/transport.h"
@@ -49,22 +48,6 @@ ClientOptions ResolvedFor(const rdma::Address& address, ClientOptions options);
 /// Returns the dialer of a client with these options. `clock` must outlive it. Errors as SecretOfToken.
 absl::StatusOr<Dialer> DialerFor(const rdma::Address& address, const ClientOptions& options,
                                  const Clock& clock);
-
-/// Returns whether an error follows from stored data, as of a rejected write. Others, as a lack of memory,
-/// need no lease.
-inline bool ShowsStoredData(const absl::Status& error) {
-  switch (error.code()) {
-    case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kAlreadyExists:
-    case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kOutOfRange:
-      return true;
-    default:
-      return false;
-  }
-}
-/// Returns Unavailable: the server does not show that it is still the primary.
-absl::Status LeaseError(std::string_view why);
 
 /// Returns the bytes of registered memory as a value.
 inline std::string_view ValueIn(const RegisteredBytes& memory) {
@@ -110,6 +93,8 @@ class Session {
   BlockingCalls& calls() { return calls_; }
   Endpoint& endpoint() { return endpoint_; }
   const Endpoint& endpoint() const { return endpoint_; }
+  LeaseHolder& lease() { return lease_; }
+  const LeaseHolder& lease() const { return lease_; }
   ServerView& server() { return server_; }
   const ServerView& server() const { return server_; }
   const SessionBuffers& buffers() const { return buffers_; }
@@ -134,29 +119,6 @@ class Session {
     if (hints_.Note(key_hash)) calls_.ReportReads();
   }
 
-  // --- lease.cc
-
-  const ReadLease& lease() const { return lease_; }
-  /// Returns whether results of READs and replies that have come count (Q7 of
-  /// store/format/memory/lease_line.h). If false, Confirm tells.
-  [[gnu::always_inline]] bool IsCovered() const {
-    if (!lease_.is_on()) [[likely]]
-      return true;
-    std::atomic_thread_fence(std::memory_order_acquire);  // the loads of the result come before the clock
-    return lease_.Covers(clock_.Coarse());
-  }
-  /// Returns whether they count, by a finer clock, and also if the connection broke since. It takes no lease.
-  bool HoldsLease() const { return !lease_.is_on() || lease_.Holds(clock_.Now()); }
-  /// Returns OK if results that have come so far count. Takes a lease for that if need be, unless the
-  /// connection is broken. With an error, the connection is broken afterwards. Outcomes:
-  ///   Unavailable: the server does not show that it is still the primary.
-  ///   Cancelled: the call was interrupted.
-  /// REQUIRES: no request for kCall is in flight, no READ, and no FIND.
-  absl::Status Confirm();
-  /// Looks at the lease line if a READ is a copy. Unavailable: as LeaseError.
-  absl::Status LookIfMapped(TimePoint now);
-  /// Takes the server's answer to a request for a lease that was sent at `asked` or later.
-  void TakeLeaseAnswer(TimePoint asked) { lease_.TakeAnswer(asked); }
   /// Has the next connection go to the next address, if there are several.
   void PassOnAddress();
 
@@ -208,14 +170,6 @@ class Session {
   absl::Status Greet(const HelloRequest& hello, TimePoint deadline);
   absl::Status AdoptSuperblock();
   absl::Status ReadFirstDirectory();
-  // Defined in lease.cc:
-  absl::Status TakeFirstLease();
-  /// READs the lease line. Nothing: it was torn each time.
-  absl::StatusOr<std::optional<LeaseLine>> ReadLeaseLine();
-  absl::Status LookAtLease(TimePoint now);
-  absl::Status AskForLease();
-  /// Breaks the connection with LeaseError(why).
-  absl::Status EndLease(std::string_view why);
   // Defined in reconnect.cc:
   void ForgetServer();
   absl::Status OpenAnother(TimePoint deadline);
@@ -238,12 +192,12 @@ class Session {
   // Parts:
   ClientStatistics statistics_;
   ServerView server_;
-  ReadLease lease_;
   ReadCache cache_;
   AccessHints hints_;
   SessionBuffers buffers_;
   RegionReader region_;
   RequestChannel channel_;
+  LeaseHolder lease_;
   ScanWindow scan_window_;
   Endpoint endpoint_;
 
