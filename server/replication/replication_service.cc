@@ -124,7 +124,9 @@ absl::Status ReplicationService::CheckWrite() const {
 
 void ReplicationService::Take(const PendingRequest& pending) {
   if (pending.request.operation == Operation::kPromote) return BeginPromotion(pending);
-  if (promotion_) {  // Q4
+  // From the beginning of its promotion on, it answers no round of its primary (Q4 of
+  // store/format/memory/lease_line.h).
+  if (promotion_) {
     return parts_.replies.Answer(
         pending, absl::FailedPreconditionError("follow: this server is being promoted; stop its primary"));
   }
@@ -154,7 +156,8 @@ absl::Status ReplicationService::CheckPromotion() const {
 void ReplicationService::BeginPromotion(const PendingRequest& pending) {
   if (const absl::Status may = CheckPromotion(); !may.ok()) return parts_.replies.Answer(pending, may);
   history_ = follower_->End();
-  promotion_ = {.asked = pending, .due = follower_->support_ends_at()};  // Q5
+  // Clients may read its primary under leases until the lease time after its last answer (Q5).
+  promotion_ = {.asked = pending, .due = follower_->support_ends_at()};
 }
 
 void ReplicationService::EndPromotion() {
@@ -173,7 +176,8 @@ absl::Status ReplicationService::Promote() {
   const History before = history_;
   history_.is_primary = true;
   history_.Begin(RandomId(), parts_.store.last_group());
-  absl::Status led = WriteHistory(data_dir_, history_);  // R13
+  // The reign is on the disk before the store writes the first group of it (R13).
+  absl::Status led = WriteHistory(data_dir_, history_);
   if (led.ok()) led = Lead();
   if (!led.ok()) {
     history_ = before;
