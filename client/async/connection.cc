@@ -44,7 +44,7 @@ void AsyncConnection::Break(const absl::Status& cause) {
   if (over_) return;
   // The server would reject the next request for a lease at once, as it did this one.
   const Duration pause =
-      std::exchange(pauses_, false) ? Session::Pause(Session::kRejectedPause) : Duration(0);
+      std::exchange(pauses_, false) ? Connector::Pause(Connector::kRejectedPause) : Duration(0);
   next_attempt_ = session_->clock().Now() + pause;
   attempts_ = 0;
   trouble_ = absl::OkStatus();
@@ -101,7 +101,7 @@ AsyncConnection::Outcome AsyncConnection::TakeAttempt() {
   }
   if (attempt_.is_final && !absl::IsCancelled(attempt_.status)) return Outcome::kRejected;
   trouble_ = std::move(attempt_.status);
-  next_attempt_ = session_->clock().Now() + Session::Pause(attempts_++);
+  next_attempt_ = session_->clock().Now() + Connector::Pause(attempts_++);
   return Outcome::kLater;
 }
 

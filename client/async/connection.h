@@ -52,7 +52,7 @@ class AsyncConnection {
   void Break(const absl::Status& cause);
   /// The server may have been replaced: the next attempt comes after a pause, and goes to the next address.
   void PassOn() {
-    session_->PassOnAddress();
+    session_->connector().PassOn();
     pauses_ = true;
   }
   /// Makes no other connection from now on.

@@ -26,7 +26,7 @@ absl::StatusOr<std::optional<LeaseLine>> ReadLeaseLine(Session& session) {
 
 /// Breaks the connection with this error. The next one goes to the next address.
 absl::Status EndLease(Session& session, absl::Status error) {
-  session.PassOnAddress();
+  session.connector().PassOn();
   return session.endpoint().Break(std::move(error));
 }
 
@@ -50,7 +50,7 @@ absl::Status AskForLease(Session& session) {
   absl::Status taken = lease.TakeAnswer(*answer);
   if (taken.ok()) return taken;
   // The server answers at once: not so the next attempts of its clients.
-  const Duration pause = Session::Pause(Session::kRejectedPause);
+  const Duration pause = Connector::Pause(Connector::kRejectedPause);
   clock.Sleep(std::min(pause, std::max(deadline.Get() - clock.Now(), Duration(0))));
   return EndLease(session, std::move(taken));
 }
@@ -67,7 +67,7 @@ absl::Status Confirm(Session& session) {
   const LeaseHolder& lease = session.lease();
   if (!lease.is_on()) return absl::OkStatus();
   const TimePoint ended = session.clock().Now();
-  // S2: nothing can be looked at, or asked, any more.
+  // A broken connection carries no look and no request (S2 of client/session/endpoint.h).
   if (session.endpoint().is_broken()) {
     return lease.Holds(ended) ? absl::OkStatus() : LeaseError("the connection ended");
   }

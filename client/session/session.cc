@@ -5,9 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/session/credentials.h"
-#include "store/base/random_id.h"
 #include "store/base/status_macros.h"
-#include "store/format/memory/hash.h"
 
 namespace remora {
 ClientOptions ResolvedFor(const rdma::Address& address, ClientOptions options) {
@@ -28,10 +26,9 @@ absl::StatusOr<Dialer> DialerFor(const rdma::Address& address, const ClientOptio
   };
 }
 
-Session::Session(Dialer dialer, const ClientOptions& options, const Clock& clock)
+Session::Session(Dialer dialer, std::string secret, const ClientOptions& options, const Clock& clock)
     : clock_(clock),
-      dialer_(std::move(dialer)),
-      options_(options),
+      connector_(std::move(dialer), std::move(secret), options, clock),
       statistics_(options.metrics),
       server_(clock),
       cache_(options.location_cache_bytes.value_or(kDefaultLocationCacheBytes)),
@@ -57,15 +54,14 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Start(std::unique_ptr<rdma::Cl
     return absl::InvalidArgumentError(
         absl::StrCat("location_cache_bytes: ", cache, " bytes; the most is ", kMaxLocationCacheBytes));
   }
-  std::unique_ptr<Session> session(new Session(std::move(dialer), options, clock));
+  REMORA_ASSIGN_OR_RETURN(std::string secret, SecretOfToken(options.token));
+  std::unique_ptr<Session> session(new Session(std::move(dialer), std::move(secret), options, clock));
   if (session->cache_.locations().lacks_memory()) {
     return absl::ResourceExhaustedError(
         absl::StrCat("location_cache_bytes: there is no memory for a location cache of ", cache,
                      " bytes; make it smaller"));
   }
-  REMORA_ASSIGN_OR_RETURN(session->secret_, SecretOfToken(options.token));
-  if (session->reconnects()) session->identity_.id = RandomId();
-  REMORA_RETURN_IF_ERROR(session->OpenFirst(std::move(connection)));
+  REMORA_RETURN_IF_ERROR(session->OpenFirst(std::move(connection), clock.Now() + options.connect_timeout));
   session->counters() = {};
   return session;
 }

@@ -27,6 +27,7 @@
 #include "client/session/access_hints.h"
 #include "client/session/blocking_calls.h"
 #include "client/session/call_guard.h"
+#include "client/session/connector.h"
 #include "client/session/endpoint.h"
 #include "client/session/lease_holder.h"
 #include "client/session/scan_window.h"
@@ -55,10 +56,10 @@ inline std::string_view ValueIn(const RegisteredBytes& memory) {
 }
 
 /// A session with one server, with at most one connection at a time. Start allocates and registers all
-/// memory; operations allocate none.
+/// memory; operations allocate none. The invariants S1 and S2 are at Endpoint, S3 is at BlockingCalls.
 ///
-/// The class has more than 25 methods and 15 fields, because it makes all parts and has an accessor for each.
-/// Its own state is the connection, the identity for later connections, and the call's deadline.
+/// The class has more than 25 methods, because it makes all parts and has an accessor for each. It has no
+/// other state. Its own work is to bind the parts to a connection, and to have them forget a server.
 ///
 /// Thread safety: none.
 class Session {
@@ -91,10 +92,9 @@ class Session {
   // --- Parts
 
   BlockingCalls& calls() { return calls_; }
+  Connector& connector() { return connector_; }
   Endpoint& endpoint() { return endpoint_; }
-  const Endpoint& endpoint() const { return endpoint_; }
   LeaseHolder& lease() { return lease_; }
-  const LeaseHolder& lease() const { return lease_; }
   ServerView& server() { return server_; }
   const ServerView& server() const { return server_; }
   const SessionBuffers& buffers() const { return buffers_; }
@@ -119,12 +119,9 @@ class Session {
     if (hints_.Note(key_hash)) calls_.ReportReads();
   }
 
-  /// Has the next connection go to the next address, if there are several.
-  void PassOnAddress();
+  // --- Reconnection
 
-  // --- reconnect.cc
-
-  bool reconnects() const { return dialer_ != nullptr && options_.reconnect; }
+  bool reconnects() const { return connector_.reconnects(); }
   /// Makes another connection in place of the one that broke for `cause`, and tries until the deadline.
   /// Forgets all knowledge of the server. Outcomes:
   ///   Unknown: there is a connection, but the server cannot tell the outcome of the call's write, whose
@@ -142,54 +139,27 @@ class Session {
     bool was_forgotten = false;
   };
   Attempt TryToReconnect(TimePoint deadline);
-  /// Returns the pause after the attempt of this number, which counts from 0.
-  static Duration Pause(int attempt);
-  /// Number of the attempt whose pause, of 32 to 64 ms, is that after a server that gave no lease.
-  static constexpr int kRejectedPause = 4;
   /// Waits until the device no longer accesses any memory of a caller, or the connection has ended.
   void WaitForDevice();
 
  private:
-  /// Identity of this client for the server, over all its connections.
-  struct Identity {
-    std::uint64_t id = 0;    // HelloRequest::client; 0: the client will not reconnect
-    bool returns = false;    // the server has accepted the ID
-    bool forgotten = false;  // the server forgot the previous ID, and no connection was made since
-  };
-
-  Session(Dialer dialer, const ClientOptions& options, const Clock& clock);
+  Session(Dialer dialer, std::string secret, const ClientOptions& options, const Clock& clock);
 
   // Defined in handshake.cc:
-  /// Connects over `connection` or, with an auth token, over a second one that it dials afterwards. The
-  /// session uses that connection from now on. If the status is not OK, the connection is broken.
-  absl::Status Open(std::unique_ptr<rdma::ClientConnection> connection, TimePoint deadline);
-  absl::StatusOr<HelloNonce> AskForNonce(rdma::ClientConnection& connection, const HelloRequest& hello,
-                                         TimePoint deadline);
-  absl::Status Join(std::unique_ptr<rdma::ClientConnection> connection, const HelloRequest& hello,
-                    TimePoint deadline);
-  absl::Status Greet(const HelloRequest& hello, TimePoint deadline);
   absl::Status AdoptSuperblock();
   absl::Status ReadFirstDirectory();
   // Defined in reconnect.cc:
-  void ForgetServer();
-  absl::Status OpenAnother(TimePoint deadline);
+  /// Connects (Connector::Connect), and uses the connection from now on. If the status is not OK, the
+  /// connection is broken.
+  absl::Status Open(std::unique_ptr<rdma::ClientConnection> connection, TimePoint deadline);
   /// Opens the connection of Start; with a dialer, in more than one attempt.
-  absl::Status OpenFirst(std::unique_ptr<rdma::ClientConnection> connection);
-  TimePoint NextAttemptEnds(TimePoint deadline);
+  absl::Status OpenFirst(std::unique_ptr<rdma::ClientConnection> connection, TimePoint deadline);
+  absl::Status OpenAnother(TimePoint deadline);
+  void ForgetServer();
 
   const Clock& clock_;
-  const Dialer dialer_;  // null: the session makes no other connection
-  const ClientOptions options_;
-  std::string secret_;  // of the auth token; empty: there is none
-
+  Connector connector_;
   InUse in_use_;
-
-  // Identity, and attempts to connect:
-  Identity identity_;
-  RejectionReason rejection_ = RejectionReason{};  // of the last attempt, if the server rejected it
-  int unanswered_attempts_ = 0;                    // since the last connection was made
-
-  // Parts:
   ClientStatistics statistics_;
   ServerView server_;
   ReadCache cache_;
@@ -200,7 +170,6 @@ class Session {
   LeaseHolder lease_;
   ScanWindow scan_window_;
   Endpoint endpoint_;
-
   BlockingCalls calls_;
   const std::shared_ptr<const void> life_ = std::make_shared<const char>();
 };
