@@ -24,6 +24,7 @@
 #include "client/session/address_choice.h"
 #include "client/session/argument_checks.h"
 #include "client/session/call_guard.h"
+#include "client/session/confirm.h"
 #include "client/session/session.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
@@ -79,11 +80,11 @@ absl::StatusOr<std::string> Client::Get(std::string_view key) {
 // Inlined with the hash function, because nearly all GETs take this path (client/get/fast_get.h).
 [[gnu::flatten]] absl::Status Client::Get(std::string_view key, std::string* value, std::uint64_t* version) {
   if (!IsKey(key)) return CheckKey(key);
-  if (impl_->session->recorder() != nullptr) [[unlikely]]
+  if (impl_->session->statistics().recorder() != nullptr) [[unlikely]]
     return impl_->RecordedGet(key, value, version);
   {
     const InUse::Call call(impl_->session->in_use());
-    if (TryFastGet(*impl_->session, key, value, version) && impl_->session->IsCovered()) {
+    if (TryFastGet(*impl_->session, key, value, version) && impl_->session->lease().IsCovered()) {
       return absl::OkStatus();
     }
   }
@@ -102,7 +103,7 @@ absl::Status Client::Visit(std::string_view key, absl::FunctionRef<void(std::str
     {
       const InUse::Call call(impl_->session->in_use());
       if (impl_->session->is_ready() && TryVisit(*impl_->session, key, note, version) &&
-          impl_->session->IsCovered()) {
+          impl_->session->lease().IsCovered()) {
         return absl::OkStatus();
       }
     }
@@ -131,7 +132,7 @@ std::uint32_t Client::FastMultiGet(std::span<const HashedKey> hashed, std::span<
   std::uint32_t left =
       TryFastGets(wanted, keys, results, session_of, [&](std::size_t i) { return hashed[i].hash; });
   for (std::uint32_t rest = wanted & ~left; rest != 0; rest &= rest - 1) {
-    if (!session_of(static_cast<std::size_t>(std::countr_zero(rest))).IsCovered()) [[unlikely]] {
+    if (!session_of(static_cast<std::size_t>(std::countr_zero(rest))).lease().IsCovered()) [[unlikely]] {
       left |= rest & -rest;
       continue;
     }
@@ -152,20 +153,15 @@ absl::Status Client::MultiGet(std::span<const std::string_view> keys, std::span<
     }
   };
   bool begun = false;
-  const absl::Status status = impl_->Do(ClientMetric::kMultiGet, [&](Session& session) {
+  const auto get = [&](Session& session) {
     begun = true;
     begin(absl::OkStatus());
-    absl::Status got = impl_->multi_gets.Get(keys, results);
-    if (session.IsCovered() || (!got.ok() && session.HoldsLease())) return got;
-    if (got.ok()) got = session.Confirm();
-    if (got.ok()) return got;
-    for (GetResult& result : results) {
-      if (result.status.ok() || absl::IsNotFound(result.status)) result.status = got;
-    }
-    return got;
-  });
+    return ConfirmedEach(session, impl_->multi_gets.Get(keys, results), results, LeaseNeed::kNeeded);
+  };
+  const absl::Status status =
+      impl_->Timed(ClientMetric::kMultiGet, [&] { return impl_->Run(get, LeaseNeed::kNone); });
   if (!begun) begin(status);
-  if (impl_->session->recorder() == nullptr) return status;
+  if (impl_->session->statistics().recorder() == nullptr) return status;
   for (const GetResult& result : results) {
     if (result.status.ok()) impl_->CountBytes(ClientMetric::kValueBytesRead, result.value.size());
   }
@@ -182,8 +178,9 @@ absl::StatusOr<bool> Client::Exists(std::string_view key) {
 }
 
 absl::StatusOr<std::unique_ptr<RegisteredBuffer>> Client::Register(std::span<std::byte> bytes) {
-  std::unique_ptr<RegisteredBuffer> buffer(new RegisteredBuffer(*impl_->session, bytes));
-  REMORA_RETURN_IF_ERROR(impl_->DoUnleased([&](Session& session) { return session.Add(buffer.get()); }));
+  std::unique_ptr<RegisteredBuffer> buffer(new RegisteredBuffer(impl_->session->endpoint(), bytes));
+  REMORA_RETURN_IF_ERROR(
+      impl_->DoUnleased([&](Session& session) { return session.endpoint().Add(buffer.get()); }));
   return buffer;
 }
 
@@ -191,10 +188,9 @@ absl::StatusOr<std::size_t> Client::Get(std::string_view key, const RegisteredBy
                                         std::uint64_t* version) {
   REMORA_RETURN_IF_ERROR(CheckKey(key));
   RecordFacts facts;
-  REMORA_ASSIGN_OR_RETURN(const std::size_t size,
-                          impl_->DoWith(into, ClientMetric::kGet, [&](Session& session) {
-                            return impl_->gets.GetInto(key, session.SgeOf(into), &facts);
-                          }));
+  REMORA_ASSIGN_OR_RETURN(const std::size_t size, impl_->DoWith(into, ClientMetric::kGet, [&](Session&) {
+    return impl_->gets.GetInto(key, Endpoint::SgeOf(into), &facts);
+  }));
   if (version != nullptr) *version = facts.version;
   impl_->CountBytes(ClientMetric::kValueBytesRead, size);
   return size;
@@ -215,7 +211,7 @@ absl::Status Client::Put(std::string_view key, const RegisteredBytes& value, con
   const std::string_view bytes = ValueIn(value);
   REMORA_RETURN_IF_ERROR(CheckPut(key, bytes, options));
   absl::Status put = impl_->DoWith(value, ClientMetric::kPut, [&](Session& session) {
-    return remora::Put(session, key, {bytes, session.SgeOf(value).local_key}, options);
+    return remora::Put(session, key, {bytes, Endpoint::SgeOf(value).local_key}, options);
   });
   if (put.ok()) impl_->CountBytes(ClientMetric::kValueBytesWritten, bytes.size());
   return put;
@@ -235,17 +231,11 @@ absl::Status Client::MultiPut(std::span<const PutRequest> requests, std::span<Pu
       if (results[i].status.ok()) results[i].status = begun;
     }
     if (!begun.ok()) return begun;
-    absl::Status put = remora::MultiPut(*impl_->session, requests, results);
-    if (!put.ok() || impl_->session->IsCovered()) return put;
-    const auto is_rejected = [](const PutResult& result) { return ShowsStoredData(result.status); };
-    if (std::ranges::none_of(results, is_rejected)) return put;
-    put = impl_->session->Confirm();
-    for (PutResult& result : results) {
-      if (!put.ok() && is_rejected(result)) result.status = put;
-    }
-    return put;
+    Session& session = *impl_->session;
+    return ConfirmedEach(session, remora::MultiPut(session, requests, results), results,
+                         LeaseNeed::kIfRejected);
   });
-  if (impl_->session->recorder() == nullptr) return status;
+  if (impl_->session->statistics().recorder() == nullptr) return status;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     if (results[i].status.ok()) {
       impl_->CountBytes(ClientMetric::kValueBytesWritten, requests[i].value.size());
@@ -328,7 +318,7 @@ absl::StatusOr<std::uint64_t> Client::Count() {
       return CountRange(session, {});  // the counter only has the keys that are loaded
     std::uint64_t last = 0;
     for (int reads = 0; reads < kMaxStatsReads; ++reads) {
-      REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, session.ReadSuperblock());
+      REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, session.calls().ReadSuperblock());
       const std::uint64_t keys = superblock->counters[static_cast<std::size_t>(Counter::kKeys)];
       const bool settled = reads > 0 && keys == last;
       last = keys;
@@ -359,7 +349,7 @@ absl::StatusOr<BackupProgress> Client::Backup(std::uint64_t name) {
     Request request;
     request.operation = Operation::kBackup;
     request.condition = name;
-    REMORA_ASSIGN_OR_RETURN(const ServerReply answer, session.CallBare(request));
+    REMORA_ASSIGN_OR_RETURN(const ServerReply answer, session.calls().CallBare(request));
     REMORA_RETURN_IF_ERROR(ToStatus(answer));
     BackupDone done;
     if (!FromBytes(std::as_bytes(std::span(answer.behind)), &done)) return BackupProgress{};
@@ -371,7 +361,7 @@ absl::StatusOr<Promotion> Client::Promote() {
   return impl_->DoUnleased([](Session& session) -> absl::StatusOr<Promotion> {
     Request request;
     request.operation = Operation::kPromote;
-    REMORA_ASSIGN_OR_RETURN(const ServerReply answer, session.CallBare(request));
+    REMORA_ASSIGN_OR_RETURN(const ServerReply answer, session.calls().CallBare(request));
     REMORA_RETURN_IF_ERROR(ToStatus(answer));
     return Promotion{.epoch = static_cast<std::uint64_t>(answer.reply.result),
                      .last_group = answer.reply.version,
@@ -388,7 +378,7 @@ absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Client::Stats
   std::size_t places = 0;
   REMORA_RETURN_IF_ERROR(impl_->DoUnleased([&](Session& session) -> absl::Status {
     for (int reads = 0; reads < kMaxStatsReads; ++reads) {
-      REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, session.ReadSuperblock());
+      REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, session.calls().ReadSuperblock());
       const bool settled = reads > 0 && superblock->counters == last;
       last = superblock->counters;
       places = std::min<std::uint64_t>(superblock->metric_count, kMetricPlaces);
@@ -400,9 +390,11 @@ absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Client::Stats
 }
 
 const ClientCounters& Client::counters() const { return impl_->session->counters(); }
-ClientMetrics Client::metrics() const { return impl_->session->Metrics(); }
-bool Client::is_lost() const { return !impl_->session->reconnects() && impl_->session->is_broken(); }
+ClientMetrics Client::metrics() const { return impl_->session->statistics().Metrics(); }
+bool Client::is_lost() const {
+  return !impl_->session->reconnects() && impl_->session->endpoint().is_broken();
+}
 std::uint64_t Client::incarnation() const { return impl_->session->server().hello().incarnation; }
-rdma::ClientConnection& Client::connection() { return impl_->session->connection(); }
+rdma::ClientConnection& Client::connection() { return impl_->session->endpoint().connection(); }
 
 }  // namespace remora

@@ -18,17 +18,12 @@
 #include "client/metrics/recorder.h"
 #include "client/scan/scan_impl.h"
 #include "client/session/call_guard.h"
+#include "client/session/confirm.h"
 #include "client/session/session.h"
 #include "store/base/status_macros.h"
 #include "store/format/wire/messages.h"
 
 namespace remora {
-
-inline const absl::Status& StatusOf(const absl::Status& status) { return status; }
-template <typename T>
-const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
-  return result.status();
-}
 
 // The indirection keeps the session, and the formats behind it, out of the public header.
 class Client::Impl {
@@ -39,19 +34,20 @@ class Client::Impl {
   /// Runs a call: operation(session), and records its time as one of `kind`.
   template <typename Operation>
   std::invoke_result_t<const Operation&, Session&> Do(ClientMetric kind, const Operation& operation) const {
-    return Timed(kind,
-                 [&] { return Run(operation, IsWriteCall(kind) ? Lease::kIfRejected : Lease::kNeeded); });
+    return Timed(kind, [&] {
+      return Run(operation, IsWriteCall(kind) ? LeaseNeed::kIfRejected : LeaseNeed::kNeeded);
+    });
   }
   /// Runs a call as Do does, whose result says nothing about stored keys.
   template <typename Operation>
   std::invoke_result_t<const Operation&, Session&> DoUnleased(const Operation& operation) const {
-    return Timed(ClientMetric::kOther, [&] { return Run(operation, Lease::kNone); });
+    return Timed(ClientMetric::kOther, [&] { return Run(operation, LeaseNeed::kNone); });
   }
 
   /// Returns the result of `call`, and records its time if there is a recorder.
   template <typename Call>
   std::invoke_result_t<const Call&> Timed(ClientMetric kind, const Call& call) const {
-    if (session->recorder() == nullptr) [[likely]]
+    if (session->statistics().recorder() == nullptr) [[likely]]
       return call();
     return Recorded(kind, call);
   }
@@ -65,7 +61,7 @@ class Client::Impl {
     auto result = call();
     const InUse::Call recording(session->in_use());
     const Duration took = session->clock().Now() - begin;
-    ClientRecorder& recorder = *session->recorder();
+    ClientRecorder& recorder = *session->statistics().recorder();
     recorder.RecordCall(kind, took, StatusOf(result));
     if (kind == ClientMetric::kGet) recorder.RecordTime(PathOf(session->counters() - before), took);
     recorder.Publish(session->counters());
@@ -74,16 +70,10 @@ class Client::Impl {
 
   /// Counts bytes of values, if there is a recorder.
   void CountBytes(ClientMetric counter, std::size_t bytes) const {
-    if (session->recorder() != nullptr) [[unlikely]]
-      session->recorder()->Add(counter, bytes);
+    if (session->statistics().recorder() != nullptr) [[unlikely]]
+      session->statistics().recorder()->Add(counter, bytes);
   }
 
-  /// Results that count under a lease alone (Q7 of store/format/memory/lease_line.h).
-  enum class Lease : std::uint8_t {
-    kNone = 1,    // none
-    kIfRejected,  // of a write: an error that shows stored data
-    kNeeded,      // all but errors that show none
-  };
   static bool IsWriteCall(ClientMetric kind) {
     switch (kind) {
       case ClientMetric::kPut:
@@ -98,38 +88,27 @@ class Client::Impl {
     }
   }
 
-  /// Returns the result if it counts, else the error of Session::Confirm.
-  template <typename Result>
-  Result Confirmed(Result result, Lease lease) const {
-    if (session->IsCovered() || lease == Lease::kNone) [[likely]]
-      return result;
-    const bool needs = result.ok() ? lease == Lease::kNeeded : ShowsStoredData(StatusOf(result));
-    if (!needs) return result;
-    if (absl::Status confirmed = session->Confirm(); !confirmed.ok()) return confirmed;
-    return result;
-  }
-
   /// Runs operation(session). Runs it again over another connection, each time that it ends with a broken
   /// one, or with a result that does not count, as long as the call has time.
   template <typename Operation>
   std::invoke_result_t<const Operation&, Session&> Run(const Operation& operation,
-                                                       Lease lease = Lease::kNeeded) const {
+                                                       LeaseNeed need = LeaseNeed::kNeeded) const {
     const InUse::Call call(session->in_use());
     absl::Status trouble = session->BeginCall();
     if (trouble.ok()) {
-      auto result = Confirmed(operation(*session), lease);
-      if (result.ok() || !session->is_broken()) return result;
+      auto result = Confirmed(*session, operation(*session), need);
+      if (result.ok() || !session->endpoint().is_broken()) return result;
       trouble = StatusOf(result);
     }
     if (!session->reconnects()) return trouble;
-    for (const TimePoint deadline = session->deadline();;) {
+    for (const TimePoint deadline = session->calls().deadline().Get();;) {
       trouble = session->Reconnect(trouble, deadline);
       if (!trouble.ok()) break;
-      auto result = Confirmed(operation(*session), lease);
-      if (result.ok() || !session->is_broken()) return result;
+      auto result = Confirmed(*session, operation(*session), need);
+      if (result.ok() || !session->endpoint().is_broken()) return result;
       trouble = StatusOf(result);
     }
-    session->AbandonWrite();
+    session->calls().AbandonWrite();
     return trouble;
   }
 
@@ -138,7 +117,7 @@ class Client::Impl {
   template <typename Operation>
   std::invoke_result_t<const Operation&, Session&> DoWith(const RegisteredBytes& memory, ClientMetric kind,
                                                           const Operation& operation) const {
-    REMORA_RETURN_IF_ERROR(session->CheckOwn(memory));
+    REMORA_RETURN_IF_ERROR(session->endpoint().CheckOwn(memory));
     auto result = Do(kind, operation);
     const InUse::Call call(session->in_use());
     session->WaitForDevice();
@@ -150,27 +129,27 @@ class Client::Impl {
   absl::Status Begin() const {
     const absl::Status begun = session->BeginOnce();
     if (begun.ok() || !session->reconnects()) return begun;
-    return session->Reconnect(begun, session->deadline());
+    return session->Reconnect(begun, session->calls().deadline().Get());
   }
 
   /// Runs a deletion, which must not begin a second time: it would delete keys that were written since. So it
   /// checks before whether the connection broke unnoticed. Only an answer shows that where the server's host
   /// died.
   absl::StatusOr<std::uint64_t> Drop(const ScanRange& range) const {
-    REMORA_RETURN_IF_ERROR(Run(Answers, Lease::kNone));
+    REMORA_RETURN_IF_ERROR(Run(Answers, LeaseNeed::kNone));
     const InUse::Call call(session->in_use());
     REMORA_RETURN_IF_ERROR(Begin());
-    return Confirmed(DropRange(*session, range), Lease::kNeeded);
+    return Confirmed(*session, DropRange(*session, range), LeaseNeed::kNeeded);
   }
 
   static absl::Status Answers(Session& session) {
-    return session.Call(Operation::kPing, {}, HashKey({}), {}).status();
+    return session.calls().Call(Operation::kPing, {}, HashKey({}), {}).status();
   }
 
   /// Returns whether the fast path of several GETs may be used. It records no times, so it is not used with a
   /// recorder.
   bool is_fast() const {
-    return session->recorder() == nullptr && session->is_ready() && FastGet::IsFor(*session);
+    return session->statistics().recorder() == nullptr && session->is_ready() && FastGet::IsFor(*session);
   }
 
   /// Continues a call that did not end at once. A function of its own, so that the fast path has a small
@@ -188,7 +167,8 @@ class Client::Impl {
     absl::Status status = Recorded(ClientMetric::kGet, [&]() -> absl::Status {
       {
         const InUse::Call call(session->in_use());
-        if (TryFastGet(*session, key, value, version) && session->IsCovered()) return absl::OkStatus();
+        if (TryFastGet(*session, key, value, version) && session->lease().IsCovered())
+          return absl::OkStatus();
       }
       return Get(key, value, version);
     });

@@ -19,7 +19,7 @@ absl::StatusOr<bool> AddPiece(Session& session, std::uint64_t* hash, std::uint64
   Request request;
   request.operation = Operation::kSettings;
   request.condition = text->size();
-  REMORA_ASSIGN_OR_RETURN(const ServerReply answer, session.CallBare(request));
+  REMORA_ASSIGN_OR_RETURN(const ServerReply answer, session.calls().CallBare(request));
   REMORA_RETURN_IF_ERROR(ToStatus(answer));
   const auto whole = static_cast<std::uint64_t>(answer.reply.result);
   if (!text->empty() && (answer.reply.version != *hash || whole != *size)) return false;

@@ -1,7 +1,7 @@
 #include "client/registered_buffer.h"
 
 #include "client/misuse.h"
-#include "client/session/session.h"
+#include "client/session/endpoint.h"
 #include "store/base/check.h"
 
 namespace remora {
@@ -13,7 +13,7 @@ RegisteredBuffer::~RegisteredBuffer() {
         "a RegisteredBuffer is destroyed while operations of an AsyncClient have it; end them first, or "
         "destroy the client");
   }
-  if (session_ != nullptr) session_->Remove(this);
+  if (endpoint_ != nullptr) endpoint_->Remove(this);
 }
 
 RegisteredBytes RegisteredBuffer::Part(std::size_t offset, std::size_t size) const {

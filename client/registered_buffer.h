@@ -9,8 +9,8 @@
 
 namespace remora {
 
+class Endpoint;
 class RegisteredBytes;
-class Session;
 
 /// Memory of the caller that a client has registered with its transport (Client::Register,
 /// AsyncClient::Register).
@@ -36,11 +36,11 @@ class RegisteredBuffer {
  private:
   friend class AsyncClient;
   friend class Client;
+  friend class Endpoint;
   friend class RegisteredBytes;
-  friend class Session;
-  RegisteredBuffer(Session& session, std::span<std::byte> bytes) : session_(&session), bytes_(bytes) {}
+  RegisteredBuffer(Endpoint& endpoint, std::span<std::byte> bytes) : endpoint_(&endpoint), bytes_(bytes) {}
 
-  Session* session_;  // null once the client is destroyed
+  Endpoint* endpoint_;  // null once the client is destroyed
   const std::span<std::byte> bytes_;
   std::unique_ptr<rdma::Registration> registration_;  // with the current connection
   mutable std::size_t operations_ = 0;                // of an AsyncClient, that use this now
@@ -57,8 +57,8 @@ class RegisteredBytes {
 
  private:
   friend class AsyncClient;
+  friend class Endpoint;
   friend class RegisteredBuffer;
-  friend class Session;
   RegisteredBytes(const RegisteredBuffer& buffer, std::span<std::byte> bytes)
       : buffer_(&buffer), bytes_(bytes) {}
   void Hold() const { ++buffer_->operations_; }

@@ -82,8 +82,8 @@ AsyncClient::Begun AsyncClient::Get(std::string_view key, const RegisteredBytes&
 
 absl::StatusOr<std::unique_ptr<RegisteredBuffer>> AsyncClient::Register(std::span<std::byte> bytes) {
   if (core_->session().is_forked()) return absl::FailedPreconditionError(kUsedAfterFork);
-  std::unique_ptr<RegisteredBuffer> buffer(new RegisteredBuffer(core_->session(), bytes));
-  REMORA_RETURN_IF_ERROR(Called(*core_)->session().Add(buffer.get()));
+  std::unique_ptr<RegisteredBuffer> buffer(new RegisteredBuffer(core_->session().endpoint(), bytes));
+  REMORA_RETURN_IF_ERROR(Called(*core_)->session().endpoint().Add(buffer.get()));
   return buffer;
 }
 

@@ -52,14 +52,14 @@ class AsyncConnection {
   void Break(const absl::Status& cause);
   /// The server may have been replaced: the next attempt comes after a pause, and goes to the next address.
   void PassOn() {
-    session_->PassOnAddress();
+    session_->connector().PassOn();
     pauses_ = true;
   }
   /// Makes no other connection from now on.
   void Close(absl::Status why);
   /// Ends what a broken connection still does in the caller's memory.
   void EndAccess() {
-    if (!broken_.ok() && !in_progress_) session_->EndConnection();
+    if (!broken_.ok() && !in_progress_) session_->endpoint().End();
   }
   /// Makes the waker's descriptor report events of the new connection.
   absl::Status Watch();

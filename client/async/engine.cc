@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<AsyncClient::Core>> AsyncClient::Core::Start(
                           Session::Start(std::move(connection), std::move(dialer), options, clock));
   std::unique_ptr<Core> core(new Core(std::move(session)));
   std::unique_ptr<RegisteredBuffer> memory(
-      new RegisteredBuffer(core->session(), core->buffers_.Allocate(async.depth)));
+      new RegisteredBuffer(core->session().endpoint(), core->buffers_.Allocate(async.depth)));
   REMORA_RETURN_IF_ERROR(core->buffers_.Register(core->session(), std::move(memory)));
   core->operations_.Resize(async.depth);
   REMORA_RETURN_IF_ERROR(core->connection_.Open());

@@ -72,8 +72,8 @@ absl::StatusOr<bool> AsyncLargePut::WriteToGrant(AsyncOperation& operation) {
   }
   // The other half is in flight.
   if (operation.read_in_flight || !reads_.CanPostFence()) return any;
-  REMORA_RETURN_IF_ERROR(
-      connection_.session().connection().PostWritev(put_.filled.entries(), put_.region, put_.written));
+  REMORA_RETURN_IF_ERROR(connection_.session().endpoint().connection().PostWritev(put_.filled.entries(),
+                                                                                  put_.region, put_.written));
   REMORA_RETURN_IF_ERROR(reads_.PostFence(operation));
   put_.written += put_.filled.size();
   put_.filled = {};

@@ -8,7 +8,7 @@ namespace remora {
 
 bool AsyncLease::Delays(AsyncOperation& operation) {
   Session& session = connection_.session();
-  if (session.IsCovered()) return false;
+  if (session.lease().IsCovered()) return false;
   is_due_ = true;
   const TimePoint now = session.clock().Now();
   if (session.lease().Holds(now)) return false;
@@ -21,36 +21,32 @@ absl::StatusOr<bool> AsyncLease::Drive() {
   if (!is_due_ || !connection_.is_up()) return false;
   Session& session = connection_.session();
   const TimePoint now = session.clock().Now();
-  if (asked_) {
-    if (now < next()) return false;
+  LeaseHolder& lease = session.lease();
+  if (lease.has_asked()) {
+    if (now < lease.answer_due()) return false;
     connection_.PassOn();
     return LeaseError("no answer in time");
   }
-  if (absl::Status looked = session.LookIfMapped(now); !looked.ok()) {
+  if (absl::Status looked = lease.LookIfMapped(now); !looked.ok()) {
     connection_.PassOn();
     return looked;
   }
-  if (kept_.empty() && session.IsCovered()) {
+  if (kept_.empty() && lease.IsCovered()) {
     is_due_ = false;
     return true;
   }
-  if (!kept_.empty() && session.lease().Holds(kept_.front().read_at)) return true;
-  Request request;
-  request.operation = Operation::kPing;
-  request.condition = kAsksLease;
-  REMORA_ASSIGN_OR_RETURN(const bool sent, connection_.channel().SendBare(request, RequestChannel::kLease));
-  if (sent) asked_ = now;
+  if (!kept_.empty() && lease.Holds(kept_.front().read_at)) return true;
+  REMORA_ASSIGN_OR_RETURN(const bool sent,
+                          connection_.channel().SendBare(LeaseHolder::MakeRequest(), RequestChannel::kLease));
+  if (sent) lease.Ask(now);
   return sent;
 }
 
 absl::Status AsyncLease::TakeAnswer(const ServerReply& answer) {
-  if (!asked_) return absl::OkStatus();
-  if (answer.reply.status != ReplyStatus::kOk) {
+  if (absl::Status taken = connection_.session().lease().TakeAnswer(answer); !taken.ok()) {
     connection_.PassOn();
-    return LeaseError(answer.behind);
+    return taken;
   }
-  connection_.session().TakeLeaseAnswer(*asked_);
-  asked_.reset();
   is_due_ = !kept_.empty();
   return absl::OkStatus();
 }
@@ -69,8 +65,9 @@ AsyncOperation* AsyncLease::TakeLostMessage() {
 }
 
 TimePoint AsyncLease::next() const {
-  if (!asked_ || !connection_.is_up()) return TimePoint::max();
-  return *asked_ + 2 * Duration(connection_.session().lease().lease_time());
+  if (!connection_.is_up()) return TimePoint::max();
+  const LeaseHolder& lease = connection_.session().lease();
+  return lease.has_asked() ? lease.answer_due() : TimePoint::max();
 }
 
 }  // namespace remora

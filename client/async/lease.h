@@ -4,8 +4,6 @@
 // another one: by a look at the lease line where READs are copies, else by a request.
 #pragma once
 
-#include <optional>
-
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/async/connection.h"
@@ -38,11 +36,8 @@ class AsyncLease {
   /// Removes and returns a message that waits; null: there is none. Its result will never count, because the
   /// connection has ended.
   AsyncOperation* TakeLostMessage();
-  /// Forgets the request, because its connection has ended.
-  void Reset() {
-    asked_.reset();
-    is_due_ = false;
-  }
+  /// Asks for nothing more, because the connection has ended.
+  void Reset() { is_due_ = false; }
   /// Returns when Drive has work because of the time. TimePoint::max(): it has none.
   TimePoint next() const;
 
@@ -50,7 +45,6 @@ class AsyncLease {
   AsyncConnection& connection_;
   OperationList kept_;  // by the times at which their results came
   bool is_due_ = false;
-  std::optional<TimePoint> asked_;  // when the unanswered request was sent
 };
 
 }  // namespace remora

@@ -79,7 +79,7 @@ struct AsyncOperation {
 /// Returns the scatter-gather element of the operation's registered memory; nullopt: it has none.
 inline std::optional<rdma::Sge> MemoryOf(const AsyncOperation& operation) {
   if (!operation.memory) return std::nullopt;
-  return Session::SgeOf(*operation.memory);
+  return Endpoint::SgeOf(*operation.memory);
 }
 
 /// A first-in first-out queue of operations, which an operation can also leave from the middle. An operation

@@ -35,7 +35,7 @@ std::span<std::byte> OperationBuffers::Allocate(std::size_t depth) {
 absl::Status OperationBuffers::Register(Session& session, std::unique_ptr<RegisteredBuffer> buffer) {
   session_ = &session;
   buffer_ = std::move(buffer);
-  return session.Add(buffer_.get());
+  return session.endpoint().Add(buffer_.get());
 }
 
 std::span<std::byte> OperationBuffers::bucket(std::size_t operation) const {
@@ -64,7 +64,7 @@ rdma::Sge OperationBuffers::SgeOf(std::span<std::byte> bytes) const {
   if (bytes.data() < own.data() || bytes.data() >= own.data() + own.size()) {
     return session_->buffers().SgeOf(bytes);
   }
-  return {bytes.data(), static_cast<std::uint32_t>(bytes.size()), Session::SgeOf(*buffer_).local_key};
+  return {bytes.data(), static_cast<std::uint32_t>(bytes.size()), Endpoint::SgeOf(*buffer_).local_key};
 }
 
 }  // namespace remora

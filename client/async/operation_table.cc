@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/put/put.h"
+#include "client/session/confirm.h"
 #include "client/session/fork_guard.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
@@ -57,7 +58,7 @@ absl::StatusOr<AsyncOperation*> OperationTable::Begin(AsyncOperation::Kind kind,
                                                       const CallOptions& call,
                                                       const RegisteredBytes* memory) {
   Session& session = connection_.session();
-  if (memory != nullptr) REMORA_RETURN_IF_ERROR(session.CheckOwn(*memory));
+  if (memory != nullptr) REMORA_RETURN_IF_ERROR(session.endpoint().CheckOwn(*memory));
   if (session.is_forked()) return absl::FailedPreconditionError(kUsedAfterFork);
   if (connection_.is_over()) return connection_.status();
   if (free_.empty()) {
@@ -72,12 +73,12 @@ absl::StatusOr<AsyncOperation*> OperationTable::Begin(AsyncOperation::Kind kind,
   operation.lost_id = 0;
   operation.undone = false;
   // The coarse clock may be late by this much. The allowance keeps operations from ending early.
-  operation.timeout = call.timeout.value_or(session.timeout()) + Clock::kCoarseness;
+  operation.timeout = call.timeout.value_or(session.calls().deadline().timeout()) + Clock::kCoarseness;
   operation.deadline = session.Coarse() + operation.timeout;
   operation.done = std::move(done);
   operation.result = {};
   if (memory != nullptr) operation.memory = *memory;
-  if (session.recorder() != nullptr) {
+  if (session.statistics().recorder() != nullptr) {
     operation.began = session.clock().Now();
     operation.lookup.ForgetPath();
     operation.put_bytes = 0;
@@ -91,7 +92,7 @@ void OperationTable::End(AsyncOperation& operation, absl::Status status) {
   REMORA_CHECK(!operation.ended && operation.lost_id == 0);
   operation.ended = true;
   operation.result.status = std::move(status);
-  if (connection_.session().recorder() != nullptr) Record(operation);
+  if (connection_.session().statistics().recorder() != nullptr) Record(operation);
   EndIfMemoryIsFree(operation);
 }
 
@@ -104,13 +105,13 @@ void OperationTable::EndMessage(AsyncOperation& operation, const ServerReply& an
     connection_.session().cache().Learn(operation.key_hash, DecodeSlot(reply.slot));
   }
   operation.result.status = ToStatus(answer);
-  if (ShowsStoredData(operation.result.status) && lease_.Delays(operation)) return;
+  if (NeedsLease(operation.result.status, LeaseNeed::kIfRejected) && lease_.Delays(operation)) return;
   End(operation, std::move(operation.result.status));
 }
 
 void OperationTable::Record(const AsyncOperation& operation) const {
   Session& session = connection_.session();
-  ClientRecorder& recorder = *session.recorder();
+  ClientRecorder& recorder = *session.statistics().recorder();
   const ClientMetric call = CallOf(operation);
   const Duration took = session.clock().Now() - operation.began;
   recorder.RecordCall(call, took, operation.result.status);

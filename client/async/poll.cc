@@ -72,7 +72,7 @@ bool AsyncClient::Core::Did(const absl::StatusOr<bool>& stage) {
 
 bool AsyncClient::Core::TakeCompletions() {
   if (!connection_.is_up()) return false;
-  const std::size_t count = session().connection().Poll(completions_);
+  const std::size_t count = session().endpoint().connection().Poll(completions_);
   for (std::size_t i = 0; i < count; ++i) {
     const absl::Status taken = Take(completions_[i]);
     if (taken.ok()) continue;
@@ -125,10 +125,10 @@ absl::StatusOr<std::size_t> AsyncClient::Core::Wait(TimePoint deadline) {
       clock.Sleep(std::max(Duration(1), std::min({deadline, earliest, connection_.next_attempt()}) - now));
       continue;
     }
-    rdma::ClientConnection& connection = session().connection();
+    rdma::ClientConnection& connection = session().endpoint().connection();
     const auto look = [this] { return TakeCompletions(); };
     if (spinner_.Spin(look, connection.PollingPays(), connection.PollCost())) continue;
-    const absl::Status woken = session().connection().Wait(std::min(deadline, earliest));
+    const absl::Status woken = session().endpoint().connection().Wait(std::min(deadline, earliest));
     if (const std::size_t ended = Poll(); ended > 0) return ended;
     if (woken.ok()) continue;
     if (absl::IsCancelled(woken)) return woken;

@@ -125,9 +125,7 @@ void AsyncReads::EndLookup(AsyncOperation& operation) {
 void AsyncReads::NoteRead(std::uint64_t key_hash) {
   Session& session = connection_.session();
   if (!session.access_hints().Note(key_hash)) return;
-  const TimePoint now = session.Coarse();
-  if (now - reads_reported_ < Session::kReportPause) return;
-  reads_reported_ = now;
+  if (!session.access_hints().TakeReport(session.Coarse())) return;
   // Without a credit, the next request of another operation takes the hashes along.
   failed_.Update(connection_.channel()
                      .Send({.operation = Operation::kPing, .key_hash = HashKey({})}, RequestChannel::kNoOwner)

@@ -91,7 +91,6 @@ class AsyncReads {
   OperationList large_readers_;  // wait for a READ of a record that is larger than their own buffer
   std::size_t in_flight_ = 0;
   GenerationRead generation_read_;
-  TimePoint reads_reported_;
   absl::Status failed_;  // why a report of reads could not be sent; Post returns it
 };
 

@@ -16,7 +16,7 @@ namespace {
 absl::Status AskServer(Session& session, Lookup& lookup) {
   lookup.Asked();
   REMORA_ASSIGN_OR_RETURN(const ServerReply answer,
-                          session.Call(Operation::kLocate, lookup.key(), lookup.key_hash(), {}));
+                          session.calls().Call(Operation::kLocate, lookup.key(), lookup.key_hash(), {}));
   lookup.Take(answer);
   return absl::OkStatus();
 }
@@ -27,7 +27,7 @@ absl::Status FindNext(Session& session, Lookup& lookup) {
   lookup.Posted();
   REMORA_RETURN_IF_ERROR(session.region().PostFind(
       session.buffers().SgeOf(bucket), session.buffers().SgeOf(record), lookup.offset(), lookup.key_hash()));
-  REMORA_RETURN_IF_ERROR(session.AwaitReads());
+  REMORA_RETURN_IF_ERROR(session.calls().AwaitReads());
   lookup.Take(bucket);
   const rdma::FoundRecord& found = session.region().found();
   lookup.TakeFound(found.offset, record.first(std::min<std::size_t>(found.size, record.size())));
@@ -49,7 +49,7 @@ absl::Status ReadNext(Session& session, Lookup& lookup) {
   if (!session.region().ReadNow(buffer, lookup.offset())) {
     const rdma::Sge into = session.buffers().SgeOf(buffer);
     REMORA_RETURN_IF_ERROR(session.region().Post(std::span(&into, 1), lookup.offset()));
-    REMORA_RETURN_IF_ERROR(session.AwaitReads());
+    REMORA_RETURN_IF_ERROR(session.calls().AwaitReads());
   }
   lookup.Take(buffer);
   return absl::OkStatus();
@@ -65,7 +65,7 @@ absl::Status Finish(Session& session, Lookup& lookup) {
       case Lookup::Step::kAsk: {
         const TimePoint now = session.Coarse();
         if (!first_asked) first_asked = now;
-        if (now - *first_asked > session.timeout()) {
+        if (now - *first_asked > session.calls().deadline().timeout()) {
           return absl::DeadlineExceededError(
               "get: each answer took longer than the server keeps memory for readers (its grace period); try "
               "again");

@@ -28,9 +28,9 @@ absl::Status TakeMapped(Session& session, std::span<const std::byte> mapped, Chu
   ++session.counters().reads;
   if (session.region().ServerIsAlive()) return absl::OkStatus();
   // The bytes count if the server lives after all, which a READ behind them shows.
-  session.RestartDeadline();
+  session.calls().deadline().Restart();
   REMORA_RETURN_IF_ERROR(session.region().PostFence());
-  return session.AwaitReads();
+  return session.calls().AwaitReads();
 }
 
 }  // namespace
@@ -198,7 +198,7 @@ absl::Status ReadInChunks(Session& session, ChunkedReader& pieces) {
         next ? MappedValue(session, *next) : std::span<const std::byte>();
     std::span<std::byte> into;
     if (next && mapped.empty()) {
-      session.RestartDeadline();
+      session.calls().deadline().Restart();
       into = session.buffers().record().subspan(next->half * kPieceHalf, next->scratch_size);
       SgeList list;
       list.Add(session.buffers().SgeOf(into));
@@ -209,7 +209,7 @@ absl::Status ReadInChunks(Session& session, ChunkedReader& pieces) {
     has_arrived = next.has_value() && mapped.empty();
     if (!mapped.empty()) REMORA_RETURN_IF_ERROR(TakeMapped(session, mapped, pieces));
     if (!has_arrived) continue;
-    REMORA_RETURN_IF_ERROR(session.AwaitReads());
+    REMORA_RETURN_IF_ERROR(session.calls().AwaitReads());
     arrived = into;
   }
   return absl::OkStatus();

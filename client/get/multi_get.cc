@@ -101,7 +101,7 @@ absl::StatusOr<bool> MultiGets::DoRound(std::span<KeyGet> gets) {
     REMORA_RETURN_IF_ERROR(session_.region().Post(std::span(&into, 1), get.lookup.offset()));
     posted[count++] = &get;
   }
-  REMORA_RETURN_IF_ERROR(session_.AwaitReads());
+  REMORA_RETURN_IF_ERROR(session_.calls().AwaitReads());
   for (KeyGet* get : std::span(posted).first(count)) get->Take();
   return any;
 }
@@ -130,22 +130,22 @@ absl::Status MultiGets::GetInRounds(std::span<const std::string_view> keys, std:
       session_.NoteRead(get.lookup.key_hash());
       continue;
     }
-    session_.RestartDeadline();
+    session_.calls().deadline().Restart();
     get.result->status = Finish(session_, get.lookup);
     if (get.result->status.ok()) get.TakeValue();
   }
-  return session_.status();
+  return session_.endpoint().status();
 }
 
 absl::Status MultiGets::GetSome(std::span<const std::string_view> keys, std::span<GetResult> results) {
   const std::uint32_t left = TryFastGets(session_, keys, results);
-  return left == 0 ? session_.status() : GetInRounds(keys, results, left);
+  return left == 0 ? session_.endpoint().status() : GetInRounds(keys, results, left);
 }
 
 absl::Status MultiGets::Get(std::span<const std::string_view> keys, std::span<GetResult> results) {
   for (std::size_t done = 0; done < keys.size(); done += SessionBuffers::kMaxBatch) {
     const std::size_t some = std::min(keys.size() - done, SessionBuffers::kMaxBatch);
-    session_.RestartDeadline();
+    session_.calls().deadline().Restart();
     const absl::Status status = GetSome(keys.subspan(done, some), results.subspan(done, some));
     if (status.ok()) continue;
     for (GetResult& result : results.subspan(done)) {

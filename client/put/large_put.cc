@@ -15,19 +15,19 @@ namespace {
 
 /// While one half of the buffer is in flight, the other is filled.
 absl::Status WriteToGrant(Session& session, PayloadStream& stream, const RemoteRegion& region) {
-  REMORA_RETURN_IF_ERROR(session.AwaitStaging());
+  REMORA_RETURN_IF_ERROR(session.calls().AwaitStaging());
   const std::span<std::byte> buffer = session.buffers().payload();
   const std::size_t half = buffer.size() / 2;
   std::uint64_t offset = 0;
   for (std::size_t turn = 0; !stream.empty(); ++turn) {
-    session.RestartDeadline();
+    session.calls().deadline().Restart();
     const SgeList piece = stream.Take(session.buffers().SgeOf(buffer.subspan(turn % 2 * half, half)));
-    REMORA_RETURN_IF_ERROR(session.AwaitReads());
-    REMORA_RETURN_IF_ERROR(session.connection().PostWritev(piece.entries(), region, offset));
+    REMORA_RETURN_IF_ERROR(session.calls().AwaitReads());
+    REMORA_RETURN_IF_ERROR(session.endpoint().connection().PostWritev(piece.entries(), region, offset));
     REMORA_RETURN_IF_ERROR(session.region().PostFence());
     offset += piece.size();
   }
-  return session.AwaitReads();
+  return session.calls().AwaitReads();
 }
 
 /// Sends the value in parts. While the server copies one, the client fills the next one.
@@ -40,20 +40,20 @@ absl::Status SendParts(Session& session, PayloadStream& stream) {
     rejected.Update(ToStatus(reply));
   };
   while (in_flight > 0 || (!stream.empty() && rejected.ok())) {
-    session.RestartDeadline();
+    session.calls().deadline().Restart();
     while (!stream.empty() && rejected.ok()) {
       const absl::StatusOr<bool> sent = session.channel().SendPart(stream, kPart, RequestChannel::kCall);
-      if (!sent.ok()) return session.Break(sent.status());
+      if (!sent.ok()) return session.endpoint().Break(sent.status());
       if (!*sent) break;
       ++in_flight;
     }
-    REMORA_RETURN_IF_ERROR(session.AwaitReplies(take));
+    REMORA_RETURN_IF_ERROR(session.calls().AwaitReplies(take));
   }
   return rejected;
 }
 
 absl::StatusOr<ServerReply> SendSizes(Session& session, const RequestSpec& spec, std::uint64_t value_hash) {
-  return session.Exchange(spec.operation, [&](RequestChannel& channel) {
+  return session.calls().Exchange(spec.operation, [&](RequestChannel& channel) {
     return channel.SendSizes(spec, value_hash, RequestChannel::kCall);
   });
 }
@@ -66,7 +66,8 @@ absl::StatusOr<ServerReply> Send(Session& session, std::string_view key, const S
     REMORA_ASSIGN_OR_RETURN(
         reserved,
         SendSizes(session, {.operation = Operation::kReserve, .key = key, .value = value.bytes}, 0));
-  } while (reserved.reply.status == ReplyStatus::kAskAgain && session.clock().Now() < session.deadline());
+  } while (reserved.reply.status == ReplyStatus::kAskAgain &&
+           session.clock().Now() < session.calls().deadline().Get());
   if (reserved.reply.status != ReplyStatus::kOk) return reserved;
   Grant grant;
   const bool granted = FromBytes(std::as_bytes(std::span(reserved.behind)), &grant);
@@ -76,7 +77,7 @@ absl::StatusOr<ServerReply> Send(Session& session, std::string_view key, const S
   PayloadStream stream(key, value);
   REMORA_RETURN_IF_ERROR(granted ? WriteToGrant(session, stream, grant.region) : SendParts(session, stream));
 
-  session.RestartDeadline();
+  session.calls().deadline().Restart();
   return SendSizes(session,
                    {.operation = Operation::kFinishLargePut,
                     .key = key,
@@ -92,7 +93,7 @@ absl::Status PutLarge(Session& session, std::string_view key, const SentValue& v
                       const PutOptions& options) {
   const std::uint64_t key_hash = HashKey(key);
   session.cache().locations().Forget(key_hash);
-  REMORA_ASSIGN_OR_RETURN(std::optional<ServerReply> answered, session.RecoverLostReply());
+  REMORA_ASSIGN_OR_RETURN(std::optional<ServerReply> answered, session.calls().RecoverLostReply());
   if (!answered) {
     REMORA_ASSIGN_OR_RETURN(answered, Send(session, key, value, key_hash, options));
   }

@@ -76,19 +76,19 @@ class PutMany {
   }
 
   absl::Status PutAlone(const PutRequest& request, PutResult& result) {
-    session_.RestartDeadline();
+    session_.calls().deadline().Restart();
     PutOptions options = request.options;
     options.version = &result.version;
     result.status = Put(session_, request.key, {request.value, {}}, options);
     if (result.status.ok() && request.options.version != nullptr) *request.options.version = result.version;
-    session_.RestartDeadline();
-    return session_.status();
+    session_.calls().deadline().Restart();
+    return session_.endpoint().status();
   }
 
   absl::Status TakeSome() {
-    return session_.AwaitReplies([&](std::uint32_t number, const ServerReply& reply, bool may_learn) {
+    return session_.calls().AwaitReplies([&](std::uint32_t number, const ServerReply& reply, bool may_learn) {
       TakeOutcome(number, reply, may_learn);
-      session_.RestartDeadline();
+      session_.calls().deadline().Restart();
     });
   }
 
@@ -122,7 +122,7 @@ absl::Status MultiPut(Session& session, std::span<const PutRequest> requests, st
   }
   absl::Status status = PutMany(session, requests, results).Run();
   if (status.ok()) return status;
-  if (session.status().ok()) status = session.Break(status);
+  if (session.endpoint().status().ok()) status = session.endpoint().Break(status);
   for (PutResult& result : results) {
     if (absl::IsUnknown(result.status)) result.status = status;
   }

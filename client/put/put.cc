@@ -50,14 +50,14 @@ namespace {
 absl::StatusOr<ServerReply> CallOnce(Session& session, Operation operation, std::string_view key,
                                      std::uint64_t key_hash, const SentValue& value,
                                      const PutOptions& options) {
-  REMORA_ASSIGN_OR_RETURN(const std::optional<ServerReply> lost, session.RecoverLostReply());
+  REMORA_ASSIGN_OR_RETURN(const std::optional<ServerReply> lost, session.calls().RecoverLostReply());
   if (lost) return *lost;
-  return session.Call({.operation = operation,
-                       .key = key,
-                       .key_hash = key_hash,
-                       .value = value.bytes,
-                       .options = options,
-                       .local_key = value.local_key});
+  return session.calls().Call({.operation = operation,
+                               .key = key,
+                               .key_hash = key_hash,
+                               .value = value.bytes,
+                               .options = options,
+                               .local_key = value.local_key});
 }
 
 absl::StatusOr<ServerReply> Commit(Session& session, Operation operation, std::string_view key,

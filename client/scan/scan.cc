@@ -8,6 +8,7 @@
 #include "client/put/put.h"
 #include "client/scan/scan_impl.h"
 #include "client/session/call_guard.h"
+#include "client/session/confirm.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 #include "store/format/memory/record.h"
@@ -35,7 +36,7 @@ std::string StartBytes(ScanStart start, const ScanRange& range) {
 
 absl::StatusOr<ServerReply> Start(Session& session, ScanStart start, const ScanRange& range) {
   start.ends = session.scan_window().TakeAbandonedCursor();
-  return session.Call(Operation::kScan, {}, HashKey({}), StartBytes(start, range));
+  return session.calls().Call(Operation::kScan, {}, HashKey({}), StartBytes(start, range));
 }
 
 Request NextOf(std::uint64_t cursor, std::size_t offset, std::size_t size) {
@@ -63,8 +64,8 @@ absl::StatusOr<std::uint64_t> AddUp(Session& session, ScanKind kind, const ScanR
       sum += static_cast<std::uint64_t>(reply.result);
       if (reply.version == 0) return sum;
       if (session.clock().IsInterrupted()) return absl::CancelledError(kInterrupted);
-      session.RestartDeadline();
-      answer = session.CallBare(NextOf(reply.version, 0, 0));
+      session.calls().deadline().Restart();
+      answer = session.calls().CallBare(NextOf(reply.version, 0, 0));
     }
   }
   return absl::AbortedError(
@@ -163,10 +164,10 @@ absl::Status ClientScan::Impl::TakeWindow() {
   ScanWindow::Owner* const owner = window.owner();
   if (owner == this) return absl::OkStatus();
   // A page may be in flight, even one of a scan that was destroyed.
-  REMORA_RETURN_IF_ERROR(session_.AwaitScanPage());
+  REMORA_RETURN_IF_ERROR(session_.calls().AwaitScanPage());
   if (owner != nullptr) owner->GiveUpWindow();
   window.set_owner(nullptr);
-  REMORA_ASSIGN_OR_RETURN(window_, session_.scan_window().Register(session_.connection()));
+  REMORA_ASSIGN_OR_RETURN(window_, session_.scan_window().Register(session_.endpoint().connection()));
   page_size_ = std::min(window_.bytes.size() / 2, kMaxPageSize);
   window.set_owner(this);
   return absl::OkStatus();
@@ -194,7 +195,8 @@ void ClientScan::Impl::GiveUpWindow() {
 
 absl::Status ClientScan::Impl::AskForNext() {
   if (cursor_ == 0) return absl::OkStatus();
-  const absl::Status asked = session_.PostScanPage(NextOf(cursor_, (1 - half_) * page_size_, page_size_));
+  const absl::Status asked =
+      session_.calls().PostScanPage(NextOf(cursor_, (1 - half_) * page_size_, page_size_));
   asked_ = asked.ok();
   return asked;
 }
@@ -209,7 +211,7 @@ absl::Status ClientScan::Impl::TakePage(const ServerReply& answer, std::size_t h
   if (answer.reply.result < 0 || static_cast<std::uint64_t>(answer.reply.result) > page_size_) {
     return NoScanPage("it is larger than the client asked for");
   }
-  if (!session_.IsCovered()) REMORA_RETURN_IF_ERROR(session_.Confirm());
+  if (!session_.lease().IsCovered()) REMORA_RETURN_IF_ERROR(Confirm(session_));
   cursor_ = answer.reply.version;
   half_ = half;
   page_ = std::string_view(reinterpret_cast<const char*>(window_.bytes.data()) + half * page_size_,
@@ -233,8 +235,8 @@ absl::StatusOr<bool> ClientScan::Impl::NextPage() {
     REMORA_RETURN_IF_ERROR(AskForNext());
   }
   if (asked_) {
-    session_.RestartDeadline();  // each page is progress
-    REMORA_RETURN_IF_ERROR(session_.AwaitScanPage());
+    session_.calls().deadline().Restart();  // each page is progress
+    REMORA_RETURN_IF_ERROR(session_.calls().AwaitScanPage());
     asked_ = false;
     REMORA_RETURN_IF_ERROR(TakePage(session_.scan_window().reply().view(), 1 - half_));
     if (!lost_) {
@@ -273,8 +275,8 @@ bool ClientScan::Impl::Next() {
   const absl::Status begun = session_.BeginCall();
   absl::StatusOr<bool> shown = begun.ok() ? Step() : begun;
   // The scan shows the rest of the pages. Then it continues behind them, as of a later moment.
-  while (!shown.ok() && session_.reconnects() && session_.is_broken()) {
-    const absl::Status connected = session_.Reconnect(shown.status(), session_.deadline());
+  while (!shown.ok() && session_.reconnects() && session_.endpoint().is_broken()) {
+    const absl::Status connected = session_.Reconnect(shown.status(), session_.calls().deadline().Get());
     shown = connected.ok() ? Step() : connected;
     if (!connected.ok()) break;
   }
@@ -384,7 +386,8 @@ absl::StatusOr<bool> ClientScan::Impl::IsOver(std::uint64_t expiry_ms) {
     case ServerTime::Life::kAskServer:
       break;
   }
-  REMORA_ASSIGN_OR_RETURN(const ServerReply answer, session_.Call(Operation::kPing, {}, HashKey({}), {}));
+  REMORA_ASSIGN_OR_RETURN(const ServerReply answer,
+                          session_.calls().Call(Operation::kPing, {}, HashKey({}), {}));
   session_.server().server_time().Learn(answer.reply.server_ms, now, session_.clock().Now());
   return HasExpired(expiry_ms, answer.reply.server_ms);
 }

@@ -58,12 +58,12 @@ absl::StatusOr<std::unique_ptr<ClientWatch::Impl>> ClientWatch::Impl::Begin(cons
 
 absl::Status ClientWatch::Impl::FetchPage(Session& session) {
   // A page of a scan may be in flight, or not shown yet.
-  REMORA_RETURN_IF_ERROR(session.AwaitScanPage());
+  REMORA_RETURN_IF_ERROR(session.calls().AwaitScanPage());
   ScanWindow& scan_window = session.scan_window();
   if (scan_window.owner() != nullptr) scan_window.owner()->GiveUpWindow();
   scan_window.set_owner(nullptr);
   REMORA_ASSIGN_OR_RETURN(const ScanWindow::View window,
-                          session.scan_window().Register(session.connection()));
+                          session.scan_window().Register(session.endpoint().connection()));
   const std::size_t page_size = std::min(window.bytes.size(), kMaxPageSize);
   absl::StatusOr<ServerReply> answer = absl::NotFoundError("");
   if (cursor_ != 0 && KnowsPlace(session)) {
@@ -71,7 +71,7 @@ absl::Status ClientWatch::Impl::FetchPage(Session& session) {
     request.operation = Operation::kScanNext;
     request.value_size = static_cast<std::uint32_t>(page_size);
     request.condition = cursor_;
-    answer = session.CallBare(request);
+    answer = session.calls().CallBare(request);
   }
   if (!answer.ok() && !absl::IsNotFound(answer.status())) return answer.status();
   if (!answer.ok() || answer->reply.status == ReplyStatus::kNotFound) {
@@ -118,7 +118,7 @@ absl::StatusOr<ServerReply> ClientWatch::Impl::Open(Session& session, const Scan
   std::string bytes(reinterpret_cast<const char*>(&start), sizeof(start));
   bytes += range_.begin;
   bytes += range_.end;
-  absl::StatusOr<ServerReply> answer = session.Call(Operation::kScan, {}, HashKey({}), bytes);
+  absl::StatusOr<ServerReply> answer = session.calls().Call(Operation::kScan, {}, HashKey({}), bytes);
   // The server has checked the position: it belongs to this incarnation.
   if (answer.ok() && answer->reply.status == ReplyStatus::kOk) {
     place_.incarnation = session.server().shape().incarnation;
@@ -133,7 +133,7 @@ bool ClientWatch::Impl::KnowsPlace(const Session& session) const {
 absl::StatusOr<bool> ClientWatch::Impl::IsBehind(Session& session) {
   // The end of another log says nothing about this place: it may stay before it for good.
   if (!KnowsPlace(session)) return true;
-  REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, session.ReadSuperblock());
+  REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, session.calls().ReadSuperblock());
   return superblock->counters[static_cast<std::size_t>(Counter::kChangesEnd)] >= place_.sequence;
 }
 

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "store/base/clock.h"
 #include "store/format/wire/messages.h"
 
 namespace remora {
@@ -28,6 +30,13 @@ class AccessHints {
     return count_ >= kMaxReads;
   }
 
+  /// Returns whether a request is due that only reports reads. Then it counts as sent at `now`.
+  bool TakeReport(TimePoint now) {
+    if (now - reported_ < kReportPause) return false;
+    reported_ = now;
+    return true;
+  }
+
   /// Returns how many bytes Take would copy.
   std::size_t bytes() const { return std::min(count_, kMaxReads) * sizeof(std::uint64_t); }
 
@@ -41,8 +50,12 @@ class AccessHints {
   }
 
  private:
+  /// Shortest pause between two requests that only report reads.
+  static constexpr std::chrono::milliseconds kReportPause{100};
+
   bool wanted_ = false;
   std::size_t count_ = 0;  // since the last Take
+  TimePoint reported_;     // when a request that only reports reads was last due
   std::array<std::uint64_t, kMaxReads> hashes_;
 };
 

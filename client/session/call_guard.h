@@ -47,6 +47,8 @@ class InUse {
     is_.store(true, std::memory_order_relaxed);
   }
   void End() { is_.store(false, std::memory_order_relaxed); }
+  /// Returns whether this process is a forked child of the one that made the client.
+  bool is_forked() const { return forks_ != Forks::Count(); }
 
  private:
   /// Ends the process with a message. Returns in a forked child, whose calls report that instead.

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/session/confirm.h"
+#include "client/session/connector.h"
 #include "client/session/session.h"
 #include "rdma/auth/hmac.h"
 #include "store/base/absl_view.h"
@@ -76,19 +78,20 @@ absl::Status AnotherShard(const ShardIdentity& expected, const ShardIdentity& fo
 
 }  // namespace
 
-absl::Status Session::Open(std::unique_ptr<rdma::ClientConnection> connection, TimePoint deadline) {
+absl::StatusOr<Connector::Greeting> Connector::Connect(std::unique_ptr<rdma::ClientConnection> connection,
+                                                       TimePoint deadline, Bind bind) {
   HelloRequest hello;
   hello.client = identity_.id;
   hello.flags |= HelloFlag::kKnowsLease;
   if (identity_.returns) hello.flags |= HelloFlag::kReconnects;
   if (!options_.expected_shard.is_none()) hello.flags |= HelloFlag::kAsksShard;
   if (options_.administers) hello.flags |= HelloFlag::kAdministers;
-  if (secret_.empty()) return Join(std::move(connection), hello, deadline);
+  if (secret_.empty()) return Join(std::move(connection), hello, deadline, bind);
 
   hello.flags |= HelloFlag::kHasToken;
   rdma::FillRandom(std::as_writable_bytes(std::span(&hello.challenge, 1)));
   REMORA_ASSIGN_OR_RETURN(HelloNonce nonce, AskForNonce(*connection, hello, deadline));
-  if (dialer_ == nullptr) {
+  if (!dials()) {
     return absl::FailedPreconditionError(
         "connect: to prove a token takes a second connection, and this client was given one: connect to an "
         "address, or with a Dialer");
@@ -98,19 +101,19 @@ absl::Status Session::Open(std::unique_ptr<rdma::ClientConnection> connection, T
     const rdma::Mac mac = rdma::HmacSha256(secret_, ClientProofParts(nonce, hello));
     std::copy_n(mac.begin(), hello.proof.size(), hello.proof.begin());
     REMORA_ASSIGN_OR_RETURN(connection, dialer_(deadline));
-    absl::Status joined = Join(std::move(connection), hello, deadline);
+    const rdma::ClientConnection& proving = *connection;
+    absl::StatusOr<Greeting> joined = Join(std::move(connection), hello, deadline, bind);
     if (joined.ok() || rejection_ != RejectionReason::kChallenge) return joined;
     HelloRejection rejection;
-    if (!FromBytes(connection_->peer_data(), &rejection) || rejection.nonce == nonce ||
-        clock_.Now() >= deadline) {
+    if (!FromBytes(proving.peer_data(), &rejection) || rejection.nonce == nonce || clock_.Now() >= deadline) {
       return joined;
     }
     nonce = rejection.nonce;  // the nonce was too old, or came from the previous server
   }
 }
 
-absl::StatusOr<HelloNonce> Session::AskForNonce(rdma::ClientConnection& connection, const HelloRequest& hello,
-                                                TimePoint deadline) {
+absl::StatusOr<HelloNonce> Connector::AskForNonce(rdma::ClientConnection& connection,
+                                                  const HelloRequest& hello, TimePoint deadline) {
   const absl::Status connected = connection.Connect(AsBytes(hello), deadline);
   rejection_ = RejectionReason{};
   if (connected.ok()) return NotProven();
@@ -123,30 +126,27 @@ absl::StatusOr<HelloNonce> Session::AskForNonce(rdma::ClientConnection& connecti
   return rejection.nonce;
 }
 
-absl::Status Session::Join(std::unique_ptr<rdma::ClientConnection> connection, const HelloRequest& hello,
-                           TimePoint deadline) {
-  Deregister();
-  connection_ = std::move(connection);
-  REMORA_RETURN_IF_ERROR(buffers_.Register(*connection_));
-  REMORA_RETURN_IF_ERROR(channel_.Bind(*connection_));
-  REMORA_RETURN_IF_ERROR(scan_window_.Offer(*connection_));
-  REMORA_RETURN_IF_ERROR(Greet(hello, deadline));
-  region_.Bind(*connection_);
-  return AdoptSuperblock();
+absl::StatusOr<Connector::Greeting> Connector::Join(std::unique_ptr<rdma::ClientConnection> connection,
+                                                    const HelloRequest& hello, TimePoint deadline,
+                                                    Bind bind) {
+  rdma::ClientConnection& joined = *connection;
+  REMORA_RETURN_IF_ERROR(bind(std::move(connection)));
+  return Greet(joined, hello, deadline);
 }
 
-absl::Status Session::Greet(const HelloRequest& hello, TimePoint deadline) {
+absl::StatusOr<Connector::Greeting> Connector::Greet(rdma::ClientConnection& connection,
+                                                     const HelloRequest& hello, TimePoint deadline) {
   const TimePoint sent = clock_.Now();
-  const absl::Status connected = connection_->Connect(AsBytes(hello), deadline);
+  const absl::Status connected = connection.Connect(AsBytes(hello), deadline);
   rejection_ = RejectionReason{};
   if (connected.code() == absl::StatusCode::kFailedPrecondition) {
     HelloRejection rejection;
-    if (FromBytes(connection_->peer_data(), &rejection)) rejection_ = rejection.reason;
-    return Rejectionstatus(connection_->peer_data(), !secret_.empty());
+    if (FromBytes(connection.peer_data(), &rejection)) rejection_ = rejection.reason;
+    return Rejectionstatus(connection.peer_data(), !secret_.empty());
   }
   REMORA_RETURN_IF_ERROR(connected);
   HelloReply reply;
-  if (!FromBytes(connection_->peer_data(), &reply) || reply.magic != kHelloMagic || reply.credits == 0 ||
+  if (!FromBytes(connection.peer_data(), &reply) || reply.magic != kHelloMagic || reply.credits == 0 ||
       (reply.staging.size < kMaxPayloadSize && (reply.flags & ReplyFlag::kReadOnly) == 0) ||
       reply.memory.size < kSuperblockSize) {
     return NoServer();
@@ -159,12 +159,11 @@ absl::Status Session::Greet(const HelloRequest& hello, TimePoint deadline) {
   if (!IsExpected(options_.expected_shard, reply.shard))
     return AnotherShard(options_.expected_shard, reply.shard);
   identity_.returns = identity_.id != 0;
-  server_.TakeHello(reply, sent);
-  return absl::OkStatus();
+  return Greeting{reply, sent};
 }
 
 absl::Status Session::AdoptSuperblock() {
-  REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, ReadSuperblock());
+  REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, calls_.ReadSuperblock());
   if (superblock->magic != kSuperblockMagic) {
     return absl::FailedPreconditionError(
         "connect: the server's memory has no superblock; use a client of the server's release");
@@ -186,7 +185,8 @@ absl::Status Session::AdoptSuperblock() {
   }
   server_.TakeStore(shape, grace, level);
   cache_.Begin(shape.memory_size, grace);
-  REMORA_RETURN_IF_ERROR(TakeFirstLease());
+  lease_.Forget();
+  if (server_.has_lease() && !connector_.administers()) REMORA_RETURN_IF_ERROR(TakeFirstLease(*this));
   return ReadFirstDirectory();
 }
 
@@ -195,7 +195,7 @@ absl::Status Session::ReadFirstDirectory() {
   const RegionReader::DirectoryRange range = region_.DirectoryAround({});
   if (range.size == 0) return absl::OkStatus();
   const std::span<std::byte> bytes = buffers_.directory().first(range.size);
-  REMORA_RETURN_IF_ERROR(Read(bytes, range.offset));
+  REMORA_RETURN_IF_ERROR(calls_.Read(bytes, range.offset));
   region_.TakeDirectory(range, bytes);
   return absl::OkStatus();
 }

@@ -1,61 +1,27 @@
 // Recovery of a client whose connection breaks. It makes another connection under the same client ID, and
 // forgets all knowledge of the server. Then it asks for the outcome of the write whose answer it lost
 // (server/connection/client_table.h explains why the answer is right).
-#include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/session/session.h"
 #include "store/base/absl_view.h"
-#include "store/base/random_id.h"
 #include "store/base/status_macros.h"
 
 namespace remora {
-namespace {
-
-// Pauses between attempts. Each is twice the one before, and shortened at random by up to a half, so that the
-// clients of a restarted server do not all come at once.
-constexpr std::chrono::milliseconds kFirstPause{4};
-constexpr std::chrono::milliseconds kLongestPause{1000};
-constexpr int kMaxDoublings = 8;
-// Time limit of an attempt that gets no answer; the next one gets four times as long. The request for a
-// connection, or its answer, may be lost, and librdmacm sends it again only after 4 s. But a server may also
-// be slow.
-constexpr std::chrono::milliseconds kFirstAttempt{1000};
-constexpr int kMaxQuadruplings = 6;
-
-/// Returns whether another attempt may succeed.
-bool MayPass(const absl::Status& status, RejectionReason rejection) {
-  switch (status.code()) {
-    case absl::StatusCode::kCancelled:
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kPermissionDenied:
-    case absl::StatusCode::kResourceExhausted:
-    case absl::StatusCode::kUnimplemented:
-      return false;
-    case absl::StatusCode::kFailedPrecondition:
-      return rejection == RejectionReason::kFull || rejection == RejectionReason::kStopping ||
-             rejection == RejectionReason::kForgotten;
-    default:
-      return true;
-  }
-}
-
-}  // namespace
 
 absl::Status Session::Reconnect(const absl::Status& cause, TimePoint deadline) {
-  if (absl::IsCancelled(cause)) return cause;  // the call must not wait any more
-  if (broken_.ok()) broken_ = cause;           // until an attempt succeeds
+  if (absl::IsCancelled(cause)) return cause;          // the call must not wait any more
+  if (endpoint_.status().ok()) endpoint_.Fail(cause);  // until an attempt succeeds
   for (int attempt = 0; clock_.Now() < deadline; ++attempt) {
     const Attempt made = TryToReconnect(deadline);
     if (made.status.ok()) {
-      if (!made.was_forgotten || unacknowledged_write_ == 0) return absl::OkStatus();
-      unacknowledged_write_ = 0;
+      if (!made.was_forgotten || calls_.unacknowledged_write() == 0) return absl::OkStatus();
+      calls_.AbandonWrite();
       return absl::UnknownError(AbslView(kForgotten));
     }
     if (made.is_final) return made.status;
-    const Duration pause = Pause(attempt);
+    const Duration pause = Connector::Pause(attempt);
     if (clock_.Now() + pause >= deadline) {
       return absl::UnavailableError(
           absl::StrCat(cause.message(), "; and there is no other connection: ", made.status.message()));
@@ -68,81 +34,62 @@ absl::Status Session::Reconnect(const absl::Status& cause, TimePoint deadline) {
 
 Session::Attempt Session::TryToReconnect(TimePoint deadline) {
   if (is_forked()) return {absl::FailedPreconditionError(kUsedAfterFork), true};
-  const ClientCounters before = counters_;
+  const ClientCounters before = counters();
   for (;;) {
-    absl::Status opened = OpenAnother(NextAttemptEnds(deadline));
-    counters_ = before;
-    if (opened.ok()) {
-      ++counters_.reconnects;
-      unanswered_attempts_ = 0;
-      return {.status = {}, .is_final = false, .was_forgotten = std::exchange(identity_.forgotten, false)};
+    absl::Status opened = OpenAnother(connector_.NextAttemptEnds(deadline));
+    counters() = before;
+    switch (connector_.After(opened)) {
+      case Connector::Next::kUse:
+        ++counters().reconnects;
+        return {.status = {}, .is_final = false, .was_forgotten = connector_.TakeForgotten()};
+      case Connector::Next::kGiveUp:
+        return {std::move(opened), true};
+      case Connector::Next::kTryLater:
+        return {std::move(opened), false};
+      case Connector::Next::kTryAsNew:
+        if (clock_.Now() >= deadline) return {std::move(opened), false};
     }
-    if (absl::IsDeadlineExceeded(opened)) ++unanswered_attempts_;
-    if (rejection_ != RejectionReason::kForgotten) PassOnAddress();  // another address may serve
-    const bool is_final = !MayPass(opened, rejection_);
-    if (is_final || rejection_ != RejectionReason::kForgotten) return {std::move(opened), is_final};
-    identity_.forgotten = true;
-    identity_.id = RandomId();
-    identity_.returns = false;
-    if (clock_.Now() >= deadline) return {std::move(opened), false};
   }
 }
 
-TimePoint Session::NextAttemptEnds(TimePoint deadline) {
-  const Duration longest = kFirstAttempt * (1 << 2 * std::min(unanswered_attempts_, kMaxQuadruplings));
-  return std::min(deadline, clock_.Now() + std::min<Duration>(longest, options_.connect_timeout));
-}
-
-absl::Status Session::OpenFirst(std::unique_ptr<rdma::ClientConnection> connection) {
-  const TimePoint deadline = clock_.Now() + options_.connect_timeout;
-  if (dialer_ == nullptr) return Open(std::move(connection), deadline);
-  absl::Status opened = Open(std::move(connection), NextAttemptEnds(deadline));
+absl::Status Session::OpenFirst(std::unique_ptr<rdma::ClientConnection> connection, TimePoint deadline) {
+  if (!connector_.dials()) return Open(std::move(connection), deadline);
+  absl::Status opened = Open(std::move(connection), connector_.NextAttemptEnds(deadline));
   while (absl::IsDeadlineExceeded(opened) && clock_.Now() < deadline) {
-    ++unanswered_attempts_;
-    opened = OpenAnother(NextAttemptEnds(deadline));
+    connector_.CountUnanswered();
+    opened = OpenAnother(connector_.NextAttemptEnds(deadline));
   }
-  unanswered_attempts_ = 0;
+  connector_.ForgetUnanswered();
   return opened;
+}
+
+absl::Status Session::Open(std::unique_ptr<rdma::ClientConnection> connection, TimePoint deadline) {
+  const auto bind = [this](std::unique_ptr<rdma::ClientConnection> next) {
+    return endpoint_.Bind(std::move(next));
+  };
+  REMORA_ASSIGN_OR_RETURN(const Connector::Greeting greeting,
+                          connector_.Connect(std::move(connection), deadline, bind));
+  server_.TakeHello(greeting.reply, greeting.sent);
+  region_.Bind(endpoint_.connection());
+  return AdoptSuperblock();
 }
 
 absl::Status Session::OpenAnother(TimePoint deadline) {
-  rejection_ = RejectionReason{};
-  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::ClientConnection> connection, dialer_(deadline));
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::ClientConnection> connection, connector_.Dial(deadline));
   // The connection may still access the buffer, so it ends before the client reuses the buffer.
-  EndConnection();
+  endpoint_.End();
   ForgetServer();
-  const absl::Status was = std::exchange(broken_, absl::OkStatus());
+  absl::Status reason = endpoint_.TakeReason();
   absl::Status opened = Open(std::move(connection), deadline);
-  for (std::size_t i = 0; i < user_buffers_.size() && opened.ok(); ++i) {
-    absl::StatusOr<std::unique_ptr<rdma::Registration>> registration =
-        connection_->RegisterMessages(user_buffers_[i]->bytes());
-    opened = registration.status();
-    if (opened.ok()) user_buffers_[i]->registration_ = *std::move(registration);
-  }
-  if (!opened.ok()) broken_ = was;
+  if (opened.ok()) opened = endpoint_.RegisterBuffers();
+  if (!opened.ok()) endpoint_.Fail(std::move(reason));
   return opened;
-}
-
-void Session::EndConnection() {
-  if (broken_.ok()) broken_ = absl::UnavailableError("connection lost: it ended; connect again");
-  // The server learns of the end of the connection before the registrations end.
-  if (connection_ != nullptr) connection_->Disconnect();
-  Deregister();
-  connection_.reset();
-}
-
-void Session::Deregister() {
-  buffers_.Deregister();
-  scan_window_.Deregister();
-  for (RegisteredBuffer* const buffer : user_buffers_) buffer->registration_.reset();
-  region_.Unbind();
 }
 
 void Session::WaitForDevice() {
   if (is_forked()) return;  // the connection belongs to the parent
-  // A SEND may complete after its reply came.
-  while (!is_broken() && channel_.IsGathering(RequestChannel::kCall)) TakeSome().IgnoreError();
-  if (is_broken()) EndConnection();
+  calls_.AwaitGathered();
+  if (endpoint_.is_broken()) endpoint_.End();
 }
 
 void Session::ForgetServer() {
@@ -151,47 +98,6 @@ void Session::ForgetServer() {
   region_.Forget();
   cache_.Forget();
   channel_.Clear();
-}
-
-Duration Session::Pause(int attempt) {
-  const Duration longest =
-      std::min<Duration>(kFirstPause * (1 << std::min(attempt, kMaxDoublings)), kLongestPause);
-  const double share = static_cast<double>(RandomId() % 1024) / 2048;
-  return longest - std::chrono::duration_cast<Duration>(longest * share);
-}
-
-absl::StatusOr<std::optional<ServerReply>> Session::QueryCompletion() {
-  ++counters_.completion_queries;
-  REMORA_ASSIGN_OR_RETURN(const ServerReply answer,
-                          Call({.operation = Operation::kQueryCompletion, .about = unacknowledged_write_}));
-  unacknowledged_write_ = 0;
-  if (answer.reply.status == ReplyStatus::kNotFound) return std::nullopt;
-  return answer;
-}
-
-absl::Status Session::Add(RegisteredBuffer* buffer) {
-  if (!is_broken()) {
-    REMORA_ASSIGN_OR_RETURN(buffer->registration_, connection_->RegisterMessages(buffer->bytes()));
-  }
-  user_buffers_.push_back(buffer);
-  return absl::OkStatus();
-}
-
-void Session::Remove(RegisteredBuffer* buffer) {
-  const InUse::Call call(in_use_);
-  std::erase(user_buffers_, buffer);
-}
-
-absl::Status Session::CheckOwn(const RegisteredBytes& memory) const {
-  if (memory.buffer_->session_ == this) return absl::OkStatus();
-  return absl::InvalidArgumentError("registered buffer: another client has registered it; use that client");
-}
-
-rdma::Sge Session::SgeOf(const RegisteredBytes& memory) {
-  // No value is larger.
-  const std::size_t size = std::min(memory.bytes().size(), kMaxValueSize);
-  return {memory.bytes().data(), static_cast<std::uint32_t>(size),
-          memory.buffer_->registration_->local_key()};
 }
 
 }  // namespace remora

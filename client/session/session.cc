@@ -5,9 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/session/credentials.h"
-#include "store/base/random_id.h"
 #include "store/base/status_macros.h"
-#include "store/format/memory/hash.h"
 
 namespace remora {
 ClientOptions ResolvedFor(const rdma::Address& address, ClientOptions options) {
@@ -28,16 +26,25 @@ absl::StatusOr<Dialer> DialerFor(const rdma::Address& address, const ClientOptio
   };
 }
 
-Session::Session(Dialer dialer, const ClientOptions& options, const Clock& clock)
+Session::Session(Dialer dialer, std::string secret, const ClientOptions& options, const Clock& clock)
     : clock_(clock),
-      dialer_(std::move(dialer)),
-      options_(options),
-      recorder_(options.metrics ? std::make_unique<ClientRecorder>() : nullptr),
+      connector_(std::move(dialer), std::move(secret), options, clock),
+      statistics_(options.metrics),
       server_(clock),
       cache_(options.location_cache_bytes.value_or(kDefaultLocationCacheBytes)),
-      region_(buffers_, server_, counters_),
-      channel_(buffers_, server_, hints_, counters_, reconnects()),
-      scan_window_(options.scan_window_bytes) {}
+      region_(buffers_, server_, statistics_.counters()),
+      channel_(buffers_, server_, hints_, statistics_.counters(), reconnects()),
+      lease_(clock, server_, region_),
+      scan_window_(options.scan_window_bytes),
+      endpoint_(in_use_, buffers_, scan_window_, region_, channel_),
+      calls_({.endpoint = endpoint_,
+              .buffers = buffers_,
+              .region = region_,
+              .channel = channel_,
+              .scan_window = scan_window_,
+              .hints = hints_,
+              .counters = statistics_.counters()},
+             clock, options.timeout) {}
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Start(std::unique_ptr<rdma::ClientConnection> connection,
                                                         Dialer dialer, const ClientOptions& options,
@@ -47,168 +54,21 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Start(std::unique_ptr<rdma::Cl
     return absl::InvalidArgumentError(
         absl::StrCat("location_cache_bytes: ", cache, " bytes; the most is ", kMaxLocationCacheBytes));
   }
-  std::unique_ptr<Session> session(new Session(std::move(dialer), options, clock));
+  REMORA_ASSIGN_OR_RETURN(std::string secret, SecretOfToken(options.token));
+  std::unique_ptr<Session> session(new Session(std::move(dialer), std::move(secret), options, clock));
   if (session->cache_.locations().lacks_memory()) {
     return absl::ResourceExhaustedError(
         absl::StrCat("location_cache_bytes: there is no memory for a location cache of ", cache,
                      " bytes; make it smaller"));
   }
-  REMORA_ASSIGN_OR_RETURN(session->secret_, SecretOfToken(options.token));
-  if (session->reconnects()) session->identity_.id = RandomId();
-  REMORA_RETURN_IF_ERROR(session->OpenFirst(std::move(connection)));
-  session->counters_ = {};
+  REMORA_RETURN_IF_ERROR(session->OpenFirst(std::move(connection), clock.Now() + options.connect_timeout));
+  session->counters() = {};
   return session;
-}
-
-Session::~Session() {
-  if (connection_ != nullptr) connection_->Disconnect();
-  Deregister();
-  for (RegisteredBuffer* const buffer : user_buffers_) buffer->session_ = nullptr;
-}
-
-// --- READs ----------------------------------------------------------------------------------------------
-
-absl::StatusOr<const Superblock*> Session::ReadSuperblock() {
-  REMORA_RETURN_IF_ERROR(Read(buffers_.superblock(), 0));
-  return reinterpret_cast<const Superblock*>(buffers_.superblock().data());
-}
-
-absl::Status Session::Read(std::span<std::byte> to, std::uint64_t offset) {
-  if (region_.ReadNow(to, offset)) return absl::OkStatus();
-  const rdma::Sge into = buffers_.SgeOf(to);
-  REMORA_RETURN_IF_ERROR(region_.Post(std::span(&into, 1), offset));
-  return AwaitReads();
-}
-
-absl::Status Session::AwaitReads() {
-  while (!region_.is_idle()) REMORA_RETURN_IF_ERROR(TakeSome());
-  return absl::OkStatus();
-}
-
-// --- Requests -------------------------------------------------------------------------------------------
-
-absl::StatusOr<ServerReply> Session::Exchange(Operation operation, Send send) {
-  for (;;) {
-    const absl::StatusOr<bool> sent = send(channel_);
-    if (!sent.ok()) return Break(sent.status());
-    if (*sent) break;
-    REMORA_RETURN_IF_ERROR(TakeSome());
-  }
-  reply_.Expect();
-  if (IsWrite(operation)) unacknowledged_write_ = channel_.last_request_id();
-  while (!reply_.is_here()) REMORA_RETURN_IF_ERROR(TakeSome());
-  if (IsWrite(operation)) unacknowledged_write_ = 0;
-  return reply_.view();
-}
-
-absl::StatusOr<ServerReply> Session::Call(const RequestSpec& spec) {
-  return Exchange(spec.operation,
-                  [&](RequestChannel& channel) { return channel.Send(spec, RequestChannel::kCall); });
-}
-
-absl::StatusOr<ServerReply> Session::CallBare(const Request& request) {
-  return Exchange(request.operation,
-                  [&](RequestChannel& channel) { return channel.SendBare(request, RequestChannel::kCall); });
 }
 
 absl::Status Session::BeginOnce() {
   REMORA_RETURN_IF_ERROR(BeginCall());
-  // A busy Poll looks at the events of a connection now and then only; one behind a sleep, always.
-  connection_->Arm();
-  connection_->Disarm();
-  const std::size_t count = connection_->Poll(completions_);
-  for (std::size_t i = 0; i < count; ++i) REMORA_RETURN_IF_ERROR(Take(completions_[i], nullptr));
-  return connection_->status().ok() ? absl::OkStatus() : Break(connection_->status());
-}
-
-absl::Status Session::AwaitStaging() {
-  while (!channel_.has_all_staging()) REMORA_RETURN_IF_ERROR(TakeSome());
-  return absl::OkStatus();
-}
-
-absl::Status Session::AwaitReplies(TakeReply take) { return TakeSome(&take); }
-
-absl::Status Session::PostScanPage(const Request& request) {
-  for (;;) {
-    const absl::StatusOr<bool> sent = channel_.SendBare(request, RequestChannel::kScanPage);
-    if (!sent.ok()) return Break(sent.status());
-    if (*sent) break;
-    REMORA_RETURN_IF_ERROR(TakeSome());
-  }
-  scan_window_.reply().Expect();
-  return absl::OkStatus();
-}
-
-absl::Status Session::AwaitScanPage() {
-  while (!scan_window_.reply().is_here()) REMORA_RETURN_IF_ERROR(TakeSome());
-  return absl::OkStatus();
-}
-
-void Session::ReportReads() {
-  const TimePoint now = clock_.Coarse();
-  if (now - reads_reported_ < kReportPause) return;
-  reads_reported_ = now;
-  // If it fails, the next call reports it.
-  Call(Operation::kPing, {}, HashKey({}), {}).IgnoreError();
-}
-
-// --- Completions ----------------------------------------------------------------------------------------
-
-absl::Status Session::TakeSome(const TakeReply* take) {
-  REMORA_ASSIGN_OR_RETURN(const std::size_t count, AwaitSome());
-  for (std::size_t i = 0; i < count; ++i) REMORA_RETURN_IF_ERROR(Take(completions_[i], take));
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::size_t> Session::AwaitSome() {
-  if (const std::size_t count = connection_->Poll(completions_); count > 0) return count;
-  absl::StatusOr<std::size_t> polled = rdma::PollUntil(*connection_, completions_, deadline(), spinner_);
-  if (!polled.ok()) return Break(std::move(polled).status());
-  return polled;
-}
-
-absl::Status Session::Take(const rdma::Completion& completion, const TakeReply* take) {
-  if (!completion.ok) return Break(connection_->status());
-  switch (completion.kind) {
-    case rdma::CompletionKind::kRead:
-      region_.TakeCompletion();
-      return absl::OkStatus();
-    case rdma::CompletionKind::kSend:
-      channel_.TakeSend(completion);
-      return absl::OkStatus();
-    case rdma::CompletionKind::kReceive:
-      return TakeReceive(completion, take);
-    case rdma::CompletionKind::kDisconnected:
-      break;
-  }
-  return Break(connection_->status());
-}
-
-absl::Status Session::TakeReceive(const rdma::Completion& completion, const TakeReply* take) {
-  const absl::StatusOr<RequestChannel::Ended> ended = channel_.TakeReply(completion);
-  if (!ended.ok()) return Break(ended.status());
-  absl::Status status = ended->ForEach([&](std::uint32_t caller, const ServerReply& reply) {
-    if (caller == RequestChannel::kCall) {
-      reply_.Take(reply);
-    } else if (caller == RequestChannel::kScanPage) {
-      scan_window_.reply().Take(reply);
-    } else if (take != nullptr) {
-      (*take)(caller, reply, ended->may_learn);
-    }
-  });
-  if (status.ok()) status = channel_.PostReceive(completion.context);
-  return status.ok() ? status : Break(std::move(status));
-}
-
-absl::Status Session::Break(absl::Status cause) {
-  if (cause.ok()) cause = absl::UnavailableError("connection lost: it ended; connect again");
-  if (broken_.ok()) {
-    broken_ = absl::IsDeadlineExceeded(cause) || absl::IsCancelled(cause)
-                  ? absl::UnavailableError(
-                        "connection lost: an earlier call on it got no answer in time; connect again")
-                  : cause;
-  }
-  return cause;
+  return calls_.TakeEvents();
 }
 
 }  // namespace remora

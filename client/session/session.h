@@ -1,28 +1,23 @@
-// The session of a connected client: its connection, which it makes again when it breaks, and the waits of
-// its calls.
+// The session of a connected client, which connects again when its connection breaks.
 //
 // The state for reads and messages has owners of its own, which do not wait: RegionReader (client/region),
-// RequestChannel (client/rpc), ReadCache (client/cache), ServerView and ScanWindow.
+// RequestChannel (client/rpc), ReadCache (client/cache), ServerView and ScanWindow. Endpoint is the
+// connection. BlockingCalls waits, for calls that block.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cache/read_cache.h"
 #include "client/counters.h"
-#include "client/metrics/recorder.h"
+#include "client/metrics/statistics.h"
 #include "client/options.h"
 #include "client/region/region_reader.h"
 #include "client/region/session_buffers.h"
@@ -30,12 +25,13 @@
 #include "client/rpc/payload_stream.h"
 #include "client/rpc/request_channel.h"
 #include "client/session/access_hints.h"
+#include "client/session/blocking_calls.h"
 #include "client/session/call_guard.h"
-#include "client/session/fork_guard.h"
-#include "client/session/read_lease.h"
+#include "client/session/connector.h"
+#include "client/session/endpoint.h"
+#include "client/session/lease_holder.h"
 #include "client/session/scan_window.h"
 #include "client/session/server_view.h"
-#include "rdma/adaptive_poll.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
 #include "store/format/types/write_options.h"
@@ -54,38 +50,16 @@ ClientOptions ResolvedFor(const rdma::Address& address, ClientOptions options);
 absl::StatusOr<Dialer> DialerFor(const rdma::Address& address, const ClientOptions& options,
                                  const Clock& clock);
 
-/// Returns whether an error follows from stored data, as of a rejected write. Others, as a lack of memory,
-/// need no lease.
-inline bool ShowsStoredData(const absl::Status& error) {
-  switch (error.code()) {
-    case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kAlreadyExists:
-    case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kOutOfRange:
-      return true;
-    default:
-      return false;
-  }
-}
-/// Returns Unavailable: the server does not show that it is still the primary.
-absl::Status LeaseError(std::string_view why);
-
 /// Returns the bytes of registered memory as a value.
 inline std::string_view ValueIn(const RegisteredBytes& memory) {
   return {reinterpret_cast<const char*>(memory.bytes().data()), memory.bytes().size()};
 }
 
 /// A session with one server, with at most one connection at a time. Start allocates and registers all
-/// memory; operations allocate none.
+/// memory; operations allocate none. The invariants S1 and S2 are at Endpoint, S3 is at BlockingCalls.
 ///
-/// S1 Memory that the connection may read or write is registered with it. The registrations end before the
-///    connection does. So when EndConnection returns, no device accesses memory of the client or the caller.
-/// S2 While broken_ is not OK, the session posts no READ and no request.
-/// S3 unacknowledged_write_ is the request ID of a write that was sent and not answered, until its outcome is
-///    known or the call abandons it.
-///
-/// The class has more than 25 methods and 15 fields, because it makes all parts and has an accessor for each.
-/// Its own state is the connection, the identity for later connections, and the call's deadline.
+/// The class has more than 25 methods, because it makes all parts and has an accessor for each. It has no
+/// other state. Its own work is to bind the parts to a connection, and to have them forget a server.
 ///
 /// Thread safety: none.
 class Session {
@@ -96,44 +70,31 @@ class Session {
   static absl::StatusOr<std::unique_ptr<Session>> Start(std::unique_ptr<rdma::ClientConnection> connection,
                                                         Dialer dialer, const ClientOptions& options,
                                                         const Clock& clock);
-  ~Session();
 
   // --- Calls
 
   /// Begins a call of the public API. Its deadline runs from the first time that it has to wait. Returns OK
   /// unless an earlier call left the connection in an unknown state, or this is a forked child's copy.
   absl::Status BeginCall() {
-    deadline_.reset();
-    if (is_forked()) broken_ = absl::FailedPreconditionError(kUsedAfterFork);
-    return broken_;
+    calls_.deadline().Restart();
+    if (is_forked()) endpoint_.Fail(absl::FailedPreconditionError(kUsedAfterFork));
+    return endpoint_.status();
   }
   /// Does what BeginCall does, for a call that must not begin a second time. It also notices that the
   /// connection broke since the last one, if the transport knows it already.
   absl::Status BeginOnce();
   /// Returns whether BeginCall would return OK.
-  bool is_ready() const { return broken_.ok() && !is_forked(); }
+  bool is_ready() const { return endpoint_.status().ok() && !is_forked(); }
   /// Returns whether this is a forked child's copy, which must not be used. No attempt to reconnect it
   /// succeeds.
-  bool is_forked() const { return forks_ != Forks::Count(); }
-  /// Returns the call's deadline, which starts to run now if it has not yet.
-  TimePoint deadline() {
-    if (!deadline_.has_value()) deadline_ = clock_.Now() + options_.timeout;
-    return *deadline_;
-  }
-  /// Restarts the call's deadline, because the call has made progress.
-  void RestartDeadline() { deadline_.reset(); }
-  std::chrono::milliseconds timeout() const { return options_.timeout; }
-
-  /// Returns the reason why the connection is broken and every call fails. OK: it is not.
-  const absl::Status& status() const { return broken_; }
-  /// Returns whether the connection is broken, even if no call has noticed it. Reconnect replaces it.
-  bool is_broken() const { return !broken_.ok() || !connection_->status().ok(); }
-  /// Makes every later call fail with `cause`, and returns it. The reason: completions of requests in flight
-  /// may still come, and a later call would mistake them for its own.
-  absl::Status Break(absl::Status cause);
+  bool is_forked() const { return in_use_.is_forked(); }
 
   // --- Parts
 
+  BlockingCalls& calls() { return calls_; }
+  Connector& connector() { return connector_; }
+  Endpoint& endpoint() { return endpoint_; }
+  LeaseHolder& lease() { return lease_; }
   ServerView& server() { return server_; }
   const ServerView& server() const { return server_; }
   const SessionBuffers& buffers() const { return buffers_; }
@@ -145,95 +106,22 @@ class Session {
   const RequestChannel& channel() const { return channel_; }
   ScanWindow& scan_window() { return scan_window_; }
   AccessHints& access_hints() { return hints_; }
-  ClientCounters& counters() { return counters_; }
-  /// Null unless ClientOptions::metrics.
-  ClientRecorder* recorder() const { return recorder_.get(); }
-  /// Returns the client's metrics. Any thread may call it if there is a recorder.
-  ClientMetrics Metrics() const {
-    if (recorder_ != nullptr) return recorder_->Snapshot();
-    ClientMetrics metrics;
-    metrics.Set(counters_);
-    return metrics;
-  }
+  ClientCounters& counters() { return statistics_.counters(); }
+  const ClientStatistics& statistics() const { return statistics_; }
   InUse& in_use() { return in_use_; }
   const Clock& clock() const { return clock_; }
   TimePoint Coarse() const { return clock_.Coarse(); }
-  rdma::ClientConnection& connection() { return *connection_; }
   /// Returns a pointer that expires with the session, for objects that may outlive their client.
   std::weak_ptr<const void> life() const { return life_; }
 
-  // --- Waits, until the call's deadline. Their errors are the connection's, which is broken then.
-
-  /// Waits until all READs that the region reader has posted are complete.
-  absl::Status AwaitReads();
-  /// READs the superblock into the session's own buffer, where it is valid until the next call.
-  absl::StatusOr<const Superblock*> ReadSuperblock();
-
-  /// Sends a request for RequestChannel::kCall as soon as there is a credit and space, and waits for its
-  /// reply. The reply's text is valid until the next one. `send` sends the request, with the result of
-  /// RequestChannel::Send. REQUIRES: no other request for kCall is in flight.
-  using Send = absl::FunctionRef<absl::StatusOr<bool>(RequestChannel&)>;
-  absl::StatusOr<ServerReply> Exchange(Operation operation, Send send);
-  absl::StatusOr<ServerReply> Call(const RequestSpec& spec);
-  absl::StatusOr<ServerReply> Call(Operation operation, std::string_view key, std::uint64_t key_hash,
-                                   std::string_view value) {
-    return Call({.operation = operation, .key = key, .key_hash = key_hash, .value = value});
-  }
-  /// Sends a request that consists of its header alone, and waits for its reply.
-  absl::StatusOr<ServerReply> CallBare(const Request& request);
-  /// Waits until no request in flight uses the staging memory or its buffer. Then both belong to the caller.
-  absl::Status AwaitStaging();
-  /// Waits for some completions and takes them. Passes replies to requests of other owners than the session
-  /// to `take`, with the owner's number.
-  using TakeReply = absl::FunctionRef<void(std::uint32_t caller, const ServerReply& reply, bool may_learn)>;
-  absl::Status AwaitReplies(TakeReply take);
-
-  /// Begins a write: recovers the reply that it lost with an earlier connection, by asking the server.
-  /// Nullopt: no reply was lost, or the write was not done, so the caller sends it.
-  absl::StatusOr<std::optional<ServerReply>> RecoverLostReply() {
-    if (unacknowledged_write_ == 0) return std::nullopt;
-    return QueryCompletion();
-  }
-
-  /// SENDs a request for a page. Its reply goes to the scan window, apart from the replies to calls.
-  /// REQUIRES: AwaitScanPage has returned for the previous one.
-  absl::Status PostScanPage(const Request& request);
-  absl::Status AwaitScanPage();
-
   /// Notes a read of the key with this hash. Now and then this costs a request.
   [[gnu::always_inline]] void NoteRead(std::uint64_t key_hash) {
-    if (hints_.Note(key_hash)) ReportReads();
+    if (hints_.Note(key_hash)) calls_.ReportReads();
   }
 
-  // --- lease.cc
+  // --- Reconnection
 
-  const ReadLease& lease() const { return lease_; }
-  /// Returns whether results of READs and replies that have come count (Q7 of
-  /// store/format/memory/lease_line.h). If false, Confirm tells.
-  [[gnu::always_inline]] bool IsCovered() const {
-    if (!lease_.is_on()) [[likely]]
-      return true;
-    std::atomic_thread_fence(std::memory_order_acquire);  // the loads of the result come before the clock
-    return lease_.Covers(clock_.Coarse());
-  }
-  /// Returns whether they count, by a finer clock, and also if the connection broke since. It takes no lease.
-  bool HoldsLease() const { return !lease_.is_on() || lease_.Holds(clock_.Now()); }
-  /// Returns OK if results that have come so far count. Takes a lease for that if need be, unless the
-  /// connection is broken. With an error, the connection is broken afterwards. Outcomes:
-  ///   Unavailable: the server does not show that it is still the primary.
-  ///   Cancelled: the call was interrupted.
-  /// REQUIRES: no request for kCall is in flight, no READ, and no FIND.
-  absl::Status Confirm();
-  /// Looks at the lease line if a READ is a copy. Unavailable: as LeaseError.
-  absl::Status LookIfMapped(TimePoint now);
-  /// Takes the server's answer to a request for a lease that was sent at `asked` or later.
-  void TakeLeaseAnswer(TimePoint asked) { lease_.TakeAnswer(asked); }
-  /// Has the next connection go to the next address, if there are several.
-  void PassOnAddress();
-
-  // --- reconnect.cc
-
-  bool reconnects() const { return dialer_ != nullptr && options_.reconnect; }
+  bool reconnects() const { return connector_.reconnects(); }
   /// Makes another connection in place of the one that broke for `cause`, and tries until the deadline.
   /// Forgets all knowledge of the server. Outcomes:
   ///   Unknown: there is a connection, but the server cannot tell the outcome of the call's write, whose
@@ -251,109 +139,39 @@ class Session {
     bool was_forgotten = false;
   };
   Attempt TryToReconnect(TimePoint deadline);
-  /// Shortest pause between two requests that only report reads.
-  static constexpr std::chrono::milliseconds kReportPause{100};
-  /// Returns the pause after the attempt of this number, which counts from 0.
-  static Duration Pause(int attempt);
-  /// Number of the attempt whose pause, of 32 to 64 ms, is that after a server that gave no lease.
-  static constexpr int kRejectedPause = 4;
-  /// Gives up the unacknowledged write: the call does not ask for its outcome any more.
-  void AbandonWrite() { unacknowledged_write_ = 0; }
-  /// Ends the connection, which counts as broken then. Afterwards no device accesses the client's memory.
-  void EndConnection();
   /// Waits until the device no longer accesses any memory of a caller, or the connection has ended.
   void WaitForDevice();
-  /// Registers a buffer with this connection, if it is not broken, and with all later ones, until Remove.
-  absl::Status Add(RegisteredBuffer* buffer);
-  void Remove(RegisteredBuffer* buffer);
-  /// Checks that this client registered the memory. InvalidArgument: another client did.
-  absl::Status CheckOwn(const RegisteredBytes& memory) const;
-  /// Returns the memory's scatter-gather element. REQUIRES: CheckOwn is OK.
-  static rdma::Sge SgeOf(const RegisteredBytes& memory);
 
  private:
-  /// Identity of this client for the server, over all its connections.
-  struct Identity {
-    std::uint64_t id = 0;    // HelloRequest::client; 0: the client will not reconnect
-    bool returns = false;    // the server has accepted the ID
-    bool forgotten = false;  // the server forgot the previous ID, and no connection was made since
-  };
-
-  Session(Dialer dialer, const ClientOptions& options, const Clock& clock);
+  Session(Dialer dialer, std::string secret, const ClientOptions& options, const Clock& clock);
 
   // Defined in handshake.cc:
-  /// Connects over `connection` or, with an auth token, over a second one that it dials afterwards. The
-  /// session uses that connection from now on. If the status is not OK, the connection is broken.
-  absl::Status Open(std::unique_ptr<rdma::ClientConnection> connection, TimePoint deadline);
-  absl::StatusOr<HelloNonce> AskForNonce(rdma::ClientConnection& connection, const HelloRequest& hello,
-                                         TimePoint deadline);
-  absl::Status Join(std::unique_ptr<rdma::ClientConnection> connection, const HelloRequest& hello,
-                    TimePoint deadline);
-  absl::Status Greet(const HelloRequest& hello, TimePoint deadline);
   absl::Status AdoptSuperblock();
   absl::Status ReadFirstDirectory();
-  // Defined in lease.cc:
-  absl::Status TakeFirstLease();
-  /// READs the lease line. Nothing: it was torn each time.
-  absl::StatusOr<std::optional<LeaseLine>> ReadLeaseLine();
-  absl::Status LookAtLease(TimePoint now);
-  absl::Status AskForLease();
-  /// Breaks the connection with LeaseError(why).
-  absl::Status EndLease(std::string_view why);
   // Defined in reconnect.cc:
-  void ForgetServer();
-  void Deregister();
-  absl::Status OpenAnother(TimePoint deadline);
+  /// Connects (Connector::Connect), and uses the connection from now on. If the status is not OK, the
+  /// connection is broken.
+  absl::Status Open(std::unique_ptr<rdma::ClientConnection> connection, TimePoint deadline);
   /// Opens the connection of Start; with a dialer, in more than one attempt.
-  absl::Status OpenFirst(std::unique_ptr<rdma::ClientConnection> connection);
-  TimePoint NextAttemptEnds(TimePoint deadline);
-  absl::StatusOr<std::optional<ServerReply>> QueryCompletion();
-
-  absl::Status Read(std::span<std::byte> to, std::uint64_t offset);
-  void ReportReads();
-  /// Waits for some completions, and takes them.
-  absl::Status TakeSome(const TakeReply* take = nullptr);
-  absl::StatusOr<std::size_t> AwaitSome();
-  absl::Status Take(const rdma::Completion& completion, const TakeReply* take);
-  absl::Status TakeReceive(const rdma::Completion& completion, const TakeReply* take);
+  absl::Status OpenFirst(std::unique_ptr<rdma::ClientConnection> connection, TimePoint deadline);
+  absl::Status OpenAnother(TimePoint deadline);
+  void ForgetServer();
 
   const Clock& clock_;
-  const std::uint64_t forks_ = Forks::Count();
-  const Dialer dialer_;  // null: the session makes no other connection
-  const ClientOptions options_;
-  std::string secret_;  // of the auth token; empty: there is none
-
-  // State of the call:
-  std::optional<TimePoint> deadline_;
-  absl::Status broken_;
+  Connector connector_;
   InUse in_use_;
-  StoredReply reply_;
-  std::uint64_t unacknowledged_write_ = 0;  // S3; 0: none
-
-  // Identity, and attempts to connect:
-  Identity identity_;
-  RejectionReason rejection_ = RejectionReason{};  // of the last attempt, if the server rejected it
-  int unanswered_attempts_ = 0;                    // since the last connection was made
-
-  // Parts:
-  ClientCounters counters_;
-  const std::unique_ptr<ClientRecorder> recorder_;
+  ClientStatistics statistics_;
   ServerView server_;
-  ReadLease lease_;
   ReadCache cache_;
   AccessHints hints_;
-  TimePoint reads_reported_;  // when a request was last sent only to report reads
   SessionBuffers buffers_;
   RegionReader region_;
   RequestChannel channel_;
+  LeaseHolder lease_;
   ScanWindow scan_window_;
-  std::vector<RegisteredBuffer*> user_buffers_;  // their registrations end before the connection
-
-  // The completions of a poll; a member, so that a poll does not begin by clearing them.
-  std::array<rdma::Completion, 8> completions_;
-  rdma::AdaptivePoller spinner_;
+  Endpoint endpoint_;
+  BlockingCalls calls_;
   const std::shared_ptr<const void> life_ = std::make_shared<const char>();
-  std::unique_ptr<rdma::ClientConnection> connection_;
 };
 
 }  // namespace remora

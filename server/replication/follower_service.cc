@@ -94,12 +94,16 @@ absl::Status FollowerService::Follow(const PendingRequest& pending, const Follow
   const std::uint64_t last = store_.last_group();
   const FollowerPosition at{.last = last, .is_empty = store_.Read(Counter::kKeys) == 0 && !store_.loading()};
   REMORA_RETURN_IF_ERROR(CheckPrimary(history_, at, primary, start.last));
-  if (start.lease_ms == 0 || start.lease_ms > support_.lease_time().count()) {  // Q5
+  // A promotion waits for the follower's lease time, which must not end before a lease of a client of the
+  // primary (Q5 of store/format/memory/lease_line.h).
+  if (start.lease_ms == 0 || start.lease_ms > support_.lease_time().count()) {
     return absl::FailedPreconditionError(absl::StrCat("follow: the primary's lease time is ", start.lease_ms,
                                                       " ms, this follower's ", support_.lease_time().count(),
                                                       " ms; give both the same --lease_time"));
   }
-  if (primary != history_) {  // R1. It waits for the disk, and has no client that would wait with it
+  // It keeps the primary's epoch before it acknowledges anything (R1 of history.h). It waits for the disk,
+  // and has no client that would wait with it.
+  if (primary != history_) {
     REMORA_RETURN_IF_ERROR(WriteHistory(data_dir_, primary));
     history_ = std::move(primary);
     SetGauge(store_, Counter::kReplicationEpoch, history_.epoch());

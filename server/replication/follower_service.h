@@ -54,7 +54,8 @@ class FollowerService final : public SessionObserver {
   History End();
   /// Has the follower serve T from now on at the earliest.
   void DelaySupportEnd() { support_.NoteAnswer(store_.clock().Now()); }
-  /// Returns when the follower may become a primary (Q5). REQUIRES: End was called.
+  /// Returns when the follower may become a primary: the lease time after its last answer (Q5 of
+  /// store/format/memory/lease_line.h). REQUIRES: End was called.
   TimePoint support_ends_at() const { return support_.ends_at(); }
 
   void Forget(ClientSession& session) override;
@@ -69,10 +70,11 @@ class FollowerService final : public SessionObserver {
   FollowerService(ServerStore& store, ReplySender& replies, const OperatorLog& log, FollowerOptions options,
                   History history);
   void TakeFollow(const PendingRequest& pending);
-  /// Compares the histories, and keeps that of the primary (R1 to R3).
+  /// Compares the histories, and keeps that of the primary (R1 to R3 of history.h).
   absl::Status Follow(const PendingRequest& pending, const FollowStart& start, History primary);
   absl::Status TakePart(const PendingRequest& pending);
-  /// Answers a round of the primary's lease line (Q4).
+  /// Answers a round of the primary's lease line, and keeps the time of the answer (Q4 of
+  /// store/format/memory/lease_line.h).
   absl::Status TakeSupport(const PendingRequest& pending);
   /// Applies the groups that have come. Returns whether it applied one.
   bool Apply();

@@ -16,14 +16,17 @@ void LeaseService::Take(const PendingRequest& pending) { waiting_.push_back({pen
 
 bool LeaseService::BeginRound() {
   if (!rounds_.Begin(store_.clock().Now())) return false;
-  StoreLine();  // Q2: before a follower is asked
+  // Before a follower is asked, so that a reader of the line sees that the round has begun (Q2 of
+  // store/format/memory/lease_line.h).
+  StoreLine();
   sender_.Ask(rounds_.begun());
   return true;
 }
 
 bool LeaseService::Step() {
   bool busy = BeginRound();
-  if (rounds_.End(sender_.answered())) {  // Q3
+  // The line shows the end of a round only after all followers have answered it (Q3).
+  if (rounds_.End(sender_.answered())) {
     StoreLine();
     busy = true;
   }

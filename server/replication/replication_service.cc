@@ -140,7 +140,9 @@ void ReplicationService::Take(const PendingRequest& pending) {
       pending.request.operation == Operation::kFollow && pending.request.condition == kFollowAsks;
   if (asks && options_.membership != nullptr) return AnswerAsked(pending);
   if (pending.request.operation == Operation::kPromote) return BeginPromotion(pending);
-  if (promotion_) {  // Q4
+  // From the beginning of its promotion on, it answers no round of its primary (Q4 of
+  // store/format/memory/lease_line.h).
+  if (promotion_) {
     return parts_.replies.Answer(
         pending, absl::FailedPreconditionError("follow: this server is being promoted; stop its primary"));
   }
@@ -175,7 +177,8 @@ void ReplicationService::BeginPromotion(const PendingRequest& pending) {
   }
   if (const absl::Status may = CheckPromotion(); !may.ok()) return parts_.replies.Answer(pending, may);
   history_ = follower_->End();
-  promotion_ = {.asked = pending, .due = follower_->support_ends_at()};  // Q5
+  // Clients may read its primary under leases until the lease time after its last answer (Q5).
+  promotion_ = {.asked = pending, .due = follower_->support_ends_at()};
 }
 
 void ReplicationService::EndPromotion() {
@@ -202,7 +205,8 @@ absl::Status ReplicationService::Promote(std::uint64_t epoch, const std::vector<
     return absl::FailedPreconditionError(
         "promote: the data are of a later epoch than etcd's; begin with an empty --data_dir");
   }
-  absl::Status led = WriteHistory(data_dir_, history_);  // R13
+  // The reign is on the disk before the store writes the first group of it (R13).
+  absl::Status led = WriteHistory(data_dir_, history_);
   if (led.ok()) led = Lead(followers);
   if (!led.ok()) {
     history_ = before;

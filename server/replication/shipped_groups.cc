@@ -10,7 +10,8 @@ void ShippedGroups::Take(std::uint64_t number, std::string_view bytes) {
   auto group = std::make_shared<const std::string>(bytes);
   {
     const MutexLock lock(mutex_);
-    REMORA_CHECK(number == first_ + groups_.size());  // G2
+    // The numbers of groups have no gap (G2 of store/durable/group_sink.h).
+    REMORA_CHECK(number == first_ + groups_.size());
     groups_.push_back(std::move(group));
   }
   bytes_.fetch_add(bytes.size(), std::memory_order_relaxed);

@@ -128,7 +128,8 @@ void ReadIt(const Slot& slot, const Record& record) {
   const std::string key = KeyOf(record);
   std::vector<std::byte> memory(kMostMemory + 64, kUntouched);
   const std::size_t capacity = record.header().expiry_ms % kMostMemory;
-  auto registered = (*session)->connection().RegisterMessages(std::span(memory).first(kMostMemory));
+  auto registered =
+      (*session)->endpoint().connection().RegisterMessages(std::span(memory).first(kMostMemory));
   FUZZ_CHECK(registered.ok());
   std::string text;
   ValueTarget target;

@@ -1,0 +1,80 @@
+#include "client/session/connector.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "client/session/address_choice.h"
+#include "store/base/random_id.h"
+
+namespace remora {
+namespace {
+
+// Pauses between attempts. Each is twice the one before, and shortened at random by up to a half, so that the
+// clients of a restarted server do not all come at once.
+constexpr std::chrono::milliseconds kFirstPause{4};
+constexpr std::chrono::milliseconds kLongestPause{1000};
+constexpr int kMaxDoublings = 8;
+// Time limit of an attempt that gets no answer; the next one gets four times as long. The request for a
+// connection, or its answer, may be lost, and librdmacm sends it again only after 4 s. But a server may also
+// be slow.
+constexpr std::chrono::milliseconds kFirstAttempt{1000};
+constexpr int kMaxQuadruplings = 6;
+
+/// Returns whether another attempt may succeed.
+bool MayPass(const absl::Status& status, RejectionReason rejection) {
+  switch (status.code()) {
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kUnimplemented:
+      return false;
+    case absl::StatusCode::kFailedPrecondition:
+      return rejection == RejectionReason::kFull || rejection == RejectionReason::kStopping ||
+             rejection == RejectionReason::kForgotten;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+Connector::Connector(Dialer dialer, std::string secret, const ClientOptions& options, const Clock& clock)
+    : clock_(clock), dialer_(std::move(dialer)), options_(options), secret_(std::move(secret)) {
+  if (reconnects()) identity_.id = RandomId();
+}
+
+void Connector::PassOn() { remora::PassOn(dialer_); }
+
+absl::StatusOr<std::unique_ptr<rdma::ClientConnection>> Connector::Dial(TimePoint deadline) {
+  rejection_ = RejectionReason{};
+  return dialer_(deadline);
+}
+
+TimePoint Connector::NextAttemptEnds(TimePoint deadline) const {
+  const Duration longest = kFirstAttempt * (1 << 2 * std::min(unanswered_attempts_, kMaxQuadruplings));
+  return std::min(deadline, clock_.Now() + std::min<Duration>(longest, options_.connect_timeout));
+}
+
+Connector::Next Connector::After(const absl::Status& attempt) {
+  if (attempt.ok()) {
+    ForgetUnanswered();
+    return Next::kUse;
+  }
+  if (absl::IsDeadlineExceeded(attempt)) CountUnanswered();
+  const bool is_forgotten = rejection_ == RejectionReason::kForgotten;
+  if (!is_forgotten) PassOn();  // another address may serve
+  if (!MayPass(attempt, rejection_)) return Next::kGiveUp;
+  if (!is_forgotten) return Next::kTryLater;
+  identity_ = {.id = RandomId(), .returns = false, .forgotten = true};
+  return Next::kTryAsNew;
+}
+
+Duration Connector::Pause(int attempt) {
+  const Duration longest =
+      std::min<Duration>(kFirstPause * (1 << std::min(attempt, kMaxDoublings)), kLongestPause);
+  const double share = static_cast<double>(RandomId() % 1024) / 2048;
+  return longest - std::chrono::duration_cast<Duration>(longest * share);
+}
+
+}  // namespace remora
