@@ -26,7 +26,7 @@ absl::Status NotAllowed(std::string_view change, std::string_view why) {
 
 absl::Status Malformed(std::string_view why) {
   return absl::FailedPreconditionError(
-      absl::StrCat("configuration: ", AbslView(why), "; see `kvctl cluster status`"));
+      absl::StrCat("configuration: ", AbslView(why), "; see `kvctl cluster members`"));
 }
 
 bool IsOfId(char c) {

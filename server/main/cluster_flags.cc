@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "rdma/address.h"
-#include "server/cluster/config_store.h"
 #include "server/cluster/shard_configuration.h"
 #include "server/connection/auth_tokens.h"
+#include "server/main/etcd_flags.h"
 #include "store/base/status_macros.h"
 
 namespace remora {
@@ -21,13 +20,9 @@ namespace remora {
 void AddClusterFlags(command_line::CommandLine& line, Flags* flags) {
   ClusterFlags* const cluster = &flags->cluster;
   const command_line::Option etcd =
-      line.Add(
-              "--etcd", cluster->keeper.store.endpoints,
-              "Address of etcd, as http://HOST:PORT or https://HOST:PORT; may be repeated. The server is "
-              "then a member "
-              "of its --shard: it leads or follows as the configuration there says, and takes over by itself")
-          .Check([](const std::string& text) { return std::string(CheckEndpoint(text).message()); })
-          .TypeName("URL");
+      AddEtcdFlags(line, &cluster->etcd,
+                   "The server is then a member of its --shard: it leads or follows as the configuration "
+                   "there says, and takes over by itself");
   line.Add("--member", cluster->keeper.member, "With --etcd: the ID of this server among the members")
       .Check([](const std::string& text) { return std::string(CheckMemberId(text).message()); })
       .TypeName("ID")
@@ -49,22 +44,11 @@ void AddClusterFlags(command_line::CommandLine& line, Flags* flags) {
       .ShowDefault()
       .TypeName("MS")
       .Needs(etcd);
-  line.Add("--etcd_user", cluster->keeper.store.user, "The user of etcd, with --etcd_password_file")
-      .TypeName("NAME")
-      .Needs(etcd);
-  line.Add("--etcd_password_file", cluster->password_file,
-           "The password of --etcd_user: the first line of a file")
-      .TypeName("FILE")
-      .Needs(etcd);
-  line.Add("--etcd_ca", cluster->keeper.store.ca_file,
-           "For https addresses, the authorities of etcd's certificate (PEM); without, those of the system")
-      .TypeName("FILE")
-      .Needs(etcd);
 }
 
 absl::Status TakeCluster(Flags* flags) {
   ClusterFlags& cluster = flags->cluster;
-  if (cluster.keeper.store.endpoints.empty()) return absl::OkStatus();
+  if (cluster.etcd.store.endpoints.empty()) return absl::OkStatus();
   ReplicationOptions& replication = flags->server.replication;
   if (replication.is_on()) {
     return absl::InvalidArgumentError(
@@ -78,10 +62,7 @@ absl::Status TakeCluster(Flags* flags) {
     return absl::InvalidArgumentError(
         "--etcd needs a commit log: leave out --commit_log=off, and choose --durability=logged or synced");
   }
-  if (cluster.keeper.store.user.empty() != cluster.password_file.empty()) {
-    return absl::InvalidArgumentError(
-        "--etcd_user, --etcd_password_file: they go together; give both, or none");
-  }
+  REMORA_RETURN_IF_ERROR(CheckEtcdFlags(cluster.etcd));
   std::vector<Replica> replicas;
   for (const std::string& text : cluster.members) {
     const std::size_t sign = text.find('=');
@@ -113,21 +94,17 @@ absl::Status TakeCluster(Flags* flags) {
 }
 
 absl::Status ReadClusterSecrets(Flags* flags) {
-  KeeperOptions& keeper = flags->cluster.keeper;
-  if (!flags->cluster.password_file.empty()) {
-    std::ifstream file(flags->cluster.password_file);
-    if (!std::getline(file, keeper.store.password) || keeper.store.password.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat("--etcd_password_file=", flags->cluster.password_file,
-                                                     ": has no password, or cannot be read; write one line"));
-    }
-  }
-  if (keeper.store.endpoints.empty() || flags->replication_token_file.empty()) return absl::OkStatus();
+  ClusterFlags& cluster = flags->cluster;
+  if (cluster.etcd.store.endpoints.empty()) return absl::OkStatus();
+  REMORA_RETURN_IF_ERROR(ReadEtcdFiles(&cluster.etcd));
+  cluster.keeper.store = cluster.etcd.store;
+  if (flags->replication_token_file.empty()) return absl::OkStatus();
   REMORA_ASSIGN_OR_RETURN(const std::vector<Token> tokens, ReadTokens(flags->replication_token_file));
   if (tokens.size() != 1) {
     return absl::InvalidArgumentError(absl::StrCat("tokens in ", flags->replication_token_file,
                                                    ": a member has one token; leave one line"));
   }
-  keeper.credentials.secret = tokens[0].secret;
+  cluster.keeper.credentials.secret = tokens[0].secret;
   return absl::OkStatus();
 }
 

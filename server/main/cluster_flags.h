@@ -13,9 +13,8 @@ void AddClusterFlags(command_line::CommandLine& line, Flags* flags);
 /// missing, or two contradict each other.
 absl::Status TakeCluster(Flags* flags);
 
-/// Reads the password for etcd, and the token of --replication_token_file. Errors are those of
-/// ReadReplicationToken; NotFound, PermissionDenied, InvalidArgument: the file of the password is missing, or
-/// unusable.
+/// Reads the files about etcd, and the token of --replication_token_file. Errors are those of ReadEtcdFiles
+/// and ReadReplicationToken.
 absl::Status ReadClusterSecrets(Flags* flags);
 
 }  // namespace remora

@@ -26,6 +26,7 @@
 #include "server/main/cluster_flags.h"
 #include "server/main/commit_log_size.h"
 #include "server/main/descriptors.h"
+#include "server/main/etcd_flags.h"
 #include "server/main/listen_checks.h"
 #include "server/main/redis_gate.h"
 #include "server/main/replication_flags.h"
@@ -141,13 +142,6 @@ std::string FaultOfRetention(const std::string& text) {
   const auto time = ParseTtl(text, &why);
   if (!time) return why;
   return *time == kNeverExpires ? "the disk would fill" : "";
-}
-
-std::string FaultOfShard(const std::string& text) {
-  if (IdentityIn(text)) return "";
-  return "'" + text +
-         "' is no CLUSTER/NAME, as in 9f86d081884c7d65/0: the cluster of the topology file, and the "
-         "name of this server's shard there";
 }
 
 void AddMemoryFlags(command_line::CommandLine& line, Flags* flags, Texts* texts) {

@@ -13,6 +13,7 @@
 #include "rdma/tls.h"
 #include "rdma/transport.h"
 #include "server/cluster/keeper.h"
+#include "server/main/etcd_flags.h"
 #include "server/main/server_log.h"
 #include "server/main/settings.h"
 #include "server/monitoring/log_events.h"
@@ -22,11 +23,11 @@ namespace remora {
 
 /// The flags about a configuration in etcd.
 struct ClusterFlags {
-  KeeperOptions keeper{};  // without endpoints: the server is no member
+  EtcdFlags etcd{};  // without endpoints: the server is no member
+  KeeperOptions keeper{};
   std::vector<std::string> members{};
   std::uint32_t min_in_sync = 0;  // 0: more than half of the members; of two, one
   std::uint32_t failover_after_ms = 1000;
-  std::string password_file{};
 };
 
 struct Flags {

@@ -90,7 +90,7 @@ absl::Status TakeReplication(Flags* flags) {
     replication.followers.push_back(
         {.address = std::move(address), .secret = {}, .tls = flags->replication_tls});
   }
-  const bool is_client = !replication.followers.empty() || !flags->cluster.keeper.store.endpoints.empty();
+  const bool is_client = !replication.followers.empty() || !flags->cluster.etcd.store.endpoints.empty();
   if (!is_client && (!flags->replication_token_file.empty() || !flags->replication_tls.ca.empty())) {
     return absl::InvalidArgumentError(
         "--replication_token_file, --replication_tls_ca: the server has no followers; add --replicate_to, or "

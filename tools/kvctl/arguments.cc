@@ -34,19 +34,21 @@ constexpr char kExitCodes[] =
     "   0  done\n"
     "   1  there is no such key; nothing was done. check, restore: damaged; nothing was restored.\n"
     "      doctor: it found a problem. import, export: --verify found a difference. cluster status: a\n"
-    "      shard has keys of another one\n"
+    "      shard has keys of another one. cluster members: one is not in sync, or does not answer\n"
     "   2  --if_absent: there is such a key; --if_version: it has another version; incr: its value is\n"
     "      no number; nothing was done\n"
     "   3  check: the log ends torn, as a machine leaves it that fails; a server starts, and drops\n"
     "      what is behind that, none of which was synced\n"
     "  64  usage: an unknown flag, a bad address, duration or number, a key out of bounds; a file of a\n"
     "      token that is missing, or holds none\n"
-    "  65  cluster status: the topology file has a fault;\n"
+    "  65  cluster status: the topology file has a fault; cluster members: the configuration has one;\n"
     "      put: the value is larger than 67108864 bytes; append: it would be larger than 262144;\n"
     "      incr: the sum is no number of 64 bits; nothing was done. import: a line is no record, or\n"
     "      the last line is missing; what stood before it was imported\n"
-    "  66  there is no such directory, no such backup in it, or no such topology file\n"
-    "  69  the server, or the Redis, cannot be reached, rejected the client, or did not answer in time\n"
+    "  66  there is no such directory, no such backup in it, or no such topology file;\n"
+    "      cluster members: etcd has no such shard\n"
+    "  69  the server, or the Redis, cannot be reached, rejected the client, or did not answer in time;\n"
+    "      cluster members: no primary serves, or etcd cannot be reached\n"
     "  70  an error inside kvctl or the server\n"
     "  71  the system lacks something, as descriptors, memory, or memory that may be locked; or the\n"
     "      server's does\n"
@@ -57,8 +59,8 @@ constexpr char kExitCodes[] =
     "      export: the output was not taken for 30 s, or the connection broke. import, export with a\n"
     "      Redis: a signal stopped it, and the line says how it goes on\n"
     "  77  not permitted: another user's local server, no token or a wrong one, or one for reading alone;\n"
-    "      a file of a token that this user may not read, or that others may; no password of the Redis, or\n"
-    "      a wrong one\n"
+    "      a file of a secret that this user may not read, or that others may; no password of the Redis or\n"
+    "      of etcd, or a wrong one\n"
     "  78  a directory of something else, or not empty, or of a format that this kvctl does not know\n"
     "DURATION: 500ms, 30s, 15m, 12h, 7d (whole numbers), or never\n";
 static_assert(kMaxValueSize == 67108864 && kMaxSmallValueSize == 262144, "the help text names them");
@@ -94,18 +96,30 @@ std::string ReadInterval(Arguments* arguments) {
 std::string FindWrongOfCluster(const CommandLine& line, const Arguments& arguments) {
   if (arguments.command != "cluster") return "";
   if (line.Has("--server")) return "--server: cluster takes the servers from elsewhere; leave it out";
+  const bool has_etcd = !arguments.etcd.store.endpoints.empty();
   const bool is_init = arguments.action == "init";
-  if (is_init && !arguments.topology_file.empty()) {
-    return "--topology: is for cluster status; cluster init prints a file, as in `kvctl cluster init "
-           "SERVER... > FILE`";
+  const bool is_members = arguments.action == "members";
+  if (has_etcd && !is_members) {
+    return "--etcd: is for cluster members; leave it, and the flags that need it, out";
+  }
+  if (!is_init && !arguments.servers.empty()) {
+    return "cluster " + arguments.action + ": takes the servers from " +
+           (is_members ? "etcd" : "the file of --topology") + "; leave SERVER out";
+  }
+  if (arguments.action != "status" && !arguments.topology_file.empty()) {
+    return is_init
+               ? "--topology: is for cluster status; cluster init prints a file, as in `kvctl cluster init "
+                 "SERVER... > FILE`"
+               : "--topology: is for cluster status; cluster members asks etcd, so leave it out";
   }
   if (is_init && arguments.servers.empty()) return "cluster init: name a SERVER for each shard";
-  if (!is_init && !arguments.servers.empty()) {
-    return "cluster status: takes the servers from the file of --topology; leave SERVER out";
-  }
-  if (!is_init && arguments.topology_file.empty())
+  if (arguments.action == "status" && arguments.topology_file.empty()) {
     return "cluster status: name the file with --topology=FILE";
-  return "";
+  }
+  if (!is_members) return "";
+  if (!has_etcd) return "cluster members: name an address of etcd with --etcd=http://HOST:PORT";
+  if (arguments.shard.empty()) return "cluster members: name the shard with --shard=CLUSTER/NAME";
+  return std::string(CheckEtcdFlags(arguments.etcd).message());
 }
 
 /// Returns what is wrong with flags that reach no server, or "".

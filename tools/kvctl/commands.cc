@@ -91,6 +91,14 @@ void AppendEscaped(std::string_view bytes, std::string* line) {
   }
 }
 
+absl::StatusOr<std::string> ReadToken(const Arguments& arguments) {
+  if (arguments.token_file.empty()) return std::string();
+  absl::StatusOr<std::string> token = ReadTokenFile(arguments.token_file);
+  const absl::Status& status = token.status();
+  if (status.ok() || absl::IsPermissionDenied(status) || absl::IsResourceExhausted(status)) return token;
+  return absl::InvalidArgumentError(status.message());
+}
+
 absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, const Clock& clock,
                                                 bool reconnects) {
   const std::chrono::milliseconds timeout{arguments.timeout_ms};
@@ -99,14 +107,7 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, cons
   options.reconnect = reconnects;
   options.expected_shard = arguments.expected_shard;
   options.administers = arguments.administers();
-  if (!arguments.token_file.empty()) {
-    absl::StatusOr<std::string> token = ReadTokenFile(arguments.token_file);
-    if (absl::IsPermissionDenied(token.status()) || absl::IsResourceExhausted(token.status())) {
-      return token.status();
-    }
-    if (!token.ok()) return absl::InvalidArgumentError(token.status().message());
-    options.token = *std::move(token);
-  }
+  REMORA_ASSIGN_OR_RETURN(options.token, ReadToken(arguments));
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, Client::Connect(arguments.server, options, clock));
   REMORA_ASSIGN_OR_RETURN(const std::vector<rdma::Address> addresses, rdma::ParseAddresses(arguments.server));
   if (addresses.size() > 1) {

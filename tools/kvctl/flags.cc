@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "server/main/commit_log_size.h"
+#include "server/main/etcd_flags.h"
 #include "store/format/memory/layout.h"
 #include "store/options.h"
 #include "tools/command_line/command_line.h"
@@ -316,13 +317,21 @@ void AddDoctor(Command doctor, Arguments* arguments) {
 
 void AddCluster(Command cluster, Arguments* arguments) {
   cluster
-      .Add("ACTION", arguments->action,
-           "init: print a topology file for the servers; status: show the shards of --topology")
+      .Add(
+          "ACTION", arguments->action,
+          "init: print a topology file for the servers; status: show the shards of --topology; members: show "
+          "the members of a shard that fails over by itself")
       .Required()
-      .IsOneOf({"init", "status"});
+      .IsOneOf({"init", "status", "members"});
   cluster.Add("SERVER", arguments->servers,
               "init: the address of each shard's server, or several of it with commas between");
   cluster.Add("--topology", arguments->topology_file, "status: the topology file").TypeName("FILE");
+  const Option etcd = AddEtcdFlags(cluster, &arguments->etcd, "members: reads the configuration there");
+  cluster.Add("--shard", arguments->shard, "members: the shard, as CLUSTER/NAME")
+      .Check(FaultOfShard)
+      .TypeName("SHARD")
+      .Needs(etcd);
+  cluster.AddFlag("--json", arguments->json, "members: as one JSON object").Needs(etcd);
 }
 
 void AddOperatorCommands(CommandLine& line, Arguments* arguments) {
@@ -335,9 +344,10 @@ void AddOperatorCommands(CommandLine& line, Arguments* arguments) {
       .AddFlag("--json", arguments->json, "As one JSON object");
   line.AddCommand("config", "Print the server's settings in force: key, value, and what each comes from")
       .AddFlag("--json", arguments->json, "As a JSON array of objects");
-  line.AddCommand("promote",
-                  "Make a follower a primary, which serves clients; stop the primary before, for its readers "
-                  "are not told");
+  line.AddCommand(
+      "promote",
+      "Make a follower a primary, which serves clients. It waits up to the server's --lease_time, "
+      "so that clients of the primary before read nothing old");
   AddCluster(line.AddCommand("cluster", "Divide the keys among servers, or show the servers that have them"),
              arguments);
   AddTop(line.AddCommand("top", "Show operations a second, memory and backlog, again and again"), arguments);

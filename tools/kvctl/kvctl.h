@@ -8,7 +8,8 @@
 //   history_check.cc  whether a server has lost records during a copy
 //   config.cc      config
 //   size.cc        size
-//   cluster.cc     cluster
+//   cluster.cc     cluster init and status
+//   members.cc     cluster members; its report is in members/
 //   diagnosis.cc   doctor; its checks are in doctor/
 //   top.cc         top; its lines and pages are in top/
 //   main.cc        which part does which command
@@ -27,6 +28,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/client.h"
+#include "server/main/etcd_flags.h"
 #include "store/base/clock.h"
 #include "store/format/types/write_options.h"
 
@@ -89,6 +91,8 @@ struct Arguments {
   std::string action;
   std::vector<std::string> servers;  // of the shards, for init
   std::string topology_file;
+  EtcdFlags etcd{};                // for members, as is the next one
+  std::string shard;               // CLUSTER/NAME
   ShardIdentity expected_shard{};  // of the server, as the topology says; all zeros: any
   // Flags of the command doctor.
   std::uint64_t memory = 0;               // 0: the server's default
@@ -101,7 +105,8 @@ struct Arguments {
   /// Returns true if the command is of use for a server that serves no clients.
   bool administers() const {
     return command == "promote" || command == "ping" || command == "stats" || command == "config" ||
-           command == "top" || command == "backup" || command == "doctor";
+           command == "top" || command == "backup" || command == "doctor" ||
+           (command == "cluster" && action == "members");
   }
   /// Returns true if the command may have a server, and needs none.
   bool may_be_without_server() const { return command == "doctor" || command == "cluster"; }
@@ -135,6 +140,9 @@ int Parse(int argc, char** argv, Arguments* arguments);
 /// Rejects what can be rejected before anything is connected.
 Outcome Prepare(Arguments* arguments);
 
+/// Returns the contents of --token_file. Empty: the flag is not given. PermissionDenied, ResourceExhausted,
+/// InvalidArgument: the file cannot be used.
+absl::StatusOr<std::string> ReadToken(const Arguments& arguments);
 /// `reconnects`: the client's calls do, too (ClientOptions::reconnect).
 absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, const Clock& clock,
                                                 bool reconnects = true);
@@ -161,6 +169,8 @@ Outcome Doctor(const Arguments& arguments);
 Outcome Size(const Arguments& arguments);
 /// init and status of a cluster.
 Outcome Cluster(const Arguments& arguments, const Clock& clock);
+/// The members of a shard that fails over by itself.
+Outcome ClusterMembers(const Arguments& arguments, const Clock& clock);
 Outcome Promote(Client& client);
 Outcome Backup(Client& client);
 Outcome BackupOffline(const Arguments& arguments);
