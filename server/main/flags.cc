@@ -329,7 +329,7 @@ void AddOperatorFlags(command_line::CommandLine& line, Flags* flags, Texts* text
       .Excludes(log_level);
   line.ReadsConfigFile(
       "Read flags from a file of lines `key = value`, where --key=value would be the flag; this command line "
-      "goes before it");
+      "goes before it, also by --quiet=false");
   line.Version("kvserver " REMORA_VERSION);
 }
 

@@ -59,6 +59,17 @@ class ConfigTest(harness.TestCase):
             self.assertEqual((run.returncode, run.stderr), (0, b""))
             self.assertIn(b"\nlog_level = error\n", run.stdout)
 
+    def test_a_flag_of_the_file_is_unset_on_the_command_line(self):
+        file = self.write("kvserver.conf", f"listen = {self.address}\ndurability = memory\nquiet = true\n")
+        run = self.run_kvserver(f"--config={file}", "--quiet=false", "--log_level=error", "--print_config")
+        self.assertEqual((run.returncode, run.stderr), (0, b""))
+        self.assertIn(b"\nlog_level = error\nquiet = false\n", run.stdout)
+        says = self.rejected(f"--config={file}", "--quiet=no", status=64)
+        self.assertIn("kvserver: --quiet: 'no' is neither true nor false; see kvserver --help", says)
+        server = harness.Server(f"--config={file}", "--quiet=false")
+        self.addCleanup(server.close)
+        server.await_said(b"serving at")
+
     def test_keys_that_exclude_each_other(self):
         file = self.write("kvserver.conf", f"listen = {self.address}\nquiet = true\nlog_level = error\n")
         self.assertIn(f"{file}: line 3: log_level: excludes quiet of line 2; leave one out", self.rejected(f"--config={file}"))
@@ -289,9 +300,12 @@ class RunningServerTest(harness.TestCase):
         self.configure("quiet = true")
         self.reload(b"config_reloaded")
         self.assertEqual((self.value_of("quiet"), self.value_of("log_level")), (["true"], ["warning"]))
-        self.configure()
-        self.reload(b"config_reloaded")
+        self.configure("quiet = false")
+        self.reload(b"config_reloaded: .*quiet is false, it was true\n")
         self.assertEqual((self.value_of("quiet"), self.value_of("log_level")), (["false"], ["info"]))
+        self.assertEqual(self.in_force()[("quiet", "false")], "file")
+        self.configure()
+        self.reload(b"config_reloaded: .*no setting has changed\n")
 
     def test_the_command_line_still_goes_before_the_file(self):
         self.serve("--log_level=info", more=["log_level = error"])

@@ -165,6 +165,10 @@ TEST_F(ConfiguredTest, TheCommandLineWins) {
   EXPECT_EQ(times_, 8);
   EXPECT_EQ(name_, "n");
   EXPECT_TRUE(quiet_);
+  EXPECT_EQ(Parse("quiet = true\n", {"--quiet=false"}), std::nullopt);
+  EXPECT_FALSE(quiet_);
+  EXPECT_FALSE(line_.Has("--quiet"));
+  EXPECT_THAT(ConfigText(line_.Settings()), HasSubstr("\nquiet = false\n"));
   // A bad value in the file is an error all the same.
   EXPECT_EQ(Parse("times = 11\n", {"--times=8"}), EX_CONFIG);
 }
@@ -204,7 +208,7 @@ TEST_F(ConfiguredTest, ThePrintedFileSaysTheSame) {
             std::nullopt);
   EXPECT_TRUE(line_.asks_for_config());
   const std::string text = ConfigText(line_.Settings());
-  EXPECT_EQ(text, "listen = a\nlisten = b c\ntimes = 8\nname = \"#1\"\n# color =\n# quiet = false\n");
+  EXPECT_EQ(text, "listen = a\nlisten = b c\ntimes = 8\nname = \"#1\"\n# color =\nquiet = false\n");
   EXPECT_EQ(Parse(text), std::nullopt);
   EXPECT_EQ(ConfigText(line_.Settings()), text);
   EXPECT_EQ(ParseWords({}), std::nullopt);

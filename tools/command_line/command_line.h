@@ -7,7 +7,8 @@
 //   line.Add("--times", times, "How often").Range(1, 10).ShowDefault();
 //   if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
 //
-// Syntax: --flag=VALUE or --flag VALUE, -f VALUE or -fVALUE; `--flag=` is an empty value. The words of a
+// Syntax: --flag=VALUE or --flag VALUE, -f VALUE or -fVALUE; `--flag=` is an empty value. A flag without a
+// value also takes =true, which is the same, or =false, which is as if it were not given. The words of a
 // flag's name are joined by `_`; `-` means the same. Text that begins with a dash is no value of its own,
 // unless it is a dash or a negative number: write --flag=-x. Behind `--` all are arguments. An option is
 // given once, unless it repeats. number_text.h describes how numbers are written.
@@ -72,7 +73,7 @@ class Option {
   /// Numbers may have a unit: 64M, 8GiB, ... of 1024 each.
   Option Size();
 
-  /// How many values the command line had for it. REQUIRES: CommandLine::Parse was called.
+  /// How many values the command line had for it, false among them. REQUIRES: CommandLine::Parse was called.
   std::size_t count() const;
 
  private:
@@ -98,7 +99,7 @@ class Command {
   /// std::uint64_t or std::string.
   template <typename T>
   Option Add(const std::string& name, T& variable, const std::string& help = "");
-  /// `variable` becomes true.
+  /// `variable` becomes true, or with --NAME=false, false.
   Option AddFlag(const std::string& name, bool& variable, const std::string& help);
   /// Hands the value to `take`, in the order of the command line. T: std::string or int.
   template <typename T>
@@ -134,6 +135,7 @@ struct Setting {
   std::string key;    // the name of the option, without its dashes
   std::string value;  // as text; of a flag, "true" or "false"; empty: none was given, and there is no default
   Source source = Source::kDefault;
+  bool is_flag = false;  // it takes no other values than these two
 };
 
 /// Returns a file for --config that says the same. A default stands there as a comment.
@@ -170,7 +172,7 @@ class CommandLine : public Command {
 
   /// Returns the name of the command that was given. REQUIRES: Parse returned nothing.
   const std::string& command() const { return command_->name; }
-  /// Returns whether this option was given. REQUIRES: Parse returned nothing.
+  /// Returns whether this option was given, and not as false. REQUIRES: Parse returned nothing.
   bool Has(const std::string& option) const;
   /// Returns whether the ConfigText of the settings is to be printed. REQUIRES: Parse returned nothing.
   bool asks_for_config() const { return print_config_asked_; }

@@ -30,9 +30,9 @@ struct KeyLine {
 
 /// Returns the fault of an option that was taken from the file beside one that it excludes; empty: none.
 std::string FaultOfExclusion(const DeclaredOption& taken, const std::map<std::string, KeyLine>& lines) {
-  if (taken.count == 0) return "";  // a flag that is false, or one that the command line displaces
+  if (!IsOn(taken)) return "";  // a flag that is false, or one that the command line displaces
   for (const auto& [key, line] : lines) {
-    if (line.option->count == 0 || !Exclude(taken, *line.option)) continue;
+    if (!IsOn(*line.option) || !Exclude(taken, *line.option)) continue;
     return taken.name().substr(2) + ": excludes " + key + " of line " + std::to_string(line.number) +
            "; leave one out";
   }
@@ -62,7 +62,7 @@ std::optional<int> CommandLine::TakeConfigFile(const std::vector<std::string>& w
   if (!lines) return fail(error, EX_CONFIG);
   std::vector<const DeclaredOption*> given;  // on the command line
   ForEach([&given](const DeclaredOption& option) {
-    if (option.count > 0) given.push_back(&option);
+    if (IsOn(option)) given.push_back(&option);
   });
   ForgetCounts();
   std::map<std::string, KeyLine> first_lines;
@@ -103,11 +103,7 @@ std::string CommandLine::TakeConfigLine(const ConfigLine& line,
   const bool is_displaced =
       std::ranges::any_of(given, [option](const DeclaredOption* other) { return Exclude(*option, *other); });
   if (is_displaced) return "";
-  if (option->takes_value) return Take(*option, line.value, line.key);
-  if (line.value != "true" && line.value != "false") {
-    return line.key + ": '" + line.value + "' is neither true nor false";
-  }
-  return line.value == "true" ? Take(*option, line.value, line.key) : "";
+  return Take(*option, line.value, line.key);
 }
 
 std::vector<Setting> CommandLine::Settings() const {
@@ -115,19 +111,20 @@ std::vector<Setting> CommandLine::Settings() const {
   for (const DeclaredOption& option : line_.options) {
     if (option.is_positional || !option.is_in_config) continue;
     const std::string key = option.name().substr(2);
+    const bool is_flag = !option.takes_value;
     if (option.count == 0) {
-      settings.push_back({key, option.takes_value ? option.default_text : "false", Source::kDefault});
+      settings.push_back({key, is_flag ? kFalse : option.default_text, Source::kDefault, is_flag});
       continue;
     }
     const Source source = option.is_from_file ? Source::kFile : Source::kCommandLine;
-    for (const std::string& value : option.given) settings.push_back({key, value, source});
+    for (const std::string& value : option.given) settings.push_back({key, value, source, is_flag});
   }
   return settings;
 }
 
 std::string ConfigText(const std::vector<Setting>& settings) {
   std::string text;
-  for (const auto& [key, value, source] : settings) {
+  for (const auto& [key, value, source, is_flag] : settings) {
     if (source == Source::kDefault) text += "# ";
     text += (value.empty() && source == Source::kDefault ? key + " =" : FormatConfigLine(key, value)) + "\n";
   }
