@@ -204,6 +204,7 @@ absl::Status ReplicationService::Lead() {
     SetRole(Role::kPrimary);
     return absl::OkStatus();
   }
+  SetGauge(store, Counter::kReplicationBuffer, options_.max_pending_bytes);
   SetRole(Role::kOpening);
   opens_at_ = store.last_group();
   const absl::Status started = sender_->Start(options_.followers, history_, is_synced_, options_.lease_time);
