@@ -175,8 +175,7 @@ class UpgradeTest(OperatorCase):
         self.assertEqual(primary.stop()[0], 0)
         self.expect(self.kvctl("f", "promote"), 0, "epoch 2")
         self.expect(self.kvctl("f", "get", "key"), 69, "it waits for its followers")
-        file = self.folder / "p.data" / "REMORA-REPLICATION"
-        file.write_text(file.read_text().replace("role primary", "role follower"))
+        self.follow_in_place("p")
         self.assertEqual(self.writes("f")["verdict"], "problem")
         self.follower("p")
         harness.wait_until(lambda: self.writes("f")["verdict"] == "ok", "the promoted server serves")
