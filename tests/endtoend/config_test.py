@@ -104,6 +104,9 @@ class ConfigTest(harness.TestCase):
         base = f"listen = {self.address}\ndurability = memory\n"
         for line, says in (
             ("memroy = 64M", "line 3: there is no key memroy; the nearest is memory"),
+            ("data-dir = data", "line 3: 'data-dir' is no key, which has lower-case letters, digits and underscores: "
+                                "write key = value; the nearest is data_dir"),
+            ("memory = 64M\rquiet = true", "line 3: there is a CR within it"),
             ("memory = much", "line 3: memory: 'much' is not "),
             ("memory = 64M\nmemory = 64M", "line 4: memory: stands in line 3, too"),
             ("default_ttl = soon", "line 3: default_ttl: "),
@@ -119,6 +122,18 @@ class ConfigTest(harness.TestCase):
                 file = self.write("kvserver.conf", base + line + "\n")
                 self.assertIn(f"kvserver: {file}: {says}", self.rejected(f"--config={file}"))
         self.assertFalse((self.folder / "socket").exists())
+
+    def test_a_file_of_another_editor(self):
+        text = f"log_format = json\r\nlisten = {self.address}\r\ndurability = memory\r\nquiet = true\r\n"
+        (self.folder / "marked").write_bytes(b"\xef\xbb\xbf" + text.encode())
+        run = self.run_kvserver(f"--config={self.folder}/marked", "--print_config")
+        self.assertEqual((run.returncode, run.stderr), (0, b""))
+        self.assertIn(f"listen = {self.address}\n".encode(), run.stdout)
+        # The first line also says how errors are written.
+        run = self.run_kvserver(f"--config={self.folder}/marked", "--memory=1K")
+        self.assertEqual(json.loads(run.stderr)["event"], "start_failed")
+        (self.folder / "wide").write_bytes(text.encode("utf-16"))
+        self.assertIn("line 1: the file is in UTF-16; save it in UTF-8", self.rejected(f"--config={self.folder}/wide"))
 
     def test_files_that_are_none(self):
         self.assertIn("No such file", self.rejected(f"--config={self.folder}/none", status=66))

@@ -363,7 +363,8 @@ std::string CommandLine::TakeFlag(const std::string& word, const std::string** n
   const std::string name = word.substr(0, end);
   DeclaredOption* const option = Find(name);
   if (option == nullptr) {
-    const std::string nearest = is_long ? SayNearest(name.substr(2), LongNames(), "--") : "";
+    const std::string nearest =
+        is_long ? SayNearest(name.substr(2), LongNames(/*keys_only=*/false), "--") : "";
     return "there is no flag " + name +
            (nearest.empty() ? "; write arguments that are no flags behind --" : nearest);
   }
@@ -421,9 +422,10 @@ std::string CommandLine::FindContradiction() const {
   return wrong;
 }
 
-std::vector<std::string> CommandLine::LongNames() {
+std::vector<std::string> CommandLine::LongNames(bool keys_only) {
   std::vector<std::string> names;
-  ForEach([&names](const DeclaredOption& known) {
+  ForEach([&names, keys_only](const DeclaredOption& known) {
+    if (keys_only && !known.is_in_config) return;
     for (const std::string& name : known.names) {
       if (name.starts_with("--")) names.push_back(name.substr(2));
     }

@@ -202,8 +202,9 @@ class CommandLine : public Command {
   DeclaredOption* Find(std::string name);
   /// Calls with each option that may be given, those of the command first.
   void ForEach(const std::function<void(DeclaredOption&)>& visit);
-  /// The long names of all options that may be given, without their dashes.
-  std::vector<std::string> LongNames();
+  /// The long names of all options that may be given, without their dashes. `keys_only`: of those that may be
+  /// keys of a file.
+  std::vector<std::string> LongNames(bool keys_only);
   void ForgetCounts();
 
   DeclaredCommand line_;

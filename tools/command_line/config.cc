@@ -58,7 +58,8 @@ std::optional<int> CommandLine::TakeConfigFile(const std::vector<std::string>& w
   int status = EX_OK;
   const std::optional<std::string> text = ReadConfigFile(path, &error, &status);
   if (!text) return fail(error, status);
-  const std::optional<std::vector<ConfigLine>> lines = ParseConfig(*text, &error);
+  const std::optional<std::vector<ConfigLine>> lines =
+      ParseConfig(*text, &error, LongNames(/*keys_only=*/true));
   if (!lines) return fail(error, EX_CONFIG);
   std::vector<const DeclaredOption*> given;  // on the command line
   ForEach([&given](const DeclaredOption& option) {
@@ -94,11 +95,8 @@ std::optional<int> CommandLine::TakeConfigFile(const std::vector<std::string>& w
 std::string CommandLine::TakeConfigLine(const ConfigLine& line,
                                         const std::vector<const DeclaredOption*>& given) {
   DeclaredOption* const option = Find("--" + line.key);
-  std::vector<std::string> keys;
-  ForEach([&keys](const DeclaredOption& known) {
-    if (known.is_in_config && known.name().starts_with("--")) keys.push_back(known.name().substr(2));
-  });
-  if (option == nullptr) return "there is no key " + line.key + SayNearest(line.key, keys);
+  if (option == nullptr)
+    return "there is no key " + line.key + SayNearest(line.key, LongNames(/*keys_only=*/true));
   if (!option->is_in_config) return line.key + ": stands on the command line only";
   const bool is_displaced =
       std::ranges::any_of(given, [option](const DeclaredOption* other) { return Exclude(*option, *other); });
