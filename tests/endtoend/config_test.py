@@ -17,7 +17,7 @@ import harness
 NOBODY = 65534
 
 
-class ConfigTest(harness.TestCase):
+class ConfigTestCase(harness.TestCase):
     def run_kvserver(self, *flags, **options):
         return subprocess.run(
             [harness.program("kvserver"), *flags], stdin=subprocess.DEVNULL, capture_output=True,
@@ -31,6 +31,8 @@ class ConfigTest(harness.TestCase):
         self.assertEqual(run.stdout, b"")
         return run.stderr.decode()
 
+
+class ConfigTest(ConfigTestCase):
     def test_from_a_file_to_a_server(self):
         token = self.make_token("one")
         file = self.write(
@@ -98,7 +100,7 @@ class ConfigTest(harness.TestCase):
         names = {line.split()[0].split(",")[-1] for line in flags.splitlines() if line.startswith("  -")}
         run = self.run_kvserver(f"--listen={self.address}", "--durability=memory", "--print_config")
         keys = {line.removeprefix("# ").split(" =")[0] for line in run.stdout.decode().splitlines()[1:]}
-        self.assertEqual({f"--{key}" for key in keys} | {"--help", "--version", "--config", "--print_config"}, names)
+        self.assertEqual({f"--{key}" for key in keys} | {"--help", "--version", "--config", "--print_config", "--check_config"}, names)
 
     def test_bad_lines(self):
         base = f"listen = {self.address}\ndurability = memory\n"

@@ -155,9 +155,9 @@ class CommandLine : public Command {
   /// --config=FILE reads options of the line from a file, whose syntax config_file.h describes: the name of
   /// an option, without its dashes, is its key. An option that the command line has, too, is the command
   /// line's alone, and so is one that an option of the command line excludes. A function of AddFunction may
-  /// get the values of the command line twice. --print_config is for the program to obey: see
-  /// asks_for_config.
-  void ReadsConfigFile(const std::string& help);
+  /// get the values of the command line twice. --print_config, which it
+  /// returns, is for the program to obey: see asks_for_config.
+  Option ReadsConfigFile(const std::string& help);
   /// Adds a command. One of the commands must then be given; options of the line may stand behind it.
   Command AddCommand(const std::string& name, const std::string& help);
 

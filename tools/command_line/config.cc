@@ -41,10 +41,10 @@ std::string FaultOfExclusion(const DeclaredOption& taken, const std::map<std::st
 
 }  // namespace
 
-void CommandLine::ReadsConfigFile(const std::string& help) {
+Option CommandLine::ReadsConfigFile(const std::string& help) {
   Add("--config", config_file_, help).TypeName("FILE").OnlyOnCommandLine();
-  AddFlag("--print_config", print_config_asked_,
-          "Check the flags, print the file for --config that says the same, and exit")
+  return AddFlag("--print_config", print_config_asked_,
+                 "Check the form of the flags, print the file for --config that says the same, and exit")
       .OnlyOnCommandLine();
 }
 
