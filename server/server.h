@@ -128,9 +128,14 @@ class Server {
   std::size_t client_count() const { return acceptor_->client_count(); }
   /// Returns what each client asks of the server, for readers in other threads; the server outlives them.
   const ClientActivities& activities() const { return acceptor_->activities(); }
+  /// Returns the states of the followers, for readers in other threads; the server outlives them.
+  const FollowerActivities& followers() const { return followers_; }
 
  private:
-  explicit Server(const ServerOptions& options) : log_(options.log), on_reload_(options.on_reload) {}
+  explicit Server(const ServerOptions& options)
+      : log_(options.log),
+        on_reload_(options.on_reload),
+        followers_(AddressTexts(options.replication.followers)) {}
   /// Makes the pool that reads the durable tier. Null: the server thread reads.
   absl::StatusOr<std::unique_ptr<ColdReadPool>> MakeReadPool(const ServerOptions& options);
   /// Makes the parts between the store and its clients.
@@ -141,6 +146,7 @@ class Server {
 
   const OperatorLog log_;
   const std::function<void()> on_reload_;
+  FollowerActivities followers_;
   std::unique_ptr<WakeSignals> signals_;
   const std::shared_ptr<LoopHandover> handover_ = std::make_shared<LoopHandover>();
   std::unique_ptr<ExportedMemory> memory_;

@@ -342,7 +342,7 @@ int Main(int argc, char** argv) {
   if (shown != nullptr) {
     Log(LogEvent::kHttpServing, absl::StrCat("metrics are served at ", shown->address(), "/metrics"));
   }
-  if (shown != nullptr) shown->Show((*server)->store(), (*server)->activities());
+  if (shown != nullptr) shown->Show((*server)->store(), (*server)->activities(), (*server)->followers());
   notifier.Status((*server)->store().loading() ? "serving; loading" : "serving");
   Log(LogEvent::kServing, absl::StrCat("serving at ", absl::StrJoin(serving->sockets, " ")));
   const absl::Status begun = gate.Start(flags, **server, [&] {

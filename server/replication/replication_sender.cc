@@ -11,9 +11,11 @@
 
 namespace remora {
 
-ReplicationSender::ReplicationSender(ServerStore& store, const OperatorLog& log, std::function<void()> wake)
+ReplicationSender::ReplicationSender(ServerStore& store, const OperatorLog& log, FollowerActivities& shown,
+                                     std::function<void()> wake)
     : store_(store),
       log_(log),
+      shown_(shown),
       wake_(std::move(wake)),
       published_(store.last_group()),
       shipped_(published_),
@@ -46,6 +48,7 @@ absl::Status ReplicationSender::Start(const std::vector<FollowerAddress>& follow
   has_links_.store(true, std::memory_order_release);
   logged_.resize(links_.size());
   away_ = links_.size();
+  for (std::size_t i = 0; i < links_.size(); ++i) shown_.SetState(i, LinkState::kAway);
   SetGauge(store_, Counter::kFollowersAway, away_);
   return absl::OkStatus();
 }
@@ -78,6 +81,8 @@ bool ReplicationSender::Step() {
     store_.Add(Counter::kGroupsShipped, static_cast<std::int64_t>(last - shipped_));
     shipped_ = last;
   }
+  shown_.SetLastGroup(last);
+  for (std::size_t i = 0; i < links_.size(); ++i) shown_.SetAcknowledged(i, links_[i]->acknowledged());
   const std::uint64_t acknowledged = this->acknowledged();
   bool busy = false;
   if (acknowledged > published_) {
@@ -102,7 +107,10 @@ void ReplicationSender::LogChanges() {
     if (status.state == logged_[i].state && status.text == logged_[i].text) continue;
     const std::string line =
         absl::StrCat("the follower at ", links_[i]->address().ToString(), ": ", status.text);
+    shown_.SetState(i, status.state);
     switch (status.state) {
+      case LinkState::kNone:
+        break;
       case LinkState::kConnected:
         log_.Write(LogEvent::kFollowerConnected, line);
         break;

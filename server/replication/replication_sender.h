@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "server/monitoring/follower_activity.h"
 #include "server/monitoring/operator_log.h"
 #include "server/replication/link_thread.h"
 #include "server/replication/shipped_groups.h"
@@ -27,8 +28,10 @@ namespace remora {
 /// Thread safety: none; the server's one thread. Its links have threads of their own.
 class ReplicationSender {
  public:
-  /// Has no links yet. `wake` wakes the server thread. The references outlive this.
-  ReplicationSender(ServerStore& store, const OperatorLog& log, std::function<void()> wake);
+  /// Has no links yet. `shown` gets their states. `wake` wakes the server thread. The references outlive
+  /// this.
+  ReplicationSender(ServerStore& store, const OperatorLog& log, FollowerActivities& shown,
+                    std::function<void()> wake);
   ~ReplicationSender();
   ReplicationSender(const ReplicationSender&) = delete;
   ReplicationSender& operator=(const ReplicationSender&) = delete;
@@ -60,11 +63,12 @@ class ReplicationSender {
   std::size_t away() const { return away_; }
 
  private:
-  /// Logs each link that has changed, and counts those that are away.
+  /// Logs and shows each link that has changed, and counts those that are away.
   void LogChanges();
 
   ServerStore& store_;
   const OperatorLog& log_;
+  FollowerActivities& shown_;  // by links
   const std::function<void()> wake_;
   std::uint64_t published_;  // the number that the store was told of
   std::uint64_t shipped_;    // the number that the metrics have

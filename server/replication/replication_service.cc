@@ -21,6 +21,13 @@ bool HasStore(const std::string& data_dir) {
 
 }  // namespace
 
+std::vector<std::string> AddressTexts(const std::vector<FollowerAddress>& followers) {
+  std::vector<std::string> texts;
+  texts.reserve(followers.size());
+  for (const FollowerAddress& follower : followers) texts.push_back(follower.address.ToString());
+  return texts;
+}
+
 absl::StatusOr<History> CheckHistory(const std::string& data_dir, const ReplicationOptions& options) {
   REMORA_ASSIGN_OR_RETURN(const std::optional<History> kept, ReadHistory(data_dir));
   if (!kept && options.follows && HasStore(data_dir)) {
@@ -191,7 +198,7 @@ absl::Status ReplicationService::Promote() {
 absl::Status ReplicationService::Lead() {
   ServerStore& store = parts_.store;
   if (!options_.followers.empty()) {
-    sender_ = std::make_unique<ReplicationSender>(store, parts_.log, parts_.wake);
+    sender_ = std::make_unique<ReplicationSender>(store, parts_.log, parts_.followers, parts_.wake);
   }
   const absl::Status promoted = store.Promote(sender_ == nullptr ? nullptr : &sender_->sink());
   if (!promoted.ok()) {

@@ -51,6 +51,9 @@ struct ReplicationOptions {
   bool is_on() const { return follows || !followers.empty(); }
 };
 
+/// Returns the addresses, as `--replicate_to` would have them.
+std::vector<std::string> AddressTexts(const std::vector<FollowerAddress>& followers);
+
 /// Returns the history of a data directory, or a new one.
 ///
 /// - FailedPrecondition: the directory is a follower's and the server is to be none, or the other way round
@@ -72,7 +75,8 @@ class ReplicationService final : public SessionObserver {
     const OperatorLog& log;
     std::function<void()> wake;  // wakes the server thread; any thread
     std::function<void()> on_promoted;
-    std::span<std::byte> region;  // the store's, with the lease line
+    FollowerActivities& followers;  // of the addresses in the options
+    std::span<std::byte> region;    // the store's, with the lease line
   };
   static absl::StatusOr<std::unique_ptr<ReplicationService>> Create(Parts parts, ReplicationOptions options,
                                                                     std::string data_dir, bool is_synced,
