@@ -116,6 +116,20 @@ absl::Status CheckFree(std::span<const Address> addresses) {
   return absl::OkStatus();
 }
 
+absl::Status CheckUsable(std::span<const Address> addresses) {
+  std::vector<BoundSocket> others;
+  for (const Address& address : addresses) {
+    absl::Status usable;
+    if (address.kind == TransportKind::kLocal) usable = CheckSocketFolder(address.path);
+    if (address.kind == TransportKind::kTcp) {
+      usable = CheckFreeTcp(address, &others);
+      if (absl::IsAlreadyExists(usable)) continue;
+    }
+    REMORA_RETURN_IF_ERROR(usable);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ClientConnection::PostFind(std::uint64_t, const Sge&, const Sge&, const RemoteRegion&,
                                         std::uint64_t, std::uint32_t, FoundRecord*) {
   return absl::UnimplementedError("find: this transport has no FIND; READ the bucket");

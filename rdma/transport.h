@@ -463,4 +463,8 @@ void Listen(const Address&, const QueueLimits&, const Clock&&, MemoryWindows = M
 /// it listens. No client notices, and the addresses stay free. Addresses of verbs are not checked.
 absl::Status CheckFree(std::span<const Address> addresses);
 
+/// Returns the failure that Listen would have even if no other server used the addresses, as far as that is
+/// known without making a file. Otherwise like CheckFree.
+absl::Status CheckUsable(std::span<const Address> addresses);
+
 }  // namespace remora::rdma

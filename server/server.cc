@@ -116,6 +116,7 @@ absl::Status Server::MakeEventLoop(const ServerOptions& options, History history
                                     .log = log_,
                                     .wake = [signals = signals_.get()] { signals->Wake(); },
                                     .on_promoted = [this] { acceptor_->RememberClients(); },
+                                    .followers = followers_,
                                     .region = memory_->region()},
                                    options.replication, options.store.data_dir,
                                    options.store.durability == Durability::kSynced, std::move(history)));

@@ -128,6 +128,8 @@ class Server {
   std::size_t client_count() const { return acceptor_->client_count(); }
   /// Returns what each client asks of the server, for readers in other threads; the server outlives them.
   const ClientActivities& activities() const { return acceptor_->activities(); }
+  /// Returns the states of the followers, for readers in other threads; the server outlives them.
+  const FollowerActivities& followers() const { return followers_; }
 
  private:
   explicit Server(const ServerOptions& options) : log_(options.log), on_reload_(options.on_reload) {}
@@ -141,6 +143,7 @@ class Server {
 
   const OperatorLog log_;
   const std::function<void()> on_reload_;
+  FollowerActivities followers_;
   std::unique_ptr<WakeSignals> signals_;
   const std::shared_ptr<LoopHandover> handover_ = std::make_shared<LoopHandover>();
   std::unique_ptr<ExportedMemory> memory_;

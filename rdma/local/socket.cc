@@ -45,16 +45,18 @@ absl::StatusOr<UniqueFd> MakeSocket(int flags) {
 
 /// Returns whether a socket without a listener is at `path`; false: nothing is there. Else why `path` is not
 /// free.
+absl::Status NoSocket(const std::string& path) {
+  return absl::AlreadyExistsError(
+      absl::StrCat("listen: ", path, " exists and is no socket; remove it, or listen elsewhere"));
+}
+
 absl::StatusOr<bool> HasStaleSocket(const std::string& path) {
   struct stat status;
   if (lstat(path.c_str(), &status) != 0) {
     if (errno == ENOENT) return false;
     return absl::ErrnoToStatus(errno, path);
   }
-  if (!S_ISSOCK(status.st_mode)) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("listen: ", path, " exists and is no socket; remove it, or listen elsewhere"));
-  }
+  if (!S_ISSOCK(status.st_mode)) return NoSocket(path);
   // A listener there is none of this program, because this process has the lock. It may be alive
   // all the same.
   REMORA_ASSIGN_OR_RETURN(const UniqueFd probe, MakeSocket(SOCK_NONBLOCK));
@@ -168,6 +170,14 @@ absl::StatusOr<UniqueFd> LockSocketPath(const std::string& path) {
                                                  lock_path, "); stop it, or choose another path"));
   }
   return fd;
+}
+
+absl::Status CheckSocketFolder(const std::string& path) {
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  if (access(folder.c_str(), W_OK | X_OK) != 0) return LockFailure(errno, path + ".lock");
+  struct stat status;
+  if (lstat(path.c_str(), &status) == 0 && !S_ISSOCK(status.st_mode)) return NoSocket(path);
+  return absl::OkStatus();
 }
 
 absl::Status CheckSocketPath(const std::string& path) {

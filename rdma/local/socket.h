@@ -25,6 +25,10 @@ namespace remora::rdma {
 /// holds it. NotFound, PermissionDenied: of the directory.
 absl::StatusOr<UniqueFd> LockSocketPath(const std::string& path);
 
+/// Returns the failure that LockSocketPath and ListenAt would have because of the folder of `path`, or of a
+/// file there that is no socket. Changes nothing.
+absl::Status CheckSocketFolder(const std::string& path);
+
 /// Returns OK if LockSocketPath and ListenAt would find `path` free; else their failure. Changes nothing but
 /// PATH.lock, which it makes.
 absl::Status CheckSocketPath(const std::string& path);

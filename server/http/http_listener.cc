@@ -54,9 +54,8 @@ absl::Status HttpListenStatus(int error, std::string_view name) {
   }
 }
 
-}  // namespace
-
-absl::StatusOr<HttpListener> ListenForHttp(std::string_view text, bool others_may_reach) {
+/// `listens`: takes connections. Otherwise the socket is only bound.
+absl::StatusOr<HttpListener> BindForHttp(std::string_view text, bool others_may_reach, bool listens) {
   const absl::StatusOr<rdma::Address> parsed = rdma::ParseAddress(absl::StrCat("tcp://", AbslView(text)));
   if (!parsed.ok()) {
     return absl::InvalidArgumentError(
@@ -86,12 +85,22 @@ absl::StatusOr<HttpListener> ListenForHttp(std::string_view text, bool others_ma
     const int yes = 1;
     if (socket && ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) == 0 &&
         ::bind(socket.get(), info->ai_addr, info->ai_addrlen) == 0 &&
-        ::listen(socket.get(), kHttpBacklog) == 0) {
+        (!listens || ::listen(socket.get(), kHttpBacklog) == 0)) {
       return HttpListener{std::move(socket), absl::StrCat("http://", AbslView(text)), parsed->host};
     }
     error = errno;
   }
   return HttpListenStatus(error, text);
+}
+
+}  // namespace
+
+absl::StatusOr<HttpListener> ListenForHttp(std::string_view text, bool others_may_reach) {
+  return BindForHttp(text, others_may_reach, /*listens=*/true);
+}
+
+absl::Status CheckHttpAddress(std::string_view text, bool others_may_reach) {
+  return BindForHttp(text, others_may_reach, /*listens=*/false).status();
 }
 
 }  // namespace remora

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rdma/unique_fd.h"
 
@@ -25,5 +26,8 @@ struct HttpListener {
 /// - PermissionDenied: this user may not listen at that port.
 /// - ResourceExhausted: there are no descriptors.
 absl::StatusOr<HttpListener> ListenForHttp(std::string_view text, bool others_may_reach);
+
+/// Returns the failure that ListenForHttp would have. The port stays free, and no program notices.
+absl::Status CheckHttpAddress(std::string_view text, bool others_may_reach);
 
 }  // namespace remora

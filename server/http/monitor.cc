@@ -70,6 +70,25 @@ char SegmentLetter(const MappedSegment& segment) {
   return '?';
 }
 
+const char* LinkStateName(LinkState state) {
+  if (state == LinkState::kConnected) return "connected";
+  return state == LinkState::kRejected ? "rejected" : "away";
+}
+
+/// Returns the text for a string of JSON. A byte that is no ASCII becomes '?', as a path may be no UTF-8.
+std::string JsonText(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f || c == '"' || c == '\\') {
+      absl::StrAppendFormat(&escaped, "\\u%04x", byte);
+    } else {
+      escaped += byte < 0x80 ? c : '?';
+    }
+  }
+  return escaped;
+}
+
 }  // namespace
 
 Monitor::Monitor(MonitorFacts facts, const Clock& clock)
@@ -83,6 +102,7 @@ std::unique_ptr<HttpResponder> Monitor::MakeResponder(HostCheck hosts) const {
   responder->Add("/info.json", [this] { return Info(); });
   responder->Add("/segments.json", [this] { return SegmentsJson(); });
   responder->Add("/clients.json", [this] { return ClientsJson(); });
+  responder->Add("/followers.json", [this] { return FollowersJson(); });
   for (const ConsoleFile& file : ConsoleFiles()) {
     responder->Add(std::string(file.path), [&file] {
       return HttpAnswer{200, std::string(file.content_type), std::string(file.content)};
@@ -168,6 +188,20 @@ HttpAnswer Monitor::ClientsJson() const {
                           "\"bytes\":%d}",
                           std::exchange(comma, ","), client.number, TransportName(client.transport),
                           client.since_unix_ms, client.requests, client.bytes);
+  }
+  return {200, kJson, absl::StrCat(json, "]}\n")};
+}
+
+HttpAnswer Monitor::FollowersJson() const {
+  const FollowerActivities* const shown = followers_.load(std::memory_order_acquire);
+  const FollowerActivities::View view = shown == nullptr ? FollowerActivities::View() : shown->Read();
+  std::string json = absl::StrFormat("{\"now_unix_ms\":%d,\"last_group\":%d,\"followers\":[",
+                                     clock_.UnixMillis(), view.last_group);
+  const char* comma = "";
+  for (const FollowerActivity& follower : view.followers) {
+    absl::StrAppendFormat(&json, "%s{\"address\":\"%s\",\"state\":\"%s\",\"acknowledged\":%d}",
+                          std::exchange(comma, ","), JsonText(follower.address),
+                          LinkStateName(follower.state), follower.acknowledged);
   }
   return {200, kJson, absl::StrCat(json, "]}\n")};
 }

@@ -1,5 +1,5 @@
-// The answers of a server to programs that watch it: /metrics, /healthz, /readyz, /info.json, /clients.json
-// and /segments.json. None has a key, a value or a secret.
+// The answers of a server to programs that watch it: /metrics, /healthz, /readyz, /info.json, /clients.json,
+// /followers.json and /segments.json. None has a key, a value or a secret.
 #pragma once
 
 #include <atomic>
@@ -12,6 +12,7 @@
 #include "server/http/host_check.h"
 #include "server/http/http_responder.h"
 #include "server/monitoring/client_activity.h"
+#include "server/monitoring/follower_activity.h"
 #include "store/base/clock.h"
 #include "store/server_store.h"
 
@@ -38,9 +39,10 @@ class Monitor {
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
 
-  /// Shows the metrics of `store` and the clients from now on, which outlive all further answers. Until then
-  /// the server is starting.
-  void Show(const ServerStore& store, const ClientActivities& clients) {
+  /// Shows the metrics of `store`, the clients and the followers from now on, which outlive all further
+  /// answers. Until then the server is starting.
+  void Show(const ServerStore& store, const ClientActivities& clients, const FollowerActivities& followers) {
+    followers_.store(&followers, std::memory_order_release);
     clients_.store(&clients, std::memory_order_release);
     store_.store(&store, std::memory_order_release);
   }
@@ -54,6 +56,7 @@ class Monitor {
   HttpAnswer Info() const;
   HttpAnswer SegmentsJson() const;
   HttpAnswer ClientsJson() const;
+  HttpAnswer FollowersJson() const;
 
   /// Returns why the server is not ready; empty: it is.
   std::string_view WhyNotReady() const;
@@ -67,6 +70,7 @@ class Monitor {
   const std::int64_t started_unix_ms_;
   std::atomic<const ServerStore*> store_ = nullptr;
   std::atomic<const ClientActivities*> clients_ = nullptr;
+  std::atomic<const FollowerActivities*> followers_ = nullptr;
 };
 
 }  // namespace remora

@@ -31,8 +31,10 @@ class MonitorService {
   static absl::StatusOr<std::unique_ptr<MonitorService>> Start(const Options& options, MonitorFacts facts,
                                                                const Clock& clock);
 
-  /// Shows the metrics of `store` and the clients, which outlive this.
-  void Show(const ServerStore& store, const ClientActivities& clients) { monitor_->Show(store, clients); }
+  /// Shows the metrics of `store`, the clients and the followers, which outlive this.
+  void Show(const ServerStore& store, const ClientActivities& clients, const FollowerActivities& followers) {
+    monitor_->Show(store, clients, followers);
+  }
   /// Returns the address, for log lines.
   const std::string& address() const { return address_; }
 

@@ -323,9 +323,16 @@ void AddOperatorFlags(command_line::CommandLine& line, Flags* flags, Texts* text
   line.AddFlag("--quiet", texts->quiet,
                "As --log_level=warning: nothing about clients that come or go, the start and the load")
       .Excludes(log_level);
-  line.ReadsConfigFile(
+  const command_line::Option printing = line.ReadsConfigFile(
       "Read flags from a file of lines `key = value`, where --key=value would be the flag; this command line "
-      "goes before it");
+      "goes before it, also by --quiet=false");
+  line.AddFlag(
+          "--check_config", flags->checks_config,
+          "Check all that a start checks before it makes something, print each fault, and exit: the flags, "
+          "the files and directories that they name, the addresses, and memory and descriptors. Run it as "
+          "the server's user")
+      .OnlyOnCommandLine()
+      .Excludes(printing);
   line.Version("kvserver " REMORA_VERSION);
 }
 

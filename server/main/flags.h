@@ -55,7 +55,8 @@ struct Flags {
   LogFormat log_format = LogFormat::kText;
   LogLevel log_level = LogLevel::kInfo;
   bool has_config_file = false;
-  Settings settings{};  // of all flags
+  bool checks_config = false;  // the program ends then
+  Settings settings{};         // of all flags
 };
 
 enum class FlagsFor : std::uint8_t {

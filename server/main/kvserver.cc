@@ -27,23 +27,18 @@
 #include "absl/strings/str_join.h"
 #include "rdma/tls.h"
 #include "rdma/transport.h"
-#include "server/connection/auth_tokens.h"
-#include "server/connection/client_session.h"
 #include "server/http/monitor_service.h"
-#include "server/main/cluster_flags.h"
 #include "server/main/cluster_member.h"
 #include "server/main/config_reload.h"
-#include "server/main/descriptors.h"
 #include "server/main/exit_status.h"
 #include "server/main/flags.h"
 #include "server/main/listen_checks.h"
 #include "server/main/redis_gate.h"
-#include "server/main/replication_flags.h"
 #include "server/main/server_log.h"
 #include "server/main/service_notifier.h"
+#include "server/main/start_checks.h"
 #include "server/memory/memory_budget.h"
 #include "server/memory/memory_reserve.h"
-#include "server/memory/system_memory.h"
 #include "server/monitoring/log_events.h"
 #include "server/monitoring/service_notices.h"
 #include "server/server.h"
@@ -51,7 +46,6 @@
 #include "store/base/check.h"
 #include "store/base/standard_streams.h"
 #include "store/base/status_macros.h"
-#include "store/durable/tier_log/tier_log_options.h"
 #include "store/format/cluster/shard_identity.h"
 #include "tools/command_line/say.h"
 
@@ -69,12 +63,6 @@ constexpr int kOutputPatienceMs = 500;
 ServerLog* standard_error = nullptr;  // from the start of Main to its end
 // Format that was chosen at the start: of a line that is written without a log, or without memory.
 std::atomic<LogFormat> last_line_format = LogFormat::kText;
-
-/// An event of which the log has a line once the server serves.
-struct Note {
-  LogEvent event;
-  std::string text;
-};
 
 void Log(LogEvent event, std::string_view line) { standard_error->Write(event, line); }
 
@@ -189,55 +177,6 @@ void SayReady(const Flags& flags, const std::vector<std::string>& addresses) {
   ::close(flags.ready_fd);
 }
 
-/// Splits memory and descriptors, and puts the result into `flags`.
-absl::StatusOr<MemoryPlan> Plan(Flags* flags, std::vector<Note>* notes) {
-  const SystemMemory system = ReadSystemMemory();
-  REMORA_RETURN_IF_ERROR(CheckMemory(flags->memory, system));
-  const bool is_durable = !flags->server.store.data_dir.empty();
-  StoreOptions& store = flags->server.store;
-  store.write_buffer_bytes = WriteBufferFor(system);
-  if (store.commit_log_bytes > 0) {
-    EnlargeMemoryReserve(ApplierMemory(store.commit_log_bytes, store.write_buffer_bytes));
-  }
-  if (!FitsAvailable(flags->memory, system, is_durable)) {
-    notes->push_back(
-        {LogEvent::kMemoryScarce,
-         absl::StrCat("--memory is ", flags->memory, " bytes, beside which the server takes up to ",
-                      BesideMemory(system, is_durable), ", and ", system.whose_available, " has ",
-                      system.available, " available: when it fills, the system may kill this server")});
-  }
-
-  const rdma::QueueLimits limits;
-  const SessionBytes session = ClientSession::MaxRegisteredBytes();
-  REMORA_ASSIGN_OR_RETURN(MemoryPlan plan,
-                          PlanMemory(flags->memory, flags->max_clients, flags->listen, limits, session));
-  const std::size_t open = OpenDescriptors() + (flags->http.empty() ? 0 : MonitorService::kDescriptors) +
-                           (flags->redis.empty() ? 0 : RedisGate::kDescriptors);
-  REMORA_ASSIGN_OR_RETURN(const DescriptorPlan descriptors,
-                          PlanDescriptors(RaiseDescriptorLimit(), open, flags->max_clients.value_or(1),
-                                          is_durable, flags->listen));
-  if (plan.max_clients > descriptors.max_clients) {
-    flags->server.max_clients_by = "its limit of descriptors allows (ulimit -n)";
-    REMORA_ASSIGN_OR_RETURN(
-        plan, PlanMemory(flags->memory, descriptors.max_clients, flags->listen, limits, session));
-  }
-  flags->server.store.memory_size = plan.region_size;
-  flags->server.max_clients = plan.max_clients;
-  flags->server.store.descriptors = descriptors.StoreShare(plan.max_clients);
-  std::string note =
-      absl::StrCat("clients: ", plan.max_clients, " at most; the limit of open files (ulimit -n) is ",
-                   descriptors.limit, ", enough for ", descriptors.max_clients);
-  if (is_durable) {
-    absl::StrAppend(&note, "; of these files, the store may open ", flags->server.store.descriptors);
-  }
-  notes->push_back({LogEvent::kClientLimit, std::move(note)});
-  notes->push_back(
-      {LogEvent::kMemoryPlan,
-       absl::StrCat("memory: ", plan.region_size, " bytes for index and records, and ", plan.client_bytes,
-                    " bytes for each of ", plan.max_clients, " clients at most")});
-  return plan;
-}
-
 /// The gate of --redis, if any, and what became of it. Without one, `on_ready` is called at once.
 class Gate {
  public:
@@ -344,15 +283,6 @@ absl::StatusOr<Serving> Listen(const Flags& flags, const Clock& clock, Server* s
   return serving;
 }
 
-/// Reads the files of tokens, of which the server itself reads --tokens anew. Errors are those of ReadTokens.
-absl::Status CheckTokens(Flags* flags) {
-  if (!flags->server.tokens_file.empty()) {
-    REMORA_RETURN_IF_ERROR(ReadTokens(flags->server.tokens_file).status());
-  }
-  REMORA_RETURN_IF_ERROR(ReadReplicationToken(flags));
-  return ReadClusterSecrets(flags);
-}
-
 /// Prepares the folder of --backup_dir, if there is one, so that a start fails and not the first backup.
 absl::Status PrepareBackups(const Flags& flags) {
   if (flags.server.backup_dir.empty()) return absl::OkStatus();
@@ -366,15 +296,21 @@ void Tell(const std::vector<Note>& notes, MonitorService* shown, Server& server)
   for (const Note& note : notes) Log(note.event, note.text);
   if (shown == nullptr) return;
   Log(LogEvent::kHttpServing, absl::StrCat("metrics are served at ", shown->address(), "/metrics"));
-  shown->Show(server.store(), server.activities());
+  shown->Show(server.store(), server.activities(), server.followers());
+}
+
+/// Has the log follow the flags, and the server write to it.
+void SetUpLog(Flags* flags) {
+  standard_error->set_format(flags->log_format);
+  standard_error->set_level(flags->log_level);
+  flags->server.log = Log;
 }
 
 int Main(int argc, char** argv) {
   Flags flags;
   if (const auto status = ParseFlags(argc, argv, FlagsFor::kStart, &flags, SayBadFlags)) return *status;
-  standard_error->set_format(flags.log_format);
-  standard_error->set_level(flags.log_level);
-  flags.server.log = Log;
+  SetUpLog(&flags);
+  if (flags.checks_config) return CheckConfig(&flags, SayBadFlags);
   ConfigReload reload(argc, argv, flags, *standard_error);  // outlives the server
   flags.server.settings = [&reload] { return reload.settings().json(); };
   if (flags.has_config_file) flags.server.on_reload = [&reload] { reload.Reload(); };

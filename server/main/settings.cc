@@ -11,12 +11,12 @@
 namespace remora {
 namespace {
 
-/// None: nobody set it, whatever its default is now.
+/// None: nobody set it, whatever its default is now. A flag always has a value.
 std::vector<std::string> ValuesOf(const Settings& settings, std::string_view key) {
   std::vector<std::string> values;
   for (const command_line::Setting& setting : settings.list()) {
-    if (setting.key == key && setting.source != command_line::Source::kDefault)
-      values.push_back(setting.value);
+    const bool is_set = setting.is_flag || setting.source != command_line::Source::kDefault;
+    if (setting.key == key && is_set) values.push_back(setting.value);
   }
   return values;
 }

@@ -80,26 +80,29 @@ absl::Status CheckPrimary(const History& own, const FollowerPosition& at, const 
     }
     if (!primary.began_empty) {
       return Rejected(
-          "the primary had data before it had followers; give this follower a copy of its --data_dir");
+          "the primary had data before it had followers; give this follower a copy of the primary's "
+          "--data_dir");
     }
     return absl::OkStatus();
   }
   if (primary.epoch() < own.epoch()) {
     return Rejected(absl::StrCat(epochs, ": another server was promoted since; stop that primary"));
   }
+  // An empty store follows only from a history's first group on (R3).
+  const std::string begin_anew = primary.began_empty
+                                     ? "begin with an empty --data_dir"
+                                     : "give this follower a copy of the primary's --data_dir";
   const Reign& reign = own.reigns.back();
   const auto found =
       std::ranges::find_if(primary.reigns, [&](const Reign& one) { return one.epoch == reign.epoch; });
   if (found == primary.reigns.end() || found->id != reign.id) {
-    return Rejected(absl::StrCat(
-        epochs,
-        ", and their histories differ: stop one of two primaries, or begin with an empty --data_dir"));
+    return Rejected(
+        absl::StrCat(epochs, ", and their histories differ: stop one of two primaries, or ", begin_anew));
   }
   const std::uint64_t end = found + 1 == primary.reigns.end() ? primary_last : (found + 1)->after;
   if (at.last > end) {
     return Rejected(absl::StrCat("this follower has groups up to ", at.last,
-                                 ", of which the primary has only ", end,
-                                 "; begin with an empty --data_dir, or a copy of the primary's"));
+                                 ", of which the primary has only ", end, "; ", begin_anew));
   }
   return absl::OkStatus();
 }

@@ -16,6 +16,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/monitoring/follower_activity.h"
 #include "server/replication/follower_connection.h"
 #include "server/replication/follower_link.h"
 #include "server/replication/group_cursor.h"
@@ -24,12 +25,6 @@
 #include "store/base/mutex.h"
 
 namespace remora {
-
-enum class LinkState : std::uint8_t {
-  kAway = 1,  // not connected, or it does not answer
-  kConnected = 2,
-  kRejected = 3,  // the follower and this primary do not fit together
-};
 
 /// Brings the groups of a primary to one follower. The class has more than 15 fields, because some are of the
 /// thread alone, and the others are what it shares with the server thread.

@@ -12,9 +12,11 @@
 
 namespace remora {
 
-ReplicationSender::ReplicationSender(ServerStore& store, const OperatorLog& log, std::function<void()> wake)
+ReplicationSender::ReplicationSender(ServerStore& store, const OperatorLog& log, FollowerActivities& shown,
+                                     std::function<void()> wake)
     : store_(store),
       log_(log),
+      shown_(shown),
       wake_(std::move(wake)),
       published_(store.last_group()),
       shipped_(published_),
@@ -39,14 +41,19 @@ absl::Status ReplicationSender::Start(const std::vector<FollowerAddress>& follow
   source_.history = history;
   source_.is_synced = is_synced;
   source_.lease_time = lease_time;
-  links_.reserve(followers.size());
+  // None is kept if one cannot be started: then no follower has acknowledged anything (R10).
+  std::vector<std::unique_ptr<LinkThread>> links;
+  std::vector<std::string> addresses;
   for (const FollowerAddress& to : followers) {
     REMORA_ASSIGN_OR_RETURN(std::unique_ptr<LinkThread> link, LinkThread::Start(to, source_, wake_));
-    links_.push_back(std::move(link));
+    links.push_back(std::move(link));
+    addresses.push_back(to.address.ToString());
   }
+  links_ = std::move(links);
   has_links_.store(true, std::memory_order_release);
-  logged_.resize(links_.size());
+  told_.resize(links_.size());
   away_ = links_.size();
+  shown_.Begin(std::move(addresses));
   SetGauge(store_, Counter::kFollowersAway, away_);
   return absl::OkStatus();
 }
@@ -104,6 +111,11 @@ bool ReplicationSender::Step() {
   if (last != shipped_) {
     store_.Add(Counter::kGroupsShipped, static_cast<std::int64_t>(last - shipped_));
     shipped_ = last;
+    shown_.SetLastGroup(last);
+  }
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    const std::uint64_t by_link = links_[i]->acknowledged();
+    if (std::exchange(told_[i].acknowledged, by_link) != by_link) shown_.SetAcknowledged(i, by_link);
   }
   const std::uint64_t acknowledged = this->acknowledged();
   bool busy = false;
@@ -134,9 +146,10 @@ void ReplicationSender::LogChanges() {
     const bool is_connected = status.state == LinkState::kConnected;
     away += is_connected || !IsCounted(i) ? 0 : 1;
     connected += is_connected ? 1 : 0;
-    if (status.state == logged_[i].state && status.text == logged_[i].text) continue;
+    if (status.state == told_[i].status.state && status.text == told_[i].status.text) continue;
     const std::string line = absl::StrCat("the follower at ", links_[i]->address().ToString(), ": ",
                                           status.text, AbslView(Consequence(status.state, i)));
+    shown_.SetState(i, status.state);
     switch (status.state) {
       case LinkState::kConnected:
         log_.Write(LogEvent::kFollowerConnected, line);
@@ -148,7 +161,7 @@ void ReplicationSender::LogChanges() {
         log_.Write(LogEvent::kFollowerRejected, line);
         break;
     }
-    logged_[i] = std::move(status);
+    told_[i].status = std::move(status);
   }
   away_ = away;
   SetGauge(store_, Counter::kFollowersAway, away);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "server/monitoring/follower_activity.h"
 #include "server/monitoring/operator_log.h"
 #include "server/replication/link_thread.h"
 #include "server/replication/membership.h"
@@ -30,8 +31,10 @@ namespace remora {
 /// Thread safety: none; the server's one thread. Its links have threads of their own.
 class ReplicationSender {
  public:
-  /// Has no links yet. `wake` wakes the server thread. The references outlive this.
-  ReplicationSender(ServerStore& store, const OperatorLog& log, std::function<void()> wake);
+  /// Has no links yet. `shown` gets their states. `wake` wakes the server thread. The references outlive
+  /// this.
+  ReplicationSender(ServerStore& store, const OperatorLog& log, FollowerActivities& shown,
+                    std::function<void()> wake);
   ~ReplicationSender();
   ReplicationSender(const ReplicationSender&) = delete;
   ReplicationSender& operator=(const ReplicationSender&) = delete;
@@ -75,6 +78,12 @@ class ReplicationSender {
   std::size_t away() const { return away_; }
 
  private:
+  /// A link, as the log and the monitors know it.
+  struct Told {
+    LinkThread::Status status{};
+    std::uint64_t acknowledged = 0;
+  };
+
   /// Returns the least of these numbers over the links that count; the greatest number, if none does.
   std::uint64_t Least(std::uint64_t (LinkThread::*of)() const) const;
   /// Returns whether the store and the lease line wait for this link.
@@ -83,19 +92,20 @@ class ReplicationSender {
   }
   /// Returns what the log says behind the state of a link.
   std::string_view Consequence(LinkState state, std::size_t link) const;
-  /// Logs each link that has changed, and counts those that are away.
+  /// Logs and shows each link that has changed, and counts those that are away.
   void LogChanges();
 
   ServerStore& store_;
   const OperatorLog& log_;
+  FollowerActivities& shown_;  // by links
   const std::function<void()> wake_;
   std::uint64_t published_;         // the number that the store was told of
   std::uint64_t shipped_;           // the number that the metrics have
   std::optional<Counts> counts_{};  // of a cluster; nothing: all links count
   std::size_t away_ = 0;
   bool is_rejected_ = false;
-  std::uint64_t changes_ = 0;               // of all links, logged
-  std::vector<LinkThread::Status> logged_;  // by links
+  std::uint64_t changes_ = 0;  // of all links, logged
+  std::vector<Told> told_;     // by links
   ShippedGroups groups_;
   LinkThread::Source source_;
   std::atomic<bool> has_links_ = false;             // links_ does not change any more

@@ -224,7 +224,7 @@ absl::Status ReplicationService::Promote(std::uint64_t epoch, const std::vector<
 absl::Status ReplicationService::Lead(const std::vector<FollowerAddress>& followers) {
   ServerStore& store = parts_.store;
   if (!followers.empty() || options_.membership != nullptr) {
-    sender_ = std::make_unique<ReplicationSender>(store, parts_.log, parts_.wake);
+    sender_ = std::make_unique<ReplicationSender>(store, parts_.log, parts_.followers, parts_.wake);
   }
   const absl::Status promoted = store.Promote(sender_ == nullptr ? nullptr : &sender_->sink());
   if (!promoted.ok()) {
@@ -237,6 +237,7 @@ absl::Status ReplicationService::Lead(const std::vector<FollowerAddress>& follow
     SetRole(Role::kPrimary);
     return absl::OkStatus();
   }
+  SetGauge(store, Counter::kReplicationBuffer, options_.max_pending_bytes);
   SetRole(Role::kOpening);
   opens_at_ = store.last_group();
   const absl::Status started = sender_->Start(followers, history_, is_synced_, options_.lease_time);

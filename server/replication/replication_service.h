@@ -75,6 +75,7 @@ class ReplicationService final : public SessionObserver {
     const OperatorLog& log;
     std::function<void()> wake;  // wakes the server thread; any thread
     std::function<void()> on_promoted;
+    FollowerActivities& followers;
     std::span<std::byte> region;  // the store's, with the lease line
   };
   static absl::StatusOr<std::unique_ptr<ReplicationService>> Create(Parts parts, ReplicationOptions options,

@@ -54,17 +54,17 @@ absl::Status CheckUnused(const DirKind& kind, const std::string& path) {
   return is_unused ? absl::OkStatus() : NotOurs(kind, path);
 }
 
-absl::Status MakeDirectory(const DirKind& kind, const std::string& path) {
-  // Other users of the machine may not read the data.
-  if (mkdir(path.c_str(), 0700) == 0) return absl::OkStatus();
-  if (errno != EEXIST) {
-    const absl::Status status = FileError(absl::StrCat("cannot make ", AbslView(kind.name), " ", path));
-    const bool is_denied = absl::IsPermissionDenied(status);
-    if (!is_denied && !absl::IsNotFound(status)) return status;
-    return absl::Status(status.code(), absl::StrCat(status.message(),
-                                                    is_denied ? "; make it, and give it to the server's user"
-                                                              : "; make the directory above it"));
-  }
+/// Translates the errno of a mkdir that failed, or would.
+absl::Status CannotMake(const DirKind& kind, const std::string& path) {
+  const absl::Status status = FileError(absl::StrCat("cannot make ", AbslView(kind.name), " ", path));
+  const bool is_denied = absl::IsPermissionDenied(status);
+  if (!is_denied && !absl::IsNotFound(status)) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(status.message(), is_denied ? "; make it, and give it to the server's user"
+                                                               : "; make the directory above it"));
+}
+
+absl::Status CheckIsDirectory(const DirKind& kind, const std::string& path) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0) return FileError(absl::StrCat("cannot look at ", path));
   if (!S_ISDIR(status.st_mode)) {
@@ -72,6 +72,19 @@ absl::Status MakeDirectory(const DirKind& kind, const std::string& path) {
         absl::StrCat("open: ", AbslView(kind.name), " ", path, " is not a directory; name one"));
   }
   return absl::OkStatus();
+}
+
+absl::Status MakeDirectory(const DirKind& kind, const std::string& path) {
+  // Other users of the machine may not read the data.
+  if (mkdir(path.c_str(), 0700) == 0) return absl::OkStatus();
+  return errno == EEXIST ? CheckIsDirectory(kind, path) : CannotMake(kind, path);
+}
+
+/// Returns the failure that MakeDirectory would have where there is nothing.
+absl::Status CheckParent(const DirKind& kind, const std::string& path) {
+  const std::size_t end = path.rfind('/', path.find_last_not_of('/'));
+  const std::string parent = end == std::string::npos ? "." : path.substr(0, end + 1);
+  return access(parent.c_str(), W_OK | X_OK) == 0 ? absl::OkStatus() : CannotMake(kind, path);
 }
 
 /// Returns the first 64 bytes of a file, or nullopt if it cannot be read.
@@ -145,6 +158,27 @@ absl::StatusOr<std::unique_ptr<DataDir>> DataDir::OpenToRead(const std::string& 
         absl::StrCat("open: ", AbslView(kind.name), " ", path,
                      " was begun, and holds nothing yet; open it for writing first"));
   }
+  return dir;
+}
+
+absl::StatusOr<std::unique_ptr<DataDir>> DataDir::Examine(const std::string& path, const DirKind& kind,
+                                                          const ShardIdentity& shard) {
+  if (access(path.c_str(), F_OK) != 0 && errno == ENOENT) {
+    REMORA_RETURN_IF_ERROR(CheckParent(kind, path));
+    return nullptr;
+  }
+  REMORA_RETURN_IF_ERROR(CheckIsDirectory(kind, path));
+  if (access(path.c_str(), W_OK | X_OK) != 0) return FileError(absl::StrCat("cannot write to ", path));
+  const std::string marker_path = absl::StrCat(path, "/", AbslView(kind.marker));
+  const int marker = open(marker_path.c_str(), O_RDWR | O_CLOEXEC);
+  if (marker < 0 && errno == ENOENT) {
+    REMORA_RETURN_IF_ERROR(CheckUnused(kind, path));
+    return nullptr;
+  }
+  if (marker < 0) return FileError(absl::StrCat("cannot open ", marker_path));
+  std::unique_ptr<DataDir> dir(new DataDir(kind, path, marker));
+  REMORA_RETURN_IF_ERROR(dir->ReadMarker());
+  REMORA_RETURN_IF_ERROR(dir->CheckShard(shard));
   return dir;
 }
 
@@ -246,6 +280,10 @@ absl::Status DataDir::LockAndReadMarker(int lock) {
   struct stat file;
   if (fstat(marker_, &file) != 0) return FileError(absl::StrCat("cannot look at the marker of ", path_));
   if (file.st_nlink == 0) return InUse();
+  return ReadMarker();
+}
+
+absl::Status DataDir::ReadMarker() {
   std::array<char, 64> buffer;
   const ssize_t size = pread(marker_, buffer.data(), buffer.size(), 0);
   if (size < 0) return FileError(absl::StrCat("cannot read the marker of ", path_));

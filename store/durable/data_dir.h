@@ -70,6 +70,11 @@ class DataDir {
   /// - PermissionDenied, Unavailable: the marker cannot be read.
   static absl::StatusOr<std::unique_ptr<DataDir>> OpenToRead(const std::string& path,
                                                              const DirKind& kind = kStoreDir);
+  /// Returns the failure that Open would have even if no other process used the directory, as far as that is
+  /// known without a change to it, and that of CheckShard. Otherwise an object that has no lock, or null: the
+  /// directory has no marker yet.
+  static absl::StatusOr<std::unique_ptr<DataDir>> Examine(const std::string& path, const DirKind& kind,
+                                                          const ShardIdentity& shard);
   /// Makes the marker of a data directory. REQUIRES: the caller has put all other files of a store there.
   ///
   /// - NotFound, PermissionDenied, Unavailable: the marker cannot be made, or exists.
@@ -115,6 +120,7 @@ class DataDir {
   /// Returns the bytes of the shard's file, or nullopt if there is none.
   absl::StatusOr<std::optional<std::string>> ReadShard() const;
   absl::Status LockAndReadMarker(int lock);
+  absl::Status ReadMarker();
   /// Writes the marker into `file`, syncs it and locks it.
   absl::Status WriteMarker(int file) const;
 

@@ -135,8 +135,9 @@ TEST_F(MembershipTest, ASealedMemberAcknowledgesNothingMore) {  // K7
   follower_.Order();
   const std::uint64_t last = follower_.report.last, published = primary_.report.published;
   Write(primary_);
-  primary_.Await([&](const MemberReport& report) { return IsRejected(report) || report.published > published; },
-                 "the follower rejects it");
+  primary_.Await(
+      [&](const MemberReport& report) { return IsRejected(report) || report.published > published; },
+      "the follower rejects it");
   EXPECT_EQ(primary_.report.published, published);
   follower_.Order();
   EXPECT_EQ(follower_.report.last, last);

@@ -79,6 +79,18 @@ TEST(HistoryTest, AFollowerWithoutAHistoryIsEmptyAndSoWasThePrimary) {  // R3
   EXPECT_THAT(WhyNot(none, {.last = 0, .is_empty = true}, with_data, 170), HasSubstr("had data before"));
 }
 
+TEST(HistoryTest, ARejectedFollowerBeginsEmptyOnlyWhereThatHelps) {  // R3
+  History other = kHistory;
+  other.reigns.back().id = 45;
+  for (const bool began_empty : {true, false}) {
+    other.began_empty = began_empty;
+    const std::string advice =
+        began_empty ? "begin with an empty --data_dir" : "a copy of the primary's --data_dir";
+    EXPECT_THAT(WhyNot(kHistory, {.last = 10, .is_empty = false}, other, 170), HasSubstr(advice));
+    EXPECT_THAT(WhyNot(UpTo(1), {.last = 101, .is_empty = false}, other, 170), HasSubstr(advice));
+  }
+}
+
 TEST(HistoryTest, ComesBackFromItsFile) {
   const TempDir dir;
   EXPECT_EQ(*ReadHistory(dir.path()), std::nullopt);

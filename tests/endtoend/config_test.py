@@ -17,7 +17,7 @@ import harness
 NOBODY = 65534
 
 
-class ConfigTest(harness.TestCase):
+class ConfigTestCase(harness.TestCase):
     def run_kvserver(self, *flags, **options):
         return subprocess.run(
             [harness.program("kvserver"), *flags], stdin=subprocess.DEVNULL, capture_output=True,
@@ -31,6 +31,8 @@ class ConfigTest(harness.TestCase):
         self.assertEqual(run.stdout, b"")
         return run.stderr.decode()
 
+
+class ConfigTest(ConfigTestCase):
     def test_from_a_file_to_a_server(self):
         token = self.make_token("one")
         file = self.write(
@@ -58,6 +60,17 @@ class ConfigTest(harness.TestCase):
             run = self.run_kvserver(f"--config={file}", "--print_config")
             self.assertEqual((run.returncode, run.stderr), (0, b""))
             self.assertIn(b"\nlog_level = error\n", run.stdout)
+
+    def test_a_flag_of_the_file_is_unset_on_the_command_line(self):
+        file = self.write("kvserver.conf", f"listen = {self.address}\ndurability = memory\nquiet = true\n")
+        run = self.run_kvserver(f"--config={file}", "--quiet=false", "--log_level=error", "--print_config")
+        self.assertEqual((run.returncode, run.stderr), (0, b""))
+        self.assertIn(b"\nlog_level = error\nquiet = false\n", run.stdout)
+        says = self.rejected(f"--config={file}", "--quiet=no", status=64)
+        self.assertIn("kvserver: --quiet: 'no' is neither true nor false; see kvserver --help", says)
+        server = harness.Server(f"--config={file}", "--quiet=false")
+        self.addCleanup(server.close)
+        server.await_said(b"serving at")
 
     def test_keys_that_exclude_each_other(self):
         file = self.write("kvserver.conf", f"listen = {self.address}\nquiet = true\nlog_level = error\n")
@@ -87,12 +100,15 @@ class ConfigTest(harness.TestCase):
         names = {line.split()[0].split(",")[-1] for line in flags.splitlines() if line.startswith("  -")}
         run = self.run_kvserver(f"--listen={self.address}", "--durability=memory", "--print_config")
         keys = {line.removeprefix("# ").split(" =")[0] for line in run.stdout.decode().splitlines()[1:]}
-        self.assertEqual({f"--{key}" for key in keys} | {"--help", "--version", "--config", "--print_config"}, names)
+        self.assertEqual({f"--{key}" for key in keys} | {"--help", "--version", "--config", "--print_config", "--check_config"}, names)
 
     def test_bad_lines(self):
         base = f"listen = {self.address}\ndurability = memory\n"
         for line, says in (
             ("memroy = 64M", "line 3: there is no key memroy; the nearest is memory"),
+            ("data-dir = data", "line 3: 'data-dir' is no key, which has lower-case letters, digits and underscores: "
+                                "write key = value; the nearest is data_dir"),
+            ("memory = 64M\rquiet = true", "line 3: there is a CR within it"),
             ("memory = much", "line 3: memory: 'much' is not "),
             ("memory = 64M\nmemory = 64M", "line 4: memory: stands in line 3, too"),
             ("default_ttl = soon", "line 3: default_ttl: "),
@@ -108,6 +124,18 @@ class ConfigTest(harness.TestCase):
                 file = self.write("kvserver.conf", base + line + "\n")
                 self.assertIn(f"kvserver: {file}: {says}", self.rejected(f"--config={file}"))
         self.assertFalse((self.folder / "socket").exists())
+
+    def test_a_file_of_another_editor(self):
+        text = f"log_format = json\r\nlisten = {self.address}\r\ndurability = memory\r\nquiet = true\r\n"
+        (self.folder / "marked").write_bytes(b"\xef\xbb\xbf" + text.encode())
+        run = self.run_kvserver(f"--config={self.folder}/marked", "--print_config")
+        self.assertEqual((run.returncode, run.stderr), (0, b""))
+        self.assertIn(f"listen = {self.address}\n".encode(), run.stdout)
+        # The first line also says how errors are written.
+        run = self.run_kvserver(f"--config={self.folder}/marked", "--memory=1K")
+        self.assertEqual(json.loads(run.stderr)["event"], "start_failed")
+        (self.folder / "wide").write_bytes(text.encode("utf-16"))
+        self.assertIn("line 1: the file is in UTF-16; save it in UTF-8", self.rejected(f"--config={self.folder}/wide"))
 
     def test_files_that_are_none(self):
         self.assertIn("No such file", self.rejected(f"--config={self.folder}/none", status=66))
@@ -289,9 +317,12 @@ class RunningServerTest(harness.TestCase):
         self.configure("quiet = true")
         self.reload(b"config_reloaded")
         self.assertEqual((self.value_of("quiet"), self.value_of("log_level")), (["true"], ["warning"]))
-        self.configure()
-        self.reload(b"config_reloaded")
+        self.configure("quiet = false")
+        self.reload(b"config_reloaded: .*quiet is false, it was true\n")
         self.assertEqual((self.value_of("quiet"), self.value_of("log_level")), (["false"], ["info"]))
+        self.assertEqual(self.in_force()[("quiet", "false")], "file")
+        self.configure()
+        self.reload(b"config_reloaded: .*no setting has changed\n")
 
     def test_the_command_line_still_goes_before_the_file(self):
         self.serve("--log_level=info", more=["log_level = error"])

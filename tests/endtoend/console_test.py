@@ -18,6 +18,7 @@ PAGES = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/console.css": ("console.css", "text/css; charset=utf-8"),
     "/console.js": ("console.js", "text/javascript; charset=utf-8"),
+    "/replication.js": ("replication.js", "text/javascript; charset=utf-8"),
     "/chart.js": ("chart.js", "text/javascript; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
@@ -113,7 +114,7 @@ class FilesTest(ConsoleTestCase):
         harness.wait_until(lambda: self.json("/clients.json")["clients"] == [], "the client is gone")
 
     def test_each_number_that_the_page_shows_is_there(self):
-        script = (FILES / "console.js").read_text()
+        script = (FILES / "console.js").read_text() + (FILES / "replication.js").read_text()
         info = self.json("/info.json")
         operations = re.findall(r"of: \[([^\]]*)\]", script)
         names = set(re.findall(r"'(\w+)'", " ".join(operations))) | set(re.findall(r"metrics\.(\w+)", script))

@@ -148,7 +148,7 @@ class ServesTest(HttpTestCase):
         mine = self.write("mine", token)
         run = kvctl(self.address, "put", "abckey", "abcvalue", env={**os.environ, "REMORA_TOKEN_FILE": mine})
         self.assertEqual(run.returncode, 0, run.stderr)
-        for path in ("/metrics", "/healthz", "/readyz", "/info.json", "/segments.json", "/clients.json", "/", "/?abc"):
+        for path in ("/metrics", "/healthz", "/readyz", "/info.json", "/segments.json", "/clients.json", "/followers.json", "/", "/?abc"):
             text = self.get(path)[2]
             for secret in ("abckey", "abcvalue", token.split()[2], "importer", str(self.folder)):
                 self.assertNotIn(secret, text, path)

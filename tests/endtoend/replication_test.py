@@ -62,6 +62,11 @@ class ReplicationCase(harness.TestCase):
     def stat(self, name, metric):
         return harness.stats(self.at(name))[metric]
 
+    def follow_in_place(self, name):
+        """The step of an operator who lets a primary's directory, or a copy of it, follow."""
+        file = self.folder / f"{name}.data" / "REMORA-REPLICATION"
+        file.write_text(file.read_text().replace("role primary", "role follower"))
+
     def rejected(self, *flags):
         run = subprocess.run(
             [harness.program("kvserver"), f"--listen={self.at('rejected')}", *flags],
@@ -211,6 +216,39 @@ class RestartTest(ReplicationCase):
         self.expect(self.kvctl("two", "promote"), 0, "epoch 3")
         self.assertEqual(self.get("two", "key"), "2")
 
+    def test_a_server_that_was_promoted_alone_begins_a_history_of_its_own(self):
+        one = self.follower("one")
+        self.follower("two")
+        primary = self.start("p", to=["one", "two"])
+        self.await_serving("p")
+        self.put("p", "key", "1")
+        primary.kill()
+        self.expect(self.kvctl("one", "promote"), 0, "epoch 2")
+        self.put("one", "key", "2")
+        self.assertEqual(self.stat("one", "replication_buffer_bytes"), 0)
+
+        # No server has that history: not the other follower, the old primary, or an empty store.
+        self.follow_in_place("p")
+        self.follower("p")
+        self.follower("empty")
+        names = ["two", "p", "empty"]
+        one.stop()
+        again = self.start("one", to=names)
+        for name, says in zip(names, ("their histories differ", "their histories differ", "the primary had data before"), strict=True):
+            again.await_said(
+                f"follower_rejected: the follower at {self.at(name)}: .*{says}.* a copy of the primary's --data_dir".encode()
+            )
+        self.expect(self.kvctl("one", "get", "key"), 69, "it waits for its followers")
+        again.stop()
+        shutil.copytree(self.folder / "one.data", self.folder / "copy.data")
+        self.follow_in_place("copy")
+        self.follower("copy")
+        self.start("one", to=["copy"])
+        self.await_serving("one")
+        self.put("one", "other", "3")
+        self.expect(self.kvctl("copy", "promote"), 0)
+        self.assertEqual((self.get("copy", "key"), self.get("copy", "other")), ("2", "3"))
+
     def test_two_primaries_cannot_have_one_follower(self):
         follower = self.follower("f")
         self.start("p", to=["f"])
@@ -246,10 +284,9 @@ class RestartTest(ReplicationCase):
         primary.await_said(b"follower_rejected: .*the primary had data before it had followers")
         primary.stop()
         shutil.copytree(self.folder / "p.data", self.folder / "copy.data")
-        file = self.folder / "copy.data" / "REMORA-REPLICATION"
         run = self.rejected(f"--data_dir={self.folder / 'copy.data'}", "--follow")
         self.assertIn(b"write 'role follower' in its file REMORA-REPLICATION", run.stderr)
-        file.write_text(file.read_text().replace("role primary", "role follower"))
+        self.follow_in_place("copy")
         self.follower("copy")
         self.start("p", to=["copy"])
         self.await_serving("p")

@@ -76,7 +76,7 @@ class ViewsTest(OperatorCase):
         ports = {name: harness.free_port() for name in "pf"}
         instances = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
         follower = self.follower("f", f"--http={instances['f']}")
-        primary = self.start("p", f"--http={instances['p']}", to=["f"])
+        primary = self.start("p", f"--http={instances['p']}", "--replication_buffer=3M", to=["f"])
         self.await_serving("p")
         watcher = prometheus.Prometheus(self, list(instances.values()))
         harness.wait_until(lambda: watcher.query("sum(remora_replication_role)") == 4, "both are scraped")
@@ -88,9 +88,12 @@ class ViewsTest(OperatorCase):
             for panel in json.loads(DASHBOARD.read_text())["panels"] for target in panel["targets"]
         ]  # fmt: skip
         named = set(re.findall(r"\bremora_(?:replication|followers|groups)\w*", " ".join(expressions)))
-        self.assertEqual(len(named), 8)
+        self.assertEqual(len(named), 9)
         for expression in (one for one in expressions if any(name in one for name in named)):
             harness.wait_until(lambda one=expression: watcher.query(one) is not None, f"{expression} has a value")
+
+        limit = 'remora_replication_buffer_bytes{instance="%s"}'
+        self.assertEqual([watcher.query(limit % instances[name]) for name in "pf"], [3 << 20, 0])
 
         follower.kill()
         harness.wait_until(
@@ -111,7 +114,11 @@ class ViewsTest(OperatorCase):
             'remora_replication_role{instance="%s",job="remora"}': {"f": "1x30", "loads": "1x30", "p": "3x30"},
             'remora_loading{instance="%s",job="remora"}': {"f": "0x30", "loads": "1x30", "p": "0x30"},
             'remora_followers_away{instance="%s",job="remora"}': {"f": "0x30", "p": "0 1x20 0x9"},
-            'remora_replication_pending_bytes{instance="%s",job="remora"}': {"f": "0x30", "p": "0 150000000x9 210000000x20"},
+            # Of a quarter of the default limit, and of three times the default.
+            'remora_replication_pending_bytes{instance="%s",job="remora"}': {
+                "f": "0x30", "p": "0 50000000x9 52000000x20", "large": "520000000x30", "alone": "0x30"},
+            'remora_replication_buffer_bytes{instance="%s",job="remora"}': {
+                "f": "0x30", "p": "67108864x30", "large": "805306368x30", "alone": "0x30"},
         }
         cases = [
             ("RemoraNotReady", 9, set()), ("RemoraNotReady", 20, {"loads", "p"}),
@@ -168,8 +175,7 @@ class UpgradeTest(OperatorCase):
         self.assertEqual(primary.stop()[0], 0)
         self.expect(self.kvctl("f", "promote"), 0, "epoch 2")
         self.expect(self.kvctl("f", "get", "key"), 69, "it waits for its followers")
-        file = self.folder / "p.data" / "REMORA-REPLICATION"
-        file.write_text(file.read_text().replace("role primary", "role follower"))
+        self.follow_in_place("p")
         self.assertEqual(self.writes("f")["verdict"], "problem")
         self.follower("p")
         harness.wait_until(lambda: self.writes("f")["verdict"] == "ok", "the promoted server serves")

@@ -107,8 +107,10 @@ TEST_F(CommandLineTest, ErrorsNameTheFault) {
            {"--color=blue", "--color: 'blue' is none of red, green"},
            {"--color=0", "--color: '0' is none of red, green"},
            {"--even=odd", "--even: has 3 characters"},
-           {"--quiet=no", "--quiet: takes no value"},
-           {"--quiet=", "--quiet: takes no value"},
+           {"--quiet=no", "--quiet: 'no' is neither true nor false"},
+           {"--quiet=True", "--quiet: 'True' is neither true nor false"},
+           {"--quiet=", "--quiet: the value is empty"},
+           {"-htrue", "-h: takes no value"},
            {"--unknown", "there is no flag --unknown"},
            {"--colour=red", "there is no flag --colour; the nearest is --color"},
            {"--COLOR=red", "there is no flag --COLOR; the nearest is --color"},
@@ -122,6 +124,29 @@ TEST_F(CommandLineTest, ErrorsNameTheFault) {
     EXPECT_THAT(Rejected({word}),
                 AllOf(StartsWith(std::string("program: ") + says), HasSubstr("; see program --help\n")));
   }
+}
+
+TEST_F(CommandLineTest, AFlagIsUnsetByFalse) {
+  bool quiet = false;
+  int level = 0;
+  const Option flag = line_.AddFlag("-q,--quiet", quiet, "");
+  const Option excluding = line_.Add("--level", level).Excludes(flag);
+  bool loud = false;
+  line_.AddFlag("--loud", loud, "").Needs(excluding);
+  EXPECT_EQ(Parse({"--quiet=true"}), std::nullopt);
+  EXPECT_TRUE(quiet);
+  EXPECT_TRUE(line_.Has("--quiet"));
+  // It is as if it were not given.
+  EXPECT_EQ(Parse({"--quiet=false", "--level=3", "--loud=false"}), std::nullopt);
+  EXPECT_FALSE(quiet);
+  EXPECT_FALSE(line_.Has("--quiet"));
+  EXPECT_EQ(Parse({"--loud=false"}), std::nullopt);
+  EXPECT_THAT(Rejected({"--loud=true"}), HasSubstr("--loud needs --level"));
+  EXPECT_THAT(Rejected({"--quiet=true", "--level=3"}), HasSubstr("exclude each other"));
+  EXPECT_THAT(Rejected({"-q", "--quiet=false"}), HasSubstr("--quiet: is given twice"));
+  EXPECT_THAT(Rejected({"--quiet", "false"}), HasSubstr("the argument 'false' is one too many"));
+  line_.RequireOneOf({flag, excluding});
+  EXPECT_THAT(Rejected({"--quiet=false"}), HasSubstr("say --quiet or --level"));
 }
 
 TEST_F(CommandLineTest, AnOptionalValueStandsBehindItsFlagAlone) {

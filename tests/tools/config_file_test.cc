@@ -85,6 +85,23 @@ TEST(ConfigFileTest, BadLinesAreNamed) {
   EXPECT_THAT(ErrorOf(std::string_view("a = 1\n\0", 7)), HasSubstr("line 2: there is a control character"));
   EXPECT_THAT(ErrorOf("a = \x1b[2J"), HasSubstr("line 1: there is a control character"));
   EXPECT_THAT(ErrorOf("# \x7f"), HasSubstr("line 1: there is a control character"));
+  EXPECT_THAT(ErrorOf("a = 1\nb = 2\rc = 3"),
+              HasSubstr("line 2: there is a CR within it: end each line with"));
+}
+
+TEST(ConfigFileTest, FilesOfOtherEditors) {
+  for (const std::string_view text :
+       {"\xef\xbb\xbfkey = value", "\xef\xbb\xbfkey = value\r\n\r\n# comment\r\n",
+        "\xef\xbb\xbf# comment\r\nkey = \"value\" # comment\r\n"}) {
+    EXPECT_EQ(ValueOf(text), "value");
+  }
+  EXPECT_THAT(ErrorOf("a = 1\n\xef\xbb\xbf"
+                      "b = 1"),
+              HasSubstr("line 2: '\xef\xbb\xbf"
+                        "b' is no key"));
+  const std::string_view utf16("\xff\xfek\0=\0v\0", 8);
+  EXPECT_EQ(ErrorOf(utf16), "line 1: the file is in UTF-16; save it in UTF-8");
+  EXPECT_THAT(ErrorOf("\xfe\xff"), HasSubstr("UTF-16"));
 }
 
 TEST(ConfigFileTest, AFormattedLineIsReadAsItWas) {
@@ -165,12 +182,19 @@ TEST_F(ConfiguredTest, TheCommandLineWins) {
   EXPECT_EQ(times_, 8);
   EXPECT_EQ(name_, "n");
   EXPECT_TRUE(quiet_);
+  EXPECT_EQ(Parse("quiet = true\n", {"--quiet=false"}), std::nullopt);
+  EXPECT_FALSE(quiet_);
+  EXPECT_FALSE(line_.Has("--quiet"));
+  EXPECT_THAT(ConfigText(line_.Settings()), HasSubstr("\nquiet = false\n"));
   // A bad value in the file is an error all the same.
   EXPECT_EQ(Parse("times = 11\n", {"--times=8"}), EX_CONFIG);
 }
 
 TEST_F(ConfiguredTest, ErrorsNameTheLine) {
   EXPECT_EQ(Rejected("\ntimse = 3"), "line 2: there is no key timse; the nearest is times\n");
+  EXPECT_THAT(Rejected("Times = 3"), HasSubstr("line 1: 'Times' is no key"));
+  EXPECT_THAT(error_, HasSubstr(": write key = value; the nearest is times\n"));
+  EXPECT_THAT(Rejected("--times = 3"), HasSubstr("; the nearest is times\n"));
   EXPECT_EQ(Rejected("zzzzzzzzzzz = 3"), "line 1: there is no key zzzzzzzzzzz\n");
   EXPECT_EQ(Rejected("times = 11"), "line 1: times: '11' is not a whole number from 1 to 10\n");
   EXPECT_EQ(Rejected("times ="), "line 1: times: the value is empty\n");
@@ -204,7 +228,7 @@ TEST_F(ConfiguredTest, ThePrintedFileSaysTheSame) {
             std::nullopt);
   EXPECT_TRUE(line_.asks_for_config());
   const std::string text = ConfigText(line_.Settings());
-  EXPECT_EQ(text, "listen = a\nlisten = b c\ntimes = 8\nname = \"#1\"\n# color =\n# quiet = false\n");
+  EXPECT_EQ(text, "listen = a\nlisten = b c\ntimes = 8\nname = \"#1\"\n# color =\nquiet = false\n");
   EXPECT_EQ(Parse(text), std::nullopt);
   EXPECT_EQ(ConfigText(line_.Settings()), text);
   EXPECT_EQ(ParseWords({}), std::nullopt);

@@ -241,8 +241,9 @@ template Option Command::Add(const std::string&, std::vector<std::string>&, cons
 Option Command::AddFlag(const std::string& name, bool& variable, const std::string& help) {
   DeclaredOption* const option = Declare(name, help);
   option->takes_value = false;
-  option->take = [&variable](const std::string&) {
-    variable = true;
+  option->take = [&variable](const std::string& text) {
+    if (text != kTrue && text != kFalse) return "'" + text + "' is neither true nor false";
+    variable = text == kTrue;
     return std::string();
   };
   return Option(option);
@@ -362,12 +363,14 @@ std::string CommandLine::TakeFlag(const std::string& word, const std::string** n
   const std::string name = word.substr(0, end);
   DeclaredOption* const option = Find(name);
   if (option == nullptr) {
-    const std::string nearest = is_long ? SayNearest(name.substr(2), LongNames(), "--") : "";
+    const std::string nearest =
+        is_long ? SayNearest(name.substr(2), LongNames(/*keys_only=*/false), "--") : "";
     return "there is no flag " + name +
            (nearest.empty() ? "; write arguments that are no flags behind --" : nearest);
   }
   const bool has_value = end < word.size();
-  if (!option->takes_value) return has_value ? name + ": takes no value" : Take(*option, "true", name);
+  if (!option->takes_value && !has_value) return Take(*option, kTrue, name);
+  if (!option->takes_value && !is_long) return name + ": takes no value";
   if (has_value) return Take(*option, word.substr(is_long ? end + 1 : end), name);
   if (option->value_is_optional) return Take(*option, "", name);
   if (*next == nullptr || IsFlag(**next)) {
@@ -398,18 +401,18 @@ std::string CommandLine::FindContradiction() const {
       if (!wrong.empty()) return;
       const bool is_missing = option.count == 0 && !option.is_in_environment;
       if (is_missing && option.is_required) wrong = option.name() + " is missing";
-      if (option.count == 0) continue;
+      if (!IsOn(option)) continue;
       for (const DeclaredOption* other : option.needs) {
-        if (other->count == 0) wrong = option.name() + " needs " + other->name();
+        if (!IsOn(*other)) wrong = option.name() + " needs " + other->name();
       }
       for (const DeclaredOption* other : option.excludes) {
-        if (other->count > 0) wrong = option.name() + " and " + other->name() + " exclude each other";
+        if (IsOn(*other)) wrong = option.name() + " and " + other->name() + " exclude each other";
       }
     }
     bool has_one = declared.needs_one_of.empty();
     std::string names;
     for (const DeclaredOption* option : declared.needs_one_of) {
-      has_one = has_one || option->count > 0;
+      has_one = has_one || IsOn(*option);
       names += (names.empty() ? "" : " or ") + option->name();
     }
     if (!has_one && wrong.empty()) wrong = "say " + names;
@@ -419,9 +422,10 @@ std::string CommandLine::FindContradiction() const {
   return wrong;
 }
 
-std::vector<std::string> CommandLine::LongNames() {
+std::vector<std::string> CommandLine::LongNames(bool keys_only) {
   std::vector<std::string> names;
-  ForEach([&names](const DeclaredOption& known) {
+  ForEach([&names, keys_only](const DeclaredOption& known) {
+    if (keys_only && !known.is_in_config) return;
     for (const std::string& name : known.names) {
       if (name.starts_with("--")) names.push_back(name.substr(2));
     }
@@ -476,7 +480,7 @@ int CommandLine::Print(const std::string& text) const {
 
 bool CommandLine::Has(const std::string& option) const {
   const auto is_given = [&option](const DeclaredOption& declared) {
-    return declared.count > 0 && std::ranges::find(declared.names, option) != declared.names.end();
+    return IsOn(declared) && std::ranges::find(declared.names, option) != declared.names.end();
   };
   return std::ranges::any_of(line_.options, is_given) ||
          (command_ != nullptr && std::ranges::any_of(command_->options, is_given));

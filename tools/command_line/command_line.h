@@ -7,7 +7,8 @@
 //   line.Add("--times", times, "How often").Range(1, 10).ShowDefault();
 //   if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
 //
-// Syntax: --flag=VALUE or --flag VALUE, -f VALUE or -fVALUE; `--flag=` is an empty value. The words of a
+// Syntax: --flag=VALUE or --flag VALUE, -f VALUE or -fVALUE; `--flag=` is an empty value. A flag without a
+// value also takes =true, which is the same, or =false, which is as if it were not given. The words of a
 // flag's name are joined by `_`; `-` means the same. Text that begins with a dash is no value of its own,
 // unless it is a dash or a negative number: write --flag=-x. Behind `--` all are arguments. An option is
 // given once, unless it repeats. number_text.h describes how numbers are written.
@@ -72,7 +73,7 @@ class Option {
   /// Numbers may have a unit: 64M, 8GiB, ... of 1024 each.
   Option Size();
 
-  /// How many values the command line had for it. REQUIRES: CommandLine::Parse was called.
+  /// How many values the command line had for it, false among them. REQUIRES: CommandLine::Parse was called.
   std::size_t count() const;
 
  private:
@@ -98,7 +99,7 @@ class Command {
   /// std::uint64_t or std::string.
   template <typename T>
   Option Add(const std::string& name, T& variable, const std::string& help = "");
-  /// `variable` becomes true.
+  /// `variable` becomes true, or with --NAME=false, false.
   Option AddFlag(const std::string& name, bool& variable, const std::string& help);
   /// Hands the value to `take`, in the order of the command line. T: std::string or int.
   template <typename T>
@@ -134,6 +135,7 @@ struct Setting {
   std::string key;    // the name of the option, without its dashes
   std::string value;  // as text; of a flag, "true" or "false"; empty: none was given, and there is no default
   Source source = Source::kDefault;
+  bool is_flag = false;  // it takes no other values than these two
 };
 
 /// Returns a file for --config that says the same. A default stands there as a comment.
@@ -153,9 +155,9 @@ class CommandLine : public Command {
   /// --config=FILE reads options of the line from a file, whose syntax config_file.h describes: the name of
   /// an option, without its dashes, is its key. An option that the command line has, too, is the command
   /// line's alone, and so is one that an option of the command line excludes. A function of AddFunction may
-  /// get the values of the command line twice. --print_config is for the program to obey: see
-  /// asks_for_config.
-  void ReadsConfigFile(const std::string& help);
+  /// get the values of the command line twice. --print_config, which it
+  /// returns, is for the program to obey: see asks_for_config.
+  Option ReadsConfigFile(const std::string& help);
   /// Adds a command. One of the commands must then be given; options of the line may stand behind it.
   Command AddCommand(const std::string& name, const std::string& help);
 
@@ -170,7 +172,7 @@ class CommandLine : public Command {
 
   /// Returns the name of the command that was given. REQUIRES: Parse returned nothing.
   const std::string& command() const { return command_->name; }
-  /// Returns whether this option was given. REQUIRES: Parse returned nothing.
+  /// Returns whether this option was given, and not as false. REQUIRES: Parse returned nothing.
   bool Has(const std::string& option) const;
   /// Returns whether the ConfigText of the settings is to be printed. REQUIRES: Parse returned nothing.
   bool asks_for_config() const { return print_config_asked_; }
@@ -200,8 +202,9 @@ class CommandLine : public Command {
   DeclaredOption* Find(std::string name);
   /// Calls with each option that may be given, those of the command first.
   void ForEach(const std::function<void(DeclaredOption&)>& visit);
-  /// The long names of all options that may be given, without their dashes.
-  std::vector<std::string> LongNames();
+  /// The long names of all options that may be given, without their dashes. `keys_only`: of those that may be
+  /// keys of a file.
+  std::vector<std::string> LongNames(bool keys_only);
   void ForgetCounts();
 
   DeclaredCommand line_;

@@ -30,9 +30,9 @@ struct KeyLine {
 
 /// Returns the fault of an option that was taken from the file beside one that it excludes; empty: none.
 std::string FaultOfExclusion(const DeclaredOption& taken, const std::map<std::string, KeyLine>& lines) {
-  if (taken.count == 0) return "";  // a flag that is false, or one that the command line displaces
+  if (!IsOn(taken)) return "";  // a flag that is false, or one that the command line displaces
   for (const auto& [key, line] : lines) {
-    if (line.option->count == 0 || !Exclude(taken, *line.option)) continue;
+    if (!IsOn(*line.option) || !Exclude(taken, *line.option)) continue;
     return taken.name().substr(2) + ": excludes " + key + " of line " + std::to_string(line.number) +
            "; leave one out";
   }
@@ -41,10 +41,10 @@ std::string FaultOfExclusion(const DeclaredOption& taken, const std::map<std::st
 
 }  // namespace
 
-void CommandLine::ReadsConfigFile(const std::string& help) {
+Option CommandLine::ReadsConfigFile(const std::string& help) {
   Add("--config", config_file_, help).TypeName("FILE").OnlyOnCommandLine();
-  AddFlag("--print_config", print_config_asked_,
-          "Check the flags, print the file for --config that says the same, and exit")
+  return AddFlag("--print_config", print_config_asked_,
+                 "Check the form of the flags, print the file for --config that says the same, and exit")
       .OnlyOnCommandLine();
 }
 
@@ -58,11 +58,12 @@ std::optional<int> CommandLine::TakeConfigFile(const std::vector<std::string>& w
   int status = EX_OK;
   const std::optional<std::string> text = ReadConfigFile(path, &error, &status);
   if (!text) return fail(error, status);
-  const std::optional<std::vector<ConfigLine>> lines = ParseConfig(*text, &error);
+  const std::optional<std::vector<ConfigLine>> lines =
+      ParseConfig(*text, &error, LongNames(/*keys_only=*/true));
   if (!lines) return fail(error, EX_CONFIG);
   std::vector<const DeclaredOption*> given;  // on the command line
   ForEach([&given](const DeclaredOption& option) {
-    if (option.count > 0) given.push_back(&option);
+    if (IsOn(option)) given.push_back(&option);
   });
   ForgetCounts();
   std::map<std::string, KeyLine> first_lines;
@@ -94,20 +95,13 @@ std::optional<int> CommandLine::TakeConfigFile(const std::vector<std::string>& w
 std::string CommandLine::TakeConfigLine(const ConfigLine& line,
                                         const std::vector<const DeclaredOption*>& given) {
   DeclaredOption* const option = Find("--" + line.key);
-  std::vector<std::string> keys;
-  ForEach([&keys](const DeclaredOption& known) {
-    if (known.is_in_config && known.name().starts_with("--")) keys.push_back(known.name().substr(2));
-  });
-  if (option == nullptr) return "there is no key " + line.key + SayNearest(line.key, keys);
+  if (option == nullptr)
+    return "there is no key " + line.key + SayNearest(line.key, LongNames(/*keys_only=*/true));
   if (!option->is_in_config) return line.key + ": stands on the command line only";
   const bool is_displaced =
       std::ranges::any_of(given, [option](const DeclaredOption* other) { return Exclude(*option, *other); });
   if (is_displaced) return "";
-  if (option->takes_value) return Take(*option, line.value, line.key);
-  if (line.value != "true" && line.value != "false") {
-    return line.key + ": '" + line.value + "' is neither true nor false";
-  }
-  return line.value == "true" ? Take(*option, line.value, line.key) : "";
+  return Take(*option, line.value, line.key);
 }
 
 std::vector<Setting> CommandLine::Settings() const {
@@ -115,19 +109,20 @@ std::vector<Setting> CommandLine::Settings() const {
   for (const DeclaredOption& option : line_.options) {
     if (option.is_positional || !option.is_in_config) continue;
     const std::string key = option.name().substr(2);
+    const bool is_flag = !option.takes_value;
     if (option.count == 0) {
-      settings.push_back({key, option.takes_value ? option.default_text : "false", Source::kDefault});
+      settings.push_back({key, is_flag ? kFalse : option.default_text, Source::kDefault, is_flag});
       continue;
     }
     const Source source = option.is_from_file ? Source::kFile : Source::kCommandLine;
-    for (const std::string& value : option.given) settings.push_back({key, value, source});
+    for (const std::string& value : option.given) settings.push_back({key, value, source, is_flag});
   }
   return settings;
 }
 
 std::string ConfigText(const std::vector<Setting>& settings) {
   std::string text;
-  for (const auto& [key, value, source] : settings) {
+  for (const auto& [key, value, source, is_flag] : settings) {
     if (source == Source::kDefault) text += "# ";
     text += (value.empty() && source == Source::kDefault ? key + " =" : FormatConfigLine(key, value)) + "\n";
   }

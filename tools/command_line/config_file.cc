@@ -16,10 +16,13 @@
 #include <utility>
 #include <vector>
 
+#include "tools/command_line/nearest.h"
+
 namespace remora::command_line {
 namespace {
 
 constexpr std::string_view kBlanks = " \t";
+constexpr std::string_view kMarkOfUtf8 = "\xef\xbb\xbf";
 
 std::string_view Trimmed(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
@@ -67,24 +70,34 @@ std::string ReadValue(std::string_view text, const std::string& key, std::string
 }
 
 /// Returns what is wrong with a line that is no comment; empty: nothing.
-std::string ReadLine(std::string_view text, ConfigLine* line) {
+std::string ReadLine(std::string_view text, const std::vector<std::string>& keys, ConfigLine* line) {
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos) return "write key = value, or # before a comment";
   const std::string_view key = Trimmed(text.substr(0, equals));
   if (!IsKey(key)) {
     return "'" + std::string(key) +
-           "' is no key, which has lower-case letters, digits and underscores: write key = value";
+           "' is no key, which has lower-case letters, digits and underscores: write key = value" +
+           SayNearest(key, keys);
   }
   line->key = key;
   return ReadValue(Trimmed(text.substr(equals + 1)), line->key, &line->value);
 }
 
+/// Returns whether the text begins with a byte-order mark of UTF-16.
+bool IsUtf16(std::string_view text) { return text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"); }
+
 bool IsControl(char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f; }
 
 }  // namespace
 
-std::optional<std::vector<ConfigLine>> ParseConfig(std::string_view text, std::string* error) {
+std::optional<std::vector<ConfigLine>> ParseConfig(std::string_view text, std::string* error,
+                                                   const std::vector<std::string>& keys) {
   std::vector<ConfigLine> lines;
+  if (IsUtf16(text)) {
+    *error = "line 1: the file is in UTF-16; save it in UTF-8";
+    return std::nullopt;
+  }
+  if (text.starts_with(kMarkOfUtf8)) text.remove_prefix(kMarkOfUtf8.size());
   for (std::size_t number = 1; !text.empty(); ++number) {
     const std::size_t end = text.find('\n');
     std::string_view content = text.substr(0, end);
@@ -92,10 +105,12 @@ std::optional<std::vector<ConfigLine>> ParseConfig(std::string_view text, std::s
     if (content.ends_with('\r')) content.remove_suffix(1);
     std::string wrong;
     ConfigLine line{.number = number, .key = {}, .value = {}};
-    if (std::ranges::any_of(content, IsControl)) {
+    if (std::ranges::any_of(content, [](char c) { return IsControl(c) && c != '\r'; })) {
       wrong = "there is a control character in it: a file of options is a text";
+    } else if (content.find('\r') != std::string_view::npos) {
+      wrong = "there is a CR within it: end each line with LF, or with CR and LF";
     } else if (!IsComment(content)) {
-      wrong = ReadLine(content, &line);
+      wrong = ReadLine(content, keys, &line);
     }
     if (!wrong.empty()) {
       *error = "line " + std::to_string(number) + ": " + wrong;

@@ -24,6 +24,10 @@ std::string TakeOne(DeclaredOption& option, const std::string& text) {
 
 }  // namespace
 
+bool IsOn(const DeclaredOption& option) {
+  return option.count > 0 && (option.takes_value || option.given.back() == kTrue);
+}
+
 std::string Take(DeclaredOption& option, const std::string& text, const std::string& where) {
   if (option.count > 0 && !option.repeats) return where + ": is given twice";
   if (option.count == 0) option.given.clear();

@@ -11,6 +11,10 @@
 
 namespace remora::command_line {
 
+// The values of a flag.
+inline constexpr char kTrue[] = "true";
+inline constexpr char kFalse[] = "false";
+
 struct DeclaredOption {
   std::vector<std::string> names;    // with their dashes; of a positional argument, its name
   std::vector<std::string> aliases;  // with their dashes; the help does not show them
@@ -41,7 +45,7 @@ struct DeclaredOption {
   std::size_t count = 0;           // of its values on the command line
   bool is_in_environment = false;  // which gives the value
   bool is_from_file = false;       // the values are those of the file of --config
-  std::vector<std::string> given;  // the texts of the values, if count > 0; of a flag, "true"
+  std::vector<std::string> given;  // the texts of the values, if count > 0; of a flag, kTrue or kFalse
 
   const std::string& name() const { return names.back(); }
 };
@@ -52,6 +56,9 @@ struct DeclaredCommand {
   std::deque<DeclaredOption> options;  // a deque leaves them where they are
   std::vector<const DeclaredOption*> needs_one_of;
 };
+
+/// Returns whether the option was given, and is no flag that was given as false.
+bool IsOn(const DeclaredOption& option);
 
 /// Takes the text, which several values may stand in. `where`: how it is called in an error. Returns what is
 /// wrong; empty: nothing.

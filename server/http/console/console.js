@@ -401,20 +401,6 @@ function setState(kind, text) {
   setText(state, text);
 }
 
-const ROLES = ['', 'follower', 'waiting primary', 'primary'];  // by replication_role
-
-// As in kvctl top (tools/kvctl/health.h).
-function replicationText(metrics) {
-  const role = metrics.replication_role ?? 0;
-  if (role === 0) return '';
-  const text = `${ROLES[role] ?? 'unknown role'}, epoch ${metrics.replication_epoch}`;
-  if (role === 1) return `${text}, groups applied ${whole(metrics.groups_applied)}`;
-  const all = metrics.followers + metrics.followers_away;
-  if (all === 0) return `${text}, no followers`;
-  const pending = Math.max(0, metrics.groups_shipped - metrics.groups_acknowledged);
-  return `${text}, followers ${metrics.followers} of ${all}, groups pending ${whole(pending)}`;
-}
-
 function showInfo(info) {
   setState(info.ready ? 'good' : 'bad', info.ready ? 'ready' : `not ready: ${info.reason}`);
   setText(at('version'), info.version);
@@ -431,6 +417,7 @@ function showInfo(info) {
   showTimes();
   showClients(info);
   showDurability(info);
+  showReplication(info);
 }
 
 // --- Asking
@@ -454,9 +441,11 @@ let rounds = 0;
 async function round() {
   let info;
   let clients;
+  let followers = null;
   try {
     info = await ask('/info.json');
     clients = await ask('/clients.json');
+    if (isPrimary(info)) followers = await ask('/followers.json');
     if (rounds++ % 2 === 0) segments = await ask('/segments.json');
   } catch {
     showLost();
@@ -468,6 +457,7 @@ async function round() {
   addSample(info);
   showInfo(info);
   showBusiest(clients);
+  showFollowers(followers);
   if (segments !== null) showSegments();
 }
 

@@ -230,7 +230,9 @@ struct MetricEntry {
   X(kGroupsApplied, "groups_applied", "remora_groups_applied_total", kCounter, kNone,                        \
     "Groups of writes of its primary that a follower has applied")                                           \
   X(kReplicationPending, "replication_pending_bytes", "remora_replication_pending_bytes", kGauge, kBytes,    \
-    "Bytes of the groups that not all followers have acknowledged")
+    "Bytes of the groups that not all followers have acknowledged")                                          \
+  X(kReplicationBuffer, "replication_buffer_bytes", "remora_replication_buffer_bytes", kGauge, kBytes,       \
+    "Bytes of unacknowledged groups at which writes are rejected (--replication_buffer); 0: none are sent")
 
 /// The places of the metrics in the superblock.
 enum class Counter : std::uint32_t {

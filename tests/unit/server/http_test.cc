@@ -299,6 +299,7 @@ class MonitorTest : public testing::Test {
   const SteadyClock clock_;
   std::unique_ptr<ServerStore> store_;
   ClientActivities clients_{3};
+  FollowerActivities followers_;
   Monitor monitor_{{.version = "1.2.3", .durability = Durability::kMemory}, clock_};
   const std::unique_ptr<HttpResponder> responder_ = monitor_.MakeResponder(HostCheck({}));
 };
@@ -311,7 +312,7 @@ TEST_F(MonitorTest, IsReadyOnceTheStoreIsOpenAndLoadedAndTakesWrites) {
   EXPECT_THAT(Get("/metrics"), Not(HasSubstr("remora_puts_total")));
   EXPECT_THAT(Get("/info.json"), HasSubstr("\"ready\":false,\"reason\":\"the store is being opened\""));
 
-  monitor_.Show(*store_, clients_);
+  monitor_.Show(*store_, clients_, followers_);
   EXPECT_THAT(Get("/readyz"), StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(Get("/metrics"), HasSubstr("\nremora_ready 1\n"));
 
@@ -335,19 +336,19 @@ TEST_F(MonitorTest, IsReadyOnceTheStoreIsOpenAndLoadedAndTakesWrites) {
 }
 
 TEST_F(MonitorTest, ShowsTheCountersAndNoKeyOrValue) {
-  monitor_.Show(*store_, clients_);
+  monitor_.Show(*store_, clients_, followers_);
   ASSERT_TRUE(store_->Put("a secret key", "a secret value").ok());
   EXPECT_THAT(Get("/metrics"), HasSubstr("\nremora_puts_total 1\n"));
   EXPECT_THAT(Get("/info.json"), HasSubstr("\"puts\":1,"));
-  for (const char* const path :
-       {"/metrics", "/healthz", "/readyz", "/info.json", "/segments.json", "/clients.json"}) {
+  for (const char* const path : {"/metrics", "/healthz", "/readyz", "/info.json", "/segments.json",
+                                 "/clients.json", "/followers.json"}) {
     EXPECT_THAT(Get(path), Not(HasSubstr("secret"))) << path;
   }
 }
 
 TEST_F(MonitorTest, ShowsWhatEachClientAsks) {
   EXPECT_THAT(Get("/clients.json"), HasSubstr("\"clients\":[]}"));
-  monitor_.Show(*store_, clients_);
+  monitor_.Show(*store_, clients_, followers_);
   ClientActivities::Place* const first = clients_.Begin(Counter::kConnectionsTls, 1'000);
   ClientActivities::Place* const second = clients_.Begin(Counter::kConnectionsVerbs, 2'000);
   first->Count(10);
@@ -369,9 +370,25 @@ TEST_F(MonitorTest, ShowsWhatEachClientAsks) {
                 "\"requests\":0,\"bytes\":0}]}\n"));
 }
 
+TEST_F(MonitorTest, ShowsTheFollowersOfAPrimary) {
+  EXPECT_THAT(Get("/followers.json"), HasSubstr("\"last_group\":0,\"followers\":[]}"));
+  monitor_.Show(*store_, clients_, followers_);
+  EXPECT_THAT(Get("/followers.json"), HasSubstr("\"followers\":[]}"));
+  followers_.Begin({"tcp://one:1", "local:///\"\\\n\xff"});
+  followers_.SetState(1, LinkState::kConnected);
+  followers_.SetAcknowledged(1, 7);
+  followers_.SetLastGroup(9);
+  EXPECT_THAT(Get("/followers.json"),
+              HasSubstr("\"last_group\":9,\"followers\":[{\"address\":\"tcp://one:1\",\"state\":\"away\","
+                        "\"acknowledged\":0},{\"address\":\"local:///\\u0022\\u005c\\u000a?\",\"state\":"
+                        "\"connected\",\"acknowledged\":7}]}\n"));
+  followers_.SetState(0, LinkState::kRejected);
+  EXPECT_THAT(Get("/followers.json"), HasSubstr("\"state\":\"rejected\""));
+}
+
 TEST_F(MonitorTest, TheMapOfSegmentsHasALetterForEach) {
   EXPECT_THAT(Get("/segments.json"), HasSubstr("\"count\":0,"));
-  monitor_.Show(*store_, clients_);
+  monitor_.Show(*store_, clients_, followers_);
   const std::string text = Get("/segments.json");
   const std::size_t count = store_->SegmentMap().size();
   EXPECT_THAT(text, HasSubstr(absl::StrCat("{\"segment_bytes\":1048576,\"count\":", count, ",")));

@@ -1,0 +1,34 @@
+// Checks of a start of kvserver, before it makes anything; --check_config does these, and ends.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/main/flags.h"
+#include "server/memory/memory_budget.h"
+#include "server/monitoring/log_events.h"
+
+namespace remora {
+
+/// An event of which the log has a line once the server serves.
+struct Note {
+  LogEvent event;
+  std::string text;
+};
+
+/// Splits memory and descriptors, and puts the result into `flags`.
+absl::StatusOr<MemoryPlan> Plan(Flags* flags, std::vector<Note>* notes);
+
+/// Reads the files of tokens, of which the server itself reads --tokens anew. Errors are those of ReadTokens.
+absl::Status CheckTokens(Flags* flags);
+
+/// Finds the faults that a start would end with, as far as it can without making a file, taking a port or
+/// opening the store. An address or directory that is in use is no fault: a server that runs has its own.
+/// Hands each fault to `report`, or prints what memory and descriptors are enough for. Returns the exit
+/// status of the first fault, or 0.
+int CheckConfig(Flags* flags, const std::function<void(const std::string& fault)>& report);
+
+}  // namespace remora
