@@ -22,11 +22,12 @@
 #include "client/client.h"
 #include "server/request/cold_read_pool.h"
 #include "store/base/clock.h"
+#include "tests/support/patience.h"
 #include "tests/support/server_thread.h"
 
 namespace remora {
 
-inline constexpr std::chrono::seconds kPatience{60};
+inline const std::chrono::seconds kPatience = Patience(std::chrono::seconds(60));
 
 /// A gate, which is open at first. Each read passes it.
 class Gate {

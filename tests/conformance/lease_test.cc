@@ -21,6 +21,7 @@
 #include "rdma/transport.h"
 #include "store/format/wire/messages.h"
 #include "tests/conformance/replicas_fixture.h"
+#include "tests/support/patience.h"
 #include "tests/support/server_thread.h"
 
 namespace remora {
@@ -55,7 +56,7 @@ class OnLeases : public ReplicasFixture {
   }
   /// Calls until the status is another one, and returns that.
   static absl::Status After(absl::StatusCode code, const std::function<absl::Status()>& call) {
-    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto patience = std::chrono::steady_clock::now() + Patience(std::chrono::seconds(20));
     for (;;) {
       absl::Status status = call();
       if (status.code() != code) return status;

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/async_client.h"
 #include "client/client.h"
+#include "tests/support/patience.h"
 #include "tests/support/server_thread.h"
 
 namespace remora {
@@ -43,7 +44,7 @@ class MembershipTest : public testing::Test {
     }
     /// Waits until a report says so.
     void Await(const std::function<bool(const MemberReport&)>& is_so, const std::string& what) {
-      const auto deadline = std::chrono::steady_clock::now() + seconds(30);
+      const auto deadline = std::chrono::steady_clock::now() + Patience(seconds(30));
       for (Order(); !is_so(report); Order()) {
         ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "still not so: " << what;
         std::this_thread::sleep_for(milliseconds(5));
@@ -99,7 +100,7 @@ class MembershipTest : public testing::Test {
     ASSERT_TRUE(client.ok()) << client.status();
     const std::uint64_t before = primary.report.last;
     ASSERT_TRUE((*client)->Put("key", "value", [](const AsyncResult&) {}).ok());
-    const auto deadline = std::chrono::steady_clock::now() + seconds(30);
+    const auto deadline = std::chrono::steady_clock::now() + Patience(seconds(30));
     for (primary.Order(); primary.report.last == before; primary.Order()) {
       ASSERT_LT(std::chrono::steady_clock::now(), deadline);
       (*client)->Poll();

@@ -24,6 +24,7 @@
 #include "store/base/clock.h"
 #include "store/base/mutex.h"
 #include "tests/support/etcd_process.h"
+#include "tests/support/patience.h"
 #include "tests/support/server_thread.h"
 
 namespace remora {
@@ -189,7 +190,7 @@ class KeeperTest : public testing::Test {
   }
   void Await(const std::function<bool()>& is_so, const std::string& what) {
     if (HasFatalFailure()) return;  // an earlier one was in vain
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    const auto deadline = std::chrono::steady_clock::now() + Patience(std::chrono::seconds(60));
     while (!is_so()) {
       ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "still not so: " << what;
       std::this_thread::sleep_for(milliseconds(2));

@@ -22,6 +22,7 @@
 #include "store/watch.h"
 #include "test_files.h"
 #include "tests/support/manual_clock.h"
+#include "tests/support/patience.h"
 #include "tests/support/random_bytes.h"
 
 namespace remora {
@@ -75,7 +76,7 @@ TEST_F(DiskFullTest, AFullDiskIsSaidAndReadsGoOn) {
 
   // When the disk has space again, writes succeed by themselves, and no acknowledged write is missing.
   std::filesystem::remove(temp_ / "ballast");
-  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto give_up = std::chrono::steady_clock::now() + Patience(std::chrono::seconds(60));
   while (status = (*store)->Put("after", "value"),
          !status.ok() && std::chrono::steady_clock::now() < give_up) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -165,7 +166,7 @@ TEST_P(DiskFullAsALogBeginsTest, WritesGoOnAfterwards) {
   EXPECT_EQ((*store)->Count(RangeOptions{}).value(), static_cast<std::uint64_t>(puts)) << "as scans see it";
 
   std::filesystem::remove(temp_ / "ballast");
-  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto give_up = std::chrono::steady_clock::now() + Patience(std::chrono::seconds(60));
   while (status = put(), !status.ok() && std::chrono::steady_clock::now() < give_up) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -218,7 +219,7 @@ TEST_F(DiskFullTest, WritesToACommitLogGoOnAfterwards) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("no space left"));
 
     std::filesystem::remove(temp_ / "ballast");
-    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    const auto give_up = std::chrono::steady_clock::now() + Patience(std::chrono::seconds(30));
     // More than the log holds.
     while (puts < before + 5000 && std::chrono::steady_clock::now() < give_up) {
       status = put();
@@ -262,7 +263,7 @@ TEST_P(DiskFullBackupTest, ABackupAfterwardsHasAllThatWasWritten) {
   ASSERT_THAT(std::string(status.message()), HasSubstr("no space left"));
 
   std::filesystem::remove(temp_ / "ballast");
-  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto give_up = std::chrono::steady_clock::now() + Patience(std::chrono::seconds(60));
   while (status = put(), !status.ok() && std::chrono::steady_clock::now() < give_up) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }

@@ -16,6 +16,7 @@
 #include "log_database.h"
 #include "small_disk.h"
 #include "test_files.h"
+#include "tests/support/patience.h"
 #include "tests/support/random_bytes.h"
 
 namespace remora {
@@ -57,7 +58,7 @@ class FlusherTest : public testing::Test {
   /// Waits for an error of a background thread. Returns false if none comes.
   bool AwaitError() {
     const std::uint64_t before = Number(rocksdb::DB::Properties::kBackgroundErrors);
-    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    const auto give_up = std::chrono::steady_clock::now() + Patience(std::chrono::seconds(60));
     while (Number(rocksdb::DB::Properties::kBackgroundErrors) == before) {
       if (std::chrono::steady_clock::now() > give_up) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -116,7 +117,7 @@ TEST_F(FlusherTest, NothingWaitsForACompactionThatFindsNoSpace) {
     }
     return all;
   });
-  const bool ends = done.wait_for(std::chrono::seconds(30)) == std::future_status::ready;
+  const bool ends = done.wait_for(Patience(std::chrono::seconds(30))) == std::future_status::ready;
   if (!ends) EmptyDisk();
   ASSERT_TRUE(ends);
   EXPECT_TRUE(AwaitError());
