@@ -223,6 +223,28 @@ class ScrapeCost(Scripts):
         self.assertIn("/nowhere/kvserver", done.stderr)
 
 
+class ConnectionsCost(Scripts):
+    def test_memory_and_percentiles_of_each_condition(self):
+        for scheme in ("tcp", "tls"):
+            done = run("bench/scripts/connections_cost", f"--bin={BIN}", f"--scheme={scheme}", "--connections=20",
+                       "--records=500", "--rounds=1", "--seconds=0.2")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            memory = re.search(r"^\| with 20 idle ones \| ([0-9.]+) \| [0-9.-]+ \| [0-9.-]+ \|$", done.stdout, re.MULTILINE)
+            self.assertGreater(float(memory.group(1)), 64, done.stdout)  # its staging buffer
+            spread = r"[0-9.]+ \([0-9.]+ to [0-9.]+\)"
+            rows = re.findall(rf"^\| (\w+) \| {spread} \| ({spread})? \| {spread} \| ({spread})? \|", done.stdout, re.MULTILINE)
+            self.assertEqual([row[0] for row in rows], ["alone", "idle", "light"], done.stdout)
+            self.assertEqual([bool(row[1]) for row in rows], [False, True, True], done.stdout)
+
+    def test_wrong_usage(self):
+        for flag in ("--rounds=0", "--connections=0", "--scheme=verbs"):
+            self.assertEqual(run("bench/scripts/connections_cost", flag).returncode, os.EX_USAGE)
+        self.assertEqual(run("bench/scripts/connections_cost", "--help").returncode, 0)
+        done = run("bench/scripts/connections_cost", "--bin=/nowhere")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("/nowhere/kvctl", done.stderr)
+
+
 class HttpAttackCost(Scripts):
     def test_each_attack_is_made_and_its_ratio_shown(self):
         done = run("bench/scripts/http_attack_cost", f"--bin={BIN}", "--records=500", "--rounds=1", "--seconds=0.2",
