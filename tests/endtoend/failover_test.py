@@ -294,6 +294,8 @@ class MembersTest(FailoverCase):
         expected = {one: ["in sync", "follows", "1", "0", self.addresses[one]] for one in NAMES}
         expected[primary][:2] = ["primary", "serves"]
         self.assertEqual(lines, expected)
+        for name in NAMES:
+            self.await_counts(name, *((3, 3, 2) if name == primary else (0, 0, 0)))
         run = harness.kvctl(None, "cluster", "members", f"--etcd={self.etcd.url}", "--shard=5f0c0000000000aa/one", "--json")
         shown = json.loads(run.stdout)
         members = shown.pop("members")
@@ -303,6 +305,10 @@ class MembersTest(FailoverCase):
             "id": primary, "part": "primary", "address": self.addresses[primary], "state": "serves", "epoch": 1,
             "writes_lacking": 0, "error": None,
         })  # fmt: skip
+
+    def await_counts(self, name, *counts):
+        metrics = ("cluster_members", "cluster_members_in_sync", "cluster_min_in_sync")
+        harness.wait_until(lambda: tuple(self.stat(name, metric) for metric in metrics) == counts, f"{name} has {counts} in its metrics")
 
     def test_a_member_that_is_away_is_named(self):
         primary = self.start_all()
@@ -342,6 +348,7 @@ class MembersTest(FailoverCase):
         code, lines, error = self.members()
         self.assertEqual(code, 1)
         self.assertEqual([lines[name][0] for name in others], ["out", "complete"])
+        self.await_counts(primary, 3, 1, 2)
         self.assertIn("writes wait for min_in_sync", error)
 
     def test_faults_of_etcd_and_of_the_configuration(self):
