@@ -297,6 +297,9 @@ void Keeper::Count() {
     orders_.counts[i] = joining_[i].has_value() || in_sync(*now_, followers_[i]);
   }
   orders_.has_minimum = now_->has_minimum();
+  orders_.members = now_->replicas.size();
+  orders_.in_sync = now_->in_sync.size();
+  orders_.min_in_sync = now_->min_in_sync;
   orders_.confirmed = now_->complete.empty() ? std::nullopt : std::optional(orders_.confirmed.value_or(0));
 }
 

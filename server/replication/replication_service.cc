@@ -259,6 +259,9 @@ void ReplicationService::StepMember() {
     sender_->SetCounts({.links = orders.counts,
                         .last_group = orders.has_minimum ? kAll : std::max(sender_->published(), opens_at_),
                         .last_round = orders.confirmed.value_or(kAll)});
+    SetGauge(store, Counter::kClusterMembers, orders.members);
+    SetGauge(store, Counter::kClusterInSync, orders.in_sync);
+    SetGauge(store, Counter::kClusterMinInSync, orders.min_in_sync);
   }
   MemberReport report{
       .is_loading = store.loading(),

@@ -114,6 +114,9 @@ class ViewsTest(OperatorCase):
             'remora_replication_role{instance="%s",job="remora"}': {"f": "1x30", "loads": "1x30", "p": "3x30"},
             'remora_loading{instance="%s",job="remora"}': {"f": "0x30", "loads": "1x30", "p": "0x30"},
             'remora_followers_away{instance="%s",job="remora"}': {"f": "0x30", "p": "0 1x20 0x9"},
+            'remora_cluster_members{instance="%s",job="remora"}': {"f": "0x30", "p": "3x30"},
+            'remora_cluster_members_in_sync{instance="%s",job="remora"}': {"f": "0x30", "p": "3 2x13 1x5 3x10"},
+            'remora_cluster_min_in_sync{instance="%s",job="remora"}': {"f": "0x30", "p": "2x30"},
             # Of a quarter of the default limit, and of three times the default.
             'remora_replication_pending_bytes{instance="%s",job="remora"}': {
                 "f": "0x30", "p": "0 50000000x9 52000000x20", "large": "520000000x30", "alone": "0x30"},
@@ -125,6 +128,8 @@ class ViewsTest(OperatorCase):
             ("RemoraFollowerAway", 1, set()), ("RemoraFollowerAway", 3, {"p"}), ("RemoraFollowerAway", 25, set()),
             ("RemoraReplicationPending", 9, set()), ("RemoraReplicationPending", 20, {"p"}),
             ("RemoraReplicationWaits", 20, set()),
+            ("RemoraMembersNotInSync", 9, set()), ("RemoraMembersNotInSync", 12, {"p"}), ("RemoraMembersNotInSync", 25, set()),
+            ("RemoraBelowMinInSync", 14, set()), ("RemoraBelowMinInSync", 18, {"p"}), ("RemoraBelowMinInSync", 25, set()),
         ]  # fmt: skip
         firing = 'ALERTS{alertname="%s",alertstate="firing"}'
         tests = {

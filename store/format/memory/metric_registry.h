@@ -232,7 +232,13 @@ struct MetricEntry {
   X(kReplicationPending, "replication_pending_bytes", "remora_replication_pending_bytes", kGauge, kBytes,    \
     "Bytes of the groups that not all followers have acknowledged")                                          \
   X(kReplicationBuffer, "replication_buffer_bytes", "remora_replication_buffer_bytes", kGauge, kBytes,       \
-    "Bytes of unacknowledged groups at which writes are rejected (--replication_buffer); 0: none are sent")
+    "Bytes of unacknowledged groups at which writes are rejected (--replication_buffer); 0: none are sent")  \
+  X(kClusterMembers, "cluster_members", "remora_cluster_members", kGauge, kNone,                             \
+    "Members of the shard that this server leads (--etcd), itself included; 0: it leads none")               \
+  X(kClusterInSync, "cluster_members_in_sync", "remora_cluster_members_in_sync", kGauge, kNone,              \
+    "Of these, members that have each acknowledged write, the primary included")                             \
+  X(kClusterMinInSync, "cluster_min_in_sync", "remora_cluster_min_in_sync", kGauge, kNone,                   \
+    "Members in sync below which no write is acknowledged (--min_in_sync); 0: it leads no shard")
 
 /// The places of the metrics in the superblock.
 enum class Counter : std::uint32_t {

@@ -252,6 +252,8 @@ TEST_F(KeeperTest, AMemberIsAddedOnceItHasAnsweredALaterRound) {  // K3, K10
   const Member added{.id = "b", .life = kLifeOfB};
   Await([&] { return Now().first.IsInSync(added); }, "b is in sync");
   Await([&] { return server_->orders().has_minimum; }, "the minimum is met");  // K2
+  const MemberOrders orders = server_->orders();
+  EXPECT_THAT((std::vector{orders.members, orders.in_sync, orders.min_in_sync}), ElementsAre(3, 2, 2));
 }
 
 TEST_F(KeeperTest, RoundsAreConfirmedByEtcdBelowTheMinimum) {  // K10
