@@ -328,7 +328,7 @@ void AddOperatorFlags(command_line::CommandLine& line, Flags* flags, Texts* text
       "goes before it, also by --quiet=false");
   line.AddFlag(
           "--check_config", flags->checks_config,
-          "Check all that a start checks before it makes something, print each fault, and exit: the flags, "
+          "Check all that a start checks before it makes something, print the faults, and exit: the flags, "
           "the files and directories that they name, the addresses, and memory and descriptors. Run it as "
           "the server's user")
       .OnlyOnCommandLine()

@@ -55,7 +55,8 @@ absl::Status CheckTls(std::span<const rdma::Address> listen, const rdma::TlsFile
   if (!has_address && tls.empty()) return absl::OkStatus();
   if (!has_address) {
     return absl::InvalidArgumentError(
-        "--listen: --tls_cert, --tls_key and --tls_ca are for a tls:// address, and no --listen has one");
+        "--tls_cert, --tls_key, --tls_ca: no --listen has a tls:// address; add --listen=tls://HOST:PORT, or "
+        "leave them out");
   }
   if (tls.empty() && !has_tokens) {
     return absl::InvalidArgumentError(

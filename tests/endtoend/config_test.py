@@ -138,7 +138,7 @@ class ConfigTest(ConfigTestCase):
         self.assertIn("line 1: the file is in UTF-16; save it in UTF-8", self.rejected(f"--config={self.folder}/wide"))
 
     def test_files_that_are_none(self):
-        self.assertIn("No such file", self.rejected(f"--config={self.folder}/none", status=66))
+        self.assertIn("there is no such file; correct --config", self.rejected(f"--config={self.folder}/none", status=66))
         self.assertIn("is a directory", self.rejected(f"--config={self.folder}", status=66))
         self.assertIn("no regular file", self.rejected("--config=/dev/null", status=66))
         self.assertIn("more than 1 MiB", self.rejected(f"--config={self.write('large', '#' * (10 << 20))}"))
@@ -375,7 +375,7 @@ class RunningServerTest(harness.TestCase):
             self.assertRegex(said, says)
             self.assertEqual(self.in_force(), before)
         os.unlink(file)
-        self.assertIn("No such file", self.reload(b"reload_failed: kept all settings.*\n"))
+        self.assertIn("there is no such file", self.reload(b"reload_failed: kept all settings.*\n"))
         self.assertEqual(self.in_force(), before)
         self.assertNotIn(b"client_connected", self.kvserver.said())
         self.assertFalse((self.folder / "data").exists())

@@ -126,7 +126,7 @@ class TlsTest(harness.TestCase):
         self.assertIn(b"serves with TLS alone", run.stderr)
         run = harness.kvctl(f"tcp://127.0.0.1:{self.port}", "get", "key", known)
         self.assertEqual(run.returncode, 64)
-        self.assertIn(b"are for a tls:// address", run.stderr)
+        self.assertIn(b"no --listen has a tls:// address", run.stderr)
         run = harness.kvctl(self.address, "get", "key", env={
             **os.environ, "REMORA_TLS_CA": self.path("ca.crt"), "REMORA_TLS_CERT": self.path("client.crt"),
             "REMORA_TLS_KEY": self.path("client.key"),
@@ -173,7 +173,7 @@ class TlsTest(harness.TestCase):
             ([listen, cert], 64, b"come together"),
             ([listen, key], 64, b"come together"),
             ([listen, f"--tls_ca={self.path('ca.crt')}"], 64, b"come together"),
-            ([f"--listen=tcp://127.0.0.1:{self.port}", cert, key], 64, b"are for a tls:// address"),
+            ([f"--listen=tcp://127.0.0.1:{self.port}", cert, key], 64, b"no --listen has a tls:// address"),
             ([everywhere, cert, key], 64, b"--insecure_open"),
             ([listen, f"--tls_cert={self.path('none')}", key], 64, b"none: cannot be opened"),
             ([listen, cert, f"--tls_key={self.path('client.key')}"], 64, b"is not the key of the certificate"),

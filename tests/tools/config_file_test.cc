@@ -214,7 +214,7 @@ TEST_F(ConfiguredTest, OnlyRegularFilesAreRead) {
   EXPECT_EQ(ParseWords({"--config=" + folder_}), EX_NOINPUT);
   EXPECT_THAT(error_, HasSubstr("it is a directory"));
   EXPECT_EQ(ParseWords({"--config=" + folder_ + "/none"}), EX_NOINPUT);
-  EXPECT_THAT(error_, HasSubstr("No such file"));
+  EXPECT_THAT(error_, HasSubstr("there is no such file"));
   ASSERT_EQ(::mkfifo((folder_ + "/pipe").c_str(), 0600), 0);
   EXPECT_EQ(ParseWords({"--config=" + folder_ + "/pipe"}), EX_NOINPUT);
   EXPECT_THAT(error_, HasSubstr("no regular file"));

@@ -125,7 +125,7 @@ std::optional<std::string> ReadConfigFile(const std::string& path, std::string* 
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // waits for no writer of a pipe
   if (fd < 0) {
     *status = errno == EACCES || errno == EPERM ? EX_NOPERM : EX_NOINPUT;
-    *error = std::strerror(errno);
+    *error = errno == ENOENT ? "there is no such file; correct --config" : std::strerror(errno);
     return std::nullopt;
   }
   struct stat file = {};
@@ -133,7 +133,8 @@ std::optional<std::string> ReadConfigFile(const std::string& path, std::string* 
   error->clear();
   if (::fstat(fd, &file) != 0 || !S_ISREG(file.st_mode)) {
     *status = EX_NOINPUT;
-    *error = S_ISDIR(file.st_mode) ? "it is a directory; give a file" : "it is no regular file";
+    *error =
+        S_ISDIR(file.st_mode) ? "it is a directory; give a file" : "it is no regular file; give one that is";
   }
   std::array<char, 4096> piece;
   while (error->empty()) {

@@ -187,7 +187,8 @@ Outcome Prepare(Arguments* arguments) {
     const char* const end = arguments->delta_text.data() + arguments->delta_text.size();
     const auto [parsed, error] = std::from_chars(arguments->delta_text.data(), end, arguments->delta);
     if (error != std::errc() || parsed != end) {
-      return {EX_USAGE, absl::StrFormat("%s is no number of 64 bits", arguments->delta_text)};
+      return {EX_USAGE,
+              absl::StrFormat("%s is no whole number from -2^63 to 2^63 - 1", arguments->delta_text)};
     }
   }
   if (arguments->if_absent) arguments->condition = Condition::Absent();
