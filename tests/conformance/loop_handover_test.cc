@@ -113,7 +113,10 @@ TEST_P(Handover, TheServerWakesForWorkThatAnotherThreadHasCaused) {
     }
     ASSERT_EQ(expired(), expired_before + 1);
     was_served = served() > served_before;
-    EXPECT_GT(store().Read(Counter::kWakeups), wakeups);
+    // A server thread that was awake for the put sleeps until the expiry by itself, and is not woken for it.
+    if (was_served) {
+      EXPECT_GT(store().Read(Counter::kWakeups), wakeups);
+    }
   }
   EXPECT_TRUE(was_served);
 }
