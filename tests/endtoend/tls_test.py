@@ -126,7 +126,7 @@ class TlsTest(harness.TestCase):
         self.assertIn(b"serves with TLS alone", run.stderr)
         run = harness.kvctl(f"tcp://127.0.0.1:{self.port}", "get", "key", known)
         self.assertEqual(run.returncode, 64)
-        self.assertIn(b"no --listen has a tls:// address", run.stderr)
+        self.assertIn(b"are for a tls:// address", run.stderr)
         run = harness.kvctl(self.address, "get", "key", env={
             **os.environ, "REMORA_TLS_CA": self.path("ca.crt"), "REMORA_TLS_CERT": self.path("client.crt"),
             "REMORA_TLS_KEY": self.path("client.key"),
