@@ -157,7 +157,7 @@ class BadStartTest(LogTestCase):
         ):
             with self.subTest(text=text):
                 self.says(says, 78, f"--config={self.write('kvserver.conf', text)}")
-        self.says("No such file", 66, f"--config={self.folder}/none", "--log_format=json")
+        self.says("there is no such file", 66, f"--config={self.folder}/none", "--log_format=json")
 
     def test_text_where_nothing_asks_for_json(self):
         for flags in (["--log_format=xml"], ["--memory=much"], ["--log_format=text", "--no_flag"], ["--", "--log_format=json"]):
