@@ -289,12 +289,11 @@ void Keeper::BeginToLead(bool was_unasked) {
 
 void Keeper::Count() {
   orders_.counts.assign(followers_.size(), false);
-  const auto in_sync = [](const ShardConfiguration& of, const std::string& id) {
-    return std::ranges::find(of.in_sync, id, &Member::id) != of.in_sync.end();
-  };
   for (std::size_t i = 0; i < followers_.size(); ++i) {
-    if (in_sync(*now_, followers_[i])) joining_[i].reset();
-    orders_.counts[i] = joining_[i].has_value() || in_sync(*now_, followers_[i]);
+    const bool is_in_sync =
+        std::ranges::find(now_->in_sync, followers_[i], &Member::id) != now_->in_sync.end();
+    if (is_in_sync) joining_[i].reset();
+    orders_.counts[i] = joining_[i].has_value() || is_in_sync;
   }
   orders_.has_minimum = now_->has_minimum();
   orders_.members = now_->replicas.size();

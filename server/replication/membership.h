@@ -36,7 +36,7 @@ struct MemberOrders {
   bool has_minimum = false;    // else no further group is published
   /// The last round of the lease line that may end. Nothing: all may.
   std::optional<std::uint64_t> confirmed{};
-  // Of the configuration in which it leads, for its metrics.
+  // Sizes in the configuration in which the server leads. Its metrics show them.
   std::uint64_t members = 0;
   std::uint64_t in_sync = 0;
   std::uint64_t min_in_sync = 0;

@@ -80,8 +80,14 @@ class MembershipTest : public testing::Test {
     ASSERT_EQ(primary.report.failure, "");
     ASSERT_TRUE(primary.report.is_primary);
   }
-  static bool IsConnected(const MemberReport& report) {
-    return report.followers[0].state == LinkState::kConnected;
+  /// Has the primary serve, with a follower that counts.
+  void StartPair() {
+    Start(primary_, "p", 1);
+    Start(follower_, "f", 2);
+    follower_.orders.min_epoch = 1;
+    follower_.Order();
+    Lead(primary_, follower_, true, true);
+    primary_.Await([](const MemberReport& report) { return report.is_open; }, "it is open");
   }
   static bool IsRejected(const MemberReport& report) {
     return report.followers[0].state == LinkState::kRejected;
@@ -126,12 +132,7 @@ TEST_F(MembershipTest, AMemberFollowsNobodyBeforeItHasOrders) {  // K7
 }
 
 TEST_F(MembershipTest, ASealedMemberAcknowledgesNothingMore) {  // K7
-  Start(primary_, "p", 1);
-  Start(follower_, "f", 2);
-  follower_.orders.min_epoch = 1;
-  follower_.Order();
-  Lead(primary_, follower_, true, true);
-  primary_.Await([](const MemberReport& report) { return report.is_open; }, "it is open");
+  StartPair();
   follower_.orders.min_epoch = 2;
   follower_.Order();
   const std::uint64_t last = follower_.report.last, published = primary_.report.published;
@@ -233,12 +234,7 @@ TEST_F(MembershipTest, AnUnaskedMemberWaitsFromItsTakeoverOn) {  // K10
 }
 
 TEST_F(MembershipTest, AnEpochBeforeThatOfTheDataIsNotLed) {  // K5
-  Start(primary_, "p", 1);
-  Start(follower_, "f", 2);
-  follower_.orders.min_epoch = 1;
-  follower_.Order();
-  Lead(primary_, follower_, true, true);
-  primary_.Await([](const MemberReport& report) { return report.is_open; }, "it is open");
+  StartPair();
   follower_.orders.lead = MemberOrders::Lead{.epoch = 1};
   follower_.Order();
   EXPECT_THAT(follower_.report.failure, testing::HasSubstr("of a later epoch than etcd's"));
