@@ -1,8 +1,10 @@
-// Manual pages in a store: loads them, or reads each back and compares it with its file, byte for byte.
-//   example_pages --server=ADDRESS load|compare FILE...
+// Manual pages in a store: loads them, reads each back and compares it with its file, byte for byte, or reads
+// them in turns for a second.
+//   example_pages --server=ADDRESS load|compare|measure FILE...
 // The page of a file `/some/where/rdma_post_readv.3` has the key `3/rdma_post_readv`.
 #include <remora/client.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
@@ -11,6 +13,7 @@
 #include <iterator>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace {
 
@@ -32,18 +35,42 @@ std::string Contents(const std::filesystem::path& file) {
   return bytes;
 }
 
+/// Reads the pages in turns for a second, and prints how many reads that were.
+void Measure(remora::Client& client, const std::vector<std::string>& keys) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  std::string page;
+  std::size_t reads = 0;
+  Clock::duration took{};
+  for (; took < std::chrono::seconds(1); took = Clock::now() - start) {
+    for (const std::string& key : keys) {
+      if (absl::Status status = client.Get(key, &page); !status.ok()) Fail(key, status);
+    }
+    reads += keys.size();
+  }
+  const double microseconds = std::chrono::duration<double, std::micro>(took).count();
+  std::cout << reads << " GETs of whole pages, " << microseconds / static_cast<double>(reads) << " us each\n";
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   constexpr std::string_view kServer = "--server=";
   const std::string_view server = argc > 3 ? argv[1] : "";
   const std::string_view command = argc > 3 ? argv[2] : "";
-  if (!server.starts_with(kServer) || (command != "load" && command != "compare")) {
-    std::cerr << "usage: example_pages --server=ADDRESS load|compare FILE...\n";
+  if (!server.starts_with(kServer) || (command != "load" && command != "compare" && command != "measure")) {
+    std::cerr << "usage: example_pages --server=ADDRESS load|compare|measure FILE...\n";
     return 64;
   }
   auto client = remora::Client::Connect(server.substr(kServer.size()));
   if (!client.ok()) Fail("connecting", client.status());
+
+  if (command == "measure") {
+    std::vector<std::string> keys;
+    for (int i = 3; i < argc; ++i) keys.push_back(KeyOf(argv[i]));
+    Measure(**client, keys);
+    return 0;
+  }
 
   std::size_t bytes = 0;
   int different = 0;
