@@ -48,8 +48,9 @@ void Measure(remora::Client& client, const std::vector<std::string>& keys) {
     }
     reads += keys.size();
   }
-  const double microseconds = std::chrono::duration<double, std::micro>(took).count();
-  std::cout << reads << " GETs of whole pages, " << microseconds / static_cast<double>(reads) << " us each\n";
+  const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(took).count();
+  std::cout << reads << " GETs of whole pages, " << nanoseconds / static_cast<long long>(reads)
+            << " ns each\n";
 }
 
 }  // namespace
