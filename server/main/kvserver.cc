@@ -291,9 +291,9 @@ absl::Status PrepareBackups(const Flags& flags) {
   return absl::IsAlreadyExists(prepared) ? absl::OkStatus() : prepared;
 }
 
-/// Has the log say what it is to say once the server serves, and monitoring show the server.
-void Tell(const std::vector<Note>& notes, MonitorService* shown, Server& server) {
-  for (const Note& note : notes) Log(note.event, note.text);
+/// Logs the events of the start, and hands the server to monitoring.
+void ReportStart(const std::vector<StartEvent>& events, MonitorService* shown, Server& server) {
+  for (const StartEvent& event : events) Log(event.event, event.text);
   if (shown == nullptr) return;
   Log(LogEvent::kHttpServing, absl::StrCat("metrics are served at ", shown->address(), "/metrics"));
   shown->Show(server.store(), server.activities(), server.followers());
@@ -328,8 +328,8 @@ int Main(int argc, char** argv) {
     if (!tls.ok()) return Fail(TokensExitStatus(tls.status()), tls.status());
     flags.server.tls = *std::move(tls);
   }
-  std::vector<Note> notes;
-  const absl::StatusOr<MemoryPlan> plan = Plan(&flags, &notes);
+  std::vector<StartEvent> events;
+  const absl::StatusOr<MemoryPlan> plan = ApplyMemoryPlan(&flags, &events);
   if (!plan.ok()) return Fail(StoreExitStatus(plan.status()), plan.status());
   const SteadyClock clock;  // outlives the server: threads of its listeners read it
   auto monitoring = StartMonitoring(flags, *plan, clock);
@@ -356,7 +356,7 @@ int Main(int argc, char** argv) {
   if (const absl::Status begun = member.Start(flags, clock, **server); !begun.ok()) {
     return Fail(StoreExitStatus(begun), begun);
   }
-  Tell(notes, shown.get(), **server);
+  ReportStart(events, shown.get(), **server);
   notifier.Status((*server)->store().loading() ? "serving; loading" : "serving");
   Log(LogEvent::kServing, absl::StrCat("serving at ", absl::StrJoin(serving->sockets, " ")));
   const absl::Status begun = gate.Start(flags, **server, [&] {

@@ -67,7 +67,7 @@ absl::Status CheckHttp(const Flags& flags) {
 }  // namespace
 
 /// Splits memory and descriptors, and puts the result into `flags`.
-absl::StatusOr<MemoryPlan> Plan(Flags* flags, std::vector<Note>* notes) {
+absl::StatusOr<MemoryPlan> ApplyMemoryPlan(Flags* flags, std::vector<StartEvent>* events) {
   const SystemMemory system = ReadSystemMemory();
   REMORA_RETURN_IF_ERROR(CheckMemory(flags->memory, system));
   const bool is_durable = !flags->server.store.data_dir.empty();
@@ -77,7 +77,7 @@ absl::StatusOr<MemoryPlan> Plan(Flags* flags, std::vector<Note>* notes) {
     EnlargeMemoryReserve(ApplierMemory(store.commit_log_bytes, store.write_buffer_bytes));
   }
   if (!FitsAvailable(flags->memory, system, is_durable)) {
-    notes->push_back(
+    events->push_back(
         {LogEvent::kMemoryScarce,
          absl::StrCat("--memory is ", flags->memory, " bytes, beside which the server takes up to ",
                       BesideMemory(system, is_durable), ", and ", system.whose_available, " has ",
@@ -107,8 +107,8 @@ absl::StatusOr<MemoryPlan> Plan(Flags* flags, std::vector<Note>* notes) {
   if (is_durable) {
     absl::StrAppend(&note, "; of these files, the store may open ", flags->server.store.descriptors);
   }
-  notes->push_back({LogEvent::kClientLimit, std::move(note)});
-  notes->push_back(
+  events->push_back({LogEvent::kClientLimit, std::move(note)});
+  events->push_back(
       {LogEvent::kMemoryPlan,
        absl::StrCat("memory: ", plan.region_size, " bytes for index and records, and ", plan.client_bytes,
                     " bytes for each of ", plan.max_clients, " clients at most")});
@@ -138,8 +138,8 @@ int CheckConfig(Flags* flags, const std::function<void(const std::string& fault)
     const absl::Status tls = CheckTlsMeans(*flags);
     check(tls, TokensExitStatus(tls));
   }
-  std::vector<Note> notes;
-  const absl::Status memory = Plan(flags, &notes).status();
+  std::vector<StartEvent> events;
+  const absl::Status memory = ApplyMemoryPlan(flags, &events).status();
   check(memory, StoreExitStatus(memory));
   for (const absl::Status& listening : {CheckHttp(*flags), rdma::CheckUsable(flags->listen)}) {
     check(listening, ListenExitStatus(listening));
@@ -148,7 +148,7 @@ int CheckConfig(Flags* flags, const std::function<void(const std::string& fault)
     check(folder, StoreExitStatus(folder));
   }
   if (exit_status != EX_OK) return exit_status;
-  for (const Note& note : notes) std::printf("kvserver: %s\n", note.text.c_str());
+  for (const StartEvent& event : events) std::printf("kvserver: %s\n", event.text.c_str());
   std::printf("kvserver: no fault was found; nothing was made or opened\n");
   return std::fflush(stdout) == 0 ? EX_OK : EX_IOERR;
 }

@@ -13,14 +13,15 @@
 
 namespace remora {
 
-/// An event of which the log has a line once the server serves.
-struct Note {
+/// A line for the log, written once the server serves.
+struct StartEvent {
   LogEvent event;
   std::string text;
 };
 
-/// Splits memory and descriptors, and puts the result into `flags`.
-absl::StatusOr<MemoryPlan> Plan(Flags* flags, std::vector<Note>* notes);
+/// Splits memory and descriptors, and puts the result into `flags`. Appends what the log will say to
+/// `events`.
+absl::StatusOr<MemoryPlan> ApplyMemoryPlan(Flags* flags, std::vector<StartEvent>* events);
 
 /// Reads the files of tokens, of which the server itself reads --tokens anew. Errors are those of ReadTokens.
 absl::Status CheckTokens(Flags* flags);
