@@ -210,7 +210,8 @@ class Store {
   absl::StatusOr<std::unique_ptr<RangeDeletion>> BeginDeleteRange(const RangeOptions& range);
 
   /// Does a bounded amount of the maintenance that is due: frees memory after its grace period, removes
-  /// expired records, cleans. Writes do the same as they go. Returns false if nothing was due.
+  /// expired records, cleans. Writes do the same as they go. Once a second, it also tries whether a disk that
+  /// took no writes takes some again (disk_status). Returns false if no maintenance was due.
   bool Work();
   /// Returns when Work will have something to do, if nothing else happens; nullopt: never.
   std::optional<TimePoint> next_work() const;

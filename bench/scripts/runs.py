@@ -1,5 +1,6 @@
 """Parts that the comparing scripts share: servers, runs of kvbench, results. Standard library alone."""
 
+import argparse
 import datetime
 import json
 import os
@@ -227,6 +228,24 @@ class Workplace:
         for server in self.servers:
             server.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong with a command line in one line. The description is the help's, as it stands."""
+
+    def __init__(self, description):
+        super().__init__(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def parse_args(self, args=None, namespace=None):
+        options, more = self.parse_known_args(args, namespace)
+        if more and more[0].startswith("-"):
+            self.error(f"there is no flag {more[0].split('=')[0]}")
+        if more:
+            self.error(f"the argument {more[0]!r} is one too many")
+        return options
+
+    def error(self, message):
+        self.exit(os.EX_USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def run_script(main):

@@ -10,6 +10,18 @@
 #include "store/base/check.h"
 
 namespace remora::rdma {
+namespace {
+
+/// Returns the reason for the end of a connection. `closed`: the peer said so, as no killed process does.
+template <typename End>
+absl::Status EndOf(bool closed) {
+  constexpr absl::string_view kPeer = std::is_same_v<End, ClientConnection> ? "server" : "client";
+  return absl::UnavailableError(
+      closed ? absl::StrCat("the ", kPeer, " closed the connection")
+             : absl::StrCat("connection lost: the process of the ", kPeer, " ended without closing it"));
+}
+
+}  // namespace
 
 std::uint32_t RingSlotsFor(const QueueLimits& limits) {
   return std::bit_ceil(limits.sends + limits.receives);
@@ -149,10 +161,10 @@ std::size_t LocalConnection<End>::Take(std::span<Completion> out) {
   if (usable_) {
     // Read before the ring, so that the ring then has all messages that the peer sent before it
     // closed. Acquire, for that.
-    const bool gone = peer_gone_ || peer_side_->closed.load(std::memory_order_acquire) != 0;
+    const bool closed = peer_side_->closed.load(std::memory_order_acquire) != 0;
+    const bool gone = closed || peer_gone_;
     if (!receives_.empty() && reader_.HasMessage()) count += TakeMessages(out.subspan(count));
-    if (gone && count == 0)
-      Break(absl::UnavailableError("connection lost: the peer closed the connection or died"));
+    if (gone && count == 0) Break(EndOf<End>(closed));
   }
   if (!failure_.ok() && !disconnect_reported_) count += Flush(out.subspan(count));
   return count;

@@ -300,7 +300,7 @@ void Acceptor::ReloadTokens() {
   if (!has_secrets())
     return log_.Write(LogEvent::kReloadIgnored,
                       "SIGHUP: there are neither auth tokens nor certificates to read anew; start with "
-                      "--tokens or --tls_cert for that");
+                      "--config, --tokens or --tls_cert for that");
   absl::StatusOr<std::vector<Token>> tokens = std::vector<Token>();
   if (authenticator_ != nullptr) tokens = ReadTokens(options_.tokens_file);
   if (!tokens.ok())

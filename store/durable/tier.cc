@@ -17,6 +17,7 @@
 #include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
 #include "store/durable/backup_engine.h"
+#include "store/durable/commit_log/log_file.h"
 #include "store/durable/data_dir.h"
 #include "store/durable/rocksdb_options.h"
 #include "store/durable/status.h"
@@ -36,6 +37,9 @@ constexpr std::size_t kNeverFull = std::size_t{64} << 30;
 
 // Bytes of a batch's memory that the next batch may use again.
 constexpr std::size_t kKeptBatch = std::size_t{1} << 20;
+
+// Space on a disk that has failed a write before another one is tried.
+constexpr std::uint64_t kTriedSpace = std::uint64_t{1} << 20;
 
 template <typename T>
 rocksdb::Slice BytesOf(const T& value) {
@@ -212,6 +216,14 @@ void DurableTier::SetVersionLimit(std::uint64_t limit) {
 
 absl::Status DurableTier::Write(Log log) {
   return impl_->log_ != nullptr ? impl_->WriteLogged() : impl_->WriteToRocksdb(log);
+}
+
+absl::Status DurableTier::TryToWrite() {
+  // A small group alone could find space where the next one does not.
+  REMORA_RETURN_IF_ERROR(has_commit_log() ? impl_->log_->CheckSpace()
+                                          : CheckDiskSpace(impl_->dir_->path(), kTriedSpace));
+  SetVersionLimit(impl_->version_limit_);  // as it is
+  return Write();
 }
 
 void DurableTier::WatchLog(std::function<void(const LogProgress&)> take) {

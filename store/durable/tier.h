@@ -113,6 +113,11 @@ class DurableTier {
   ///   space. After other errors they succeed only after a restart.
   absl::Status Write(Log log = Log::kWritten);
 
+  /// Finds out, after a Write that failed, whether another one would succeed: writes a group that changes
+  /// nothing, if there is space for a large one, too. Errors are those of Write. REQUIRES: the group is
+  /// empty.
+  absl::Status TryToWrite();
+
   // The groups of a replicated store (store/durable/group_sink.h). REQUIRES: has_commit_log(), Begin was OK.
 
   /// Returns the number of the last group. 0: the store is in no history of groups.

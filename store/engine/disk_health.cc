@@ -1,9 +1,17 @@
 #include "store/engine/disk_health.h"
 
+#include <chrono>
+
 #include "absl/strings/str_cat.h"
 #include "store/base/shortage.h"
 
 namespace remora {
+namespace {
+
+// Between two tries to write to a disk that took no writes.
+constexpr std::chrono::seconds kTryEvery(1);
+
+}  // namespace
 
 void DiskHealth::NoteSync(const absl::Status& sync) {
   metrics_.Add(Counter::kSyncs, 1);
@@ -22,6 +30,20 @@ void DiskHealth::NoteUnknownWrite(const absl::Status& write) {
 
 void DiskHealth::NoteWrite(const absl::Status& write) {
   if (sync_failure_.ok()) SetStatus(write);
+}
+
+void DiskHealth::PlanTry(TimePoint now) {
+  if (status_.ok() || !sync_failure_.ok()) {
+    next_try_.reset();
+  } else if (!next_try_) {
+    next_try_ = now + kTryEvery;
+  }
+}
+
+void DiskHealth::NoteTry(const absl::Status& outcome, TimePoint now) {
+  if (outcome.ok()) NoteWrite(outcome);
+  next_try_.reset();
+  PlanTry(now);
 }
 
 void DiskHealth::SetStatus(const absl::Status& status) {

@@ -1,7 +1,10 @@
 // The health of the disk: whether it takes writes.
 #pragma once
 
+#include <optional>
+
 #include "absl/status/status.h"
+#include "store/base/clock.h"
 #include "store/engine/metrics.h"
 
 namespace remora {
@@ -31,12 +34,21 @@ class DiskHealth {
   /// Notes the outcome of the tier's write of a group. Has no effect once a sync has failed.
   void NoteWrite(const absl::Status& write);
 
+  /// Returns when the store should find out whether the disk takes writes again (DurableTier::TryToWrite), if
+  /// no write comes before. Nothing: never.
+  std::optional<TimePoint> next_try() const { return next_try_; }
+  /// Sets next_try() after a write that failed. Call it now and then.
+  void PlanTry(TimePoint now);
+  /// Notes the outcome of a try at `now`. A failure changes nothing.
+  void NoteTry(const absl::Status& outcome, TimePoint now);
+
  private:
   void SetStatus(const absl::Status& status);
 
   const Metrics& metrics_;
   absl::Status sync_failure_;
   absl::Status status_;
+  std::optional<TimePoint> next_try_;
 };
 
 }  // namespace remora

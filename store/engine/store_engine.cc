@@ -49,6 +49,16 @@ const Clock& MachineClock() {
   return clock;
 }
 
+/// Finds out now and then whether a disk that took no writes takes some. Without it, a store that gets no
+/// writes would not notice that there is space again.
+void TryDisk(StoreCore& core, TimePoint now) REMORA_WRITER;
+void TryDisk(StoreCore& core, TimePoint now) {
+  if (core.tier == nullptr || core.is_following()) return;  // a primary repeats its group
+  core.disk.PlanTry(now);
+  if (!core.disk.next_try() || now < *core.disk.next_try()) return;
+  core.disk.NoteTry(core.tier->TryToWrite(), now);
+}
+
 }  // namespace
 
 // --- Opening --------------------------------------------------------------------------------------------
@@ -146,6 +156,7 @@ absl::Status StoreEngine::Start(const StoreOptions& options) {
 bool StoreEngine::Work() {
   WriterLock lock(core_.mutex);
   const TimePoint now = core_.clock.Now();
+  TryDisk(core_, now);
   const std::int64_t unix_ms = core_.clock.UnixMillisAt(now);
   space_.ReleaseRetired(now);
   maintenance_.PayDebt(now, unix_ms);
@@ -169,6 +180,9 @@ std::optional<TimePoint> StoreEngine::NextWork() const {
   if (queue_.front_is_due()) {  // the disk has it, but there was no space to publish it
     const TimePoint now = core_.clock.Now();
     next = next ? std::min(*next, now) : now;
+  }
+  if (const std::optional<TimePoint> attempt = core_.disk.next_try()) {
+    next = next ? std::min(*next, *attempt) : *attempt;
   }
   return next;
 }

@@ -66,7 +66,7 @@ class AnyOrderTest(harness.TestCase):
 
     def test_kvctl_scan(self):
         rejected = kvctl(self.address, "scan")
-        self.assertEqual((rejected.returncode, rejected.stdout), (69, b""))
+        self.assertEqual((rejected.returncode, rejected.stdout), (78, b""))
         self.assertIn(b"any order", rejected.stderr)
         lines = self.run_ok("scan", "--any_order").splitlines()
         self.assertEqual((len(lines), dict(line.split(b"\t") for line in lines)), (500, self.pairs))
@@ -76,7 +76,7 @@ class AnyOrderTest(harness.TestCase):
         self.assertEqual(self.run_ok("count", "--prefix=key 1"), b"111\n")
 
     def test_kvctl_export(self):
-        self.assertEqual(kvctl(self.address, "export").returncode, 69)
+        self.assertEqual(kvctl(self.address, "export").returncode, 78)
         self.store.put("for a day", b"", ttl=86_400)
         export = self.run_ok("export", "--any_order")
         records = [json.loads(line) for line in export.splitlines()]

@@ -284,10 +284,10 @@ class BackupTest(harness.TestCase):
 
     def test_rejections(self):
         server = self.logged_server()
-        self.rejected(69, "--backup_dir=DIR", "backup", offline=False)
+        self.rejected(78, "--backup_dir=DIR", "backup", offline=False)
         server.close()
         self.memory_server()
-        self.rejected(69, "--backup_dir=DIR", "backup", offline=False)
+        self.rejected(78, "--backup_dir=DIR", "backup", offline=False)
         os.mkdir(f"{self.folder}/full")
         os.mkdir(f"{self.folder}/full/of_things")
         full, missing = f"{self.folder}/full", f"{self.folder}/missing"

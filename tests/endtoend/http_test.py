@@ -263,6 +263,31 @@ class ServesTest(HttpTestCase):
             self.assertEqual(watcher.error_of(expression), "", expression)
 
 
+class FullDiskTest(HttpTestCase):
+    def test_a_server_without_clients_is_ready_again_once_there_is_space(self):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=60m", "tmpfs", str(disk)], capture_output=True, check=False
+        )
+        if mounted.returncode != 0:
+            self.skipTest("mounting a small file system is not permitted here")
+        self.addCleanup(subprocess.run, ["umount", str(disk)], check=True)
+        (disk / "filler").write_bytes(bytes(30 << 20))
+        self.server(f"--http={self.http}", f"--data_dir={disk}/data", "--memory=64M", "--commit_log=8M")
+        value = os.urandom(200_000)  # which RocksDB does not compress
+        codes = [0]
+        while codes[-1] == 0 and len(codes) < 100:
+            codes.append(kvctl(self.address, "put", f"key{len(codes)}", stdin=value).returncode)
+        self.assertEqual(codes[-1], 74)
+        self.assertEqual(self.get("/readyz")[0], 503)
+        # No client asks from here on.
+        (disk / "filler").unlink()
+        harness.wait_until(lambda: self.get("/readyz")[0] == 200, "it is ready again")
+        self.assertEqual(self.values()["remora_disk_refuses"], 0)
+        self.assertEqual(kvctl(self.address, "put", "after", stdin=value).returncode, 0)
+
+
 class BadClientsTest(HttpTestCase):
     def setUp(self):
         super().setUp()

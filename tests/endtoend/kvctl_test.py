@@ -264,9 +264,11 @@ class KvctlTest(harness.TestCase):
         self.expect(kvctl(self.address, "get", "key"), 0, b"value")
 
     def test_a_store_in_memory_is_not_scanned(self):
-        run = kvctl(self.address, "scan")
-        self.assertEqual((run.returncode, run.stdout), (69, b""))
-        self.assertIn(b"--durability=logged", run.stderr)
+        for command in ("scan", "watch", "export"):
+            with self.subTest(command=command):
+                run = kvctl(self.address, command)
+                self.assertEqual((run.returncode, run.stdout), (78, b""))
+                self.assertIn(b"--durability=logged", run.stderr)
         self.expect(kvctl(self.address, "put", "key", "value"), 0)
         self.expect(kvctl(self.address, "count"), 0, b"1\n")
         self.expect(kvctl(self.address, "drop", "--yes"), 0, b"1\n")

@@ -213,6 +213,34 @@ class LevelTest(LogTestCase):
             self.assertIn(says, run.stderr)
 
 
+class EndsTest(LogTestCase):
+    """The reason for the end of a connection: an orderly end is no loss."""
+
+    def reason_of(self, server, address, *flags):
+        """Of the connection of a watch, which ends by itself as `flags` say, or else is killed."""
+        before = len(server.said())
+
+        def said(pattern):
+            harness.wait_until(lambda: re.search(pattern, server.said()[before:]), f"it says {pattern}")
+            return re.search(pattern, server.said()[before:])[1]
+
+        watch = subprocess.Popen([harness.program("kvctl"), f"--server={address}", "watch", *flags], stdin=subprocess.DEVNULL)
+        self.addCleanup(watch.wait)
+        self.addCleanup(watch.kill)
+        peer = said(rb"client_connected: client (.*): connected\n")
+        if not flags:
+            watch.kill()
+        return said(rb"client_disconnected: client " + re.escape(peer) + rb": disconnected: (.*)\n").decode()
+
+    def test_an_orderly_end_is_no_loss(self):
+        tcp = f"tcp://127.0.0.1:{harness.free_port()}"
+        server = self.logged_server(f"--listen={tcp}")
+        self.assertEqual(self.reason_of(server, self.address, "--idle=1ms"), "the client closed the connection")
+        self.assertEqual(self.reason_of(server, self.address), "connection lost: the process of the client ended without closing it")
+        for flags in (["--idle=1ms"], []):
+            self.assertEqual(self.reason_of(server, tcp, *flags), "the client closed the connection, or its process ended")
+
+
 class TableTest(unittest.TestCase):
     def test_the_page_has_each_event_as_the_server_has_it(self):
         rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.+) \|$", PAGE.read_text(), re.MULTILINE)

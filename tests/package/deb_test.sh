@@ -135,7 +135,8 @@ stop
 start 2
 expect greeting "hello, world"
 [ "$(as alice kvctl --server=$address incr counter)" = 42 ] || fail "the counter is gone"
-page /metrics | grep -qx 'remora_keys 2' || fail "the metrics do not have both keys"
+page /metrics >"$scratch/metrics" || fail "no metrics after the upgrade"
+grep -qx 'remora_keys 2' "$scratch/metrics" || fail "the metrics do not have both keys"
 stop
 
 say "an upgrade from data of an earlier release"

@@ -15,13 +15,13 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "doctor_checks.h"
 #include "rdma/address.h"
 #include "server/main/descriptors.h"
 #include "server/memory/system_memory.h"
 #include "tools/json/json.h"
 #include "tools/kvctl/doctor/check.h"
 #include "tools/kvctl/doctor/devices.h"
-#include "tools/kvctl/doctor/disk.h"
 #include "tools/kvctl/doctor/limits.h"
 #include "tools/kvctl/doctor/loopback.h"
 #include "tools/kvctl/doctor/machine.h"
@@ -36,23 +36,6 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
-
-constexpr std::uint64_t kMebi = std::uint64_t{1} << 20;
-constexpr Plan kLocal = {.memory = 256 * kMebi, .needs_rdma = false};
-constexpr Plan kOverRdma = {.memory = 256 * kMebi, .needs_rdma = true};
-
-/// The check of that name; each that is no `ok` must say what to do.
-Check Find(const Checks& checks, const std::string& name) {
-  for (const Check& check : checks) {
-    EXPECT_EQ(check.remedy.empty(), check.verdict == Verdict::kOk) << check.name;
-    EXPECT_FALSE(check.found.empty()) << check.name;
-  }
-  for (const Check& check : checks) {
-    if (check.name == name) return check;
-  }
-  ADD_FAILURE() << "there is no check " << name;
-  return {};
-}
 
 Verdict Memlock(const LimitFacts& facts, const Plan& plan, bool has_device) {
   Checks checks;
@@ -176,70 +159,6 @@ TEST(Doctor, ClockSource) {
   EXPECT_EQ(judge("hpet", "hpet acpi_pm").verdict, Verdict::kWarning);
   EXPECT_THAT(judge("hpet", "tsc hpet").remedy, HasSubstr("echo tsc >"));
   EXPECT_THAT(judge("hpet", "hpet acpi_pm").remedy, Not(HasSubstr("echo tsc >")));
-}
-
-DiskFacts GoodDisk() {
-  return {.data_dir = "",
-          .directory = "/data",
-          .failure = "",
-          .type = "ext4",
-          .maps_log = true,
-          .free = 512 * kMebi,
-          .rotational = false};
-}
-
-Check JudgedDisk(const std::optional<DiskFacts>& facts, const char* name, const Plan& plan = kLocal) {
-  Checks checks;
-  JudgeDisk(facts, plan, &checks);
-  return Find(checks, name);
-}
-
-TEST(Doctor, Disk) {
-  for (const char* const name : {"data_dir", "disk_free", "file_system", "disk"}) {
-    EXPECT_EQ(JudgedDisk(GoodDisk(), name).verdict, Verdict::kOk) << name;
-  }
-  DiskFacts facts = GoodDisk();
-  facts.free = 512 * kMebi - 1;
-  EXPECT_EQ(JudgedDisk(facts, "disk_free").verdict, Verdict::kWarning);
-  EXPECT_EQ(JudgedDisk(facts, "disk_free").limit, 512 * kMebi);
-  facts.free = 256 * kMebi - 1;
-  EXPECT_EQ(JudgedDisk(facts, "disk_free").verdict, Verdict::kProblem);
-  EXPECT_EQ(JudgedDisk(facts, "disk_free").limit, 256 * kMebi);
-  facts.free = 1024 * kMebi - 1;
-  const Plan logged = {.memory = 256 * kMebi, .commit_log = 512 * kMebi};
-  EXPECT_EQ(JudgedDisk(facts, "disk_free", logged).verdict, Verdict::kWarning);
-  EXPECT_EQ(JudgedDisk(facts, "disk_free", logged).limit, 1024 * kMebi);
-  EXPECT_EQ(JudgedDisk(facts, "disk_free").verdict, Verdict::kOk);
-  facts.type = "btrfs";
-  facts.maps_log = false;
-  EXPECT_EQ(JudgedDisk(facts, "file_system").verdict, Verdict::kWarning);
-  facts.type = "tmpfs";
-  facts.maps_log = true;
-  EXPECT_EQ(JudgedDisk(facts, "file_system").verdict, Verdict::kWarning);
-  facts.rotational = true;
-  EXPECT_EQ(JudgedDisk(facts, "disk").verdict, Verdict::kWarning);
-  facts.rotational.reset();
-  EXPECT_EQ(JudgedDisk(facts, "disk").verdict, Verdict::kOk);
-  facts.may_write = false;
-  EXPECT_EQ(JudgedDisk(facts, "data_dir").verdict, Verdict::kWarning);
-  facts.is_read_only = true;
-  EXPECT_EQ(JudgedDisk(facts, "data_dir").verdict, Verdict::kProblem);
-  facts.failure = "Permission denied";
-  EXPECT_EQ(JudgedDisk(facts, "data_dir").verdict, Verdict::kProblem);
-  EXPECT_THAT(JudgedDisk(std::nullopt, "data_dir").found, HasSubstr("does not answer"));
-}
-
-TEST(Doctor, TheTypeOfAFileSystemIsThatOfItsDevice) {
-  const std::string mounts =
-      "21 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
-      "22 21 0:20 / /dev/shm rw master:3 propagate_from:1 - tmpfs none rw\n"
-      "no line\n"
-      "23 21 254:1 / /srv rw - xfs /dev/vdb rw\n";
-  EXPECT_EQ(FileSystemType(mounts, "254:0"), "ext4");
-  EXPECT_EQ(FileSystemType(mounts, "0:20"), "tmpfs");
-  EXPECT_EQ(FileSystemType(mounts, "254:1"), "xfs");
-  EXPECT_EQ(FileSystemType(mounts, "254:2"), "");
-  EXPECT_EQ(FileSystemType("", "254:2"), "");
 }
 
 RdmaFacts OneDevice() {

@@ -110,7 +110,14 @@ class HardwareReportTest(unittest.TestCase):
             tool.beside_perftest(options, "127.0.0.1")  # which is no device's address
 
     def test_bad_input(self):
-        self.assertEqual(self.run_tool("--slow").returncode, 64)
+        for flag, says in (
+            ("--slow", "there is no flag --slow"), ("report.json", "the argument 'report.json' is one too many"),
+            ("--host", "argument --host: expected one argument"),
+        ):  # fmt: skip
+            done = self.run_tool(flag)
+            self.assertEqual((done.returncode, done.stdout), (64, ""))
+            self.assertEqual(done.stderr, f"hardware-report: {says}; see hardware-report --help\n")
+        self.assertFalse(self.output.exists())
         done = subprocess.run(
             [TOOL, "--output=/nowhere/report"], capture_output=True, text=True, check=False, timeout=PATIENCE
         )

@@ -100,7 +100,7 @@ Outcome Backup(Client& client) {
       return {EX_TEMPFAIL, std::string(progress.status().message())};
     }
     if (!progress.ok()) {
-      Outcome outcome = FromStatus(progress.status());
+      Outcome outcome = FromAnswer(progress.status());
       if (absl::IsNotFound(progress.status())) outcome.exit_code = EX_UNAVAILABLE;
       return outcome;
     }

@@ -67,6 +67,12 @@ Outcome FromStatus(const absl::Status& status) {
   return {exit_code, std::string(status.message())};
 }
 
+Outcome FromAnswer(const absl::Status& status) {
+  Outcome outcome = FromStatus(status);
+  if (absl::IsFailedPrecondition(status)) outcome.exit_code = EX_CONFIG;
+  return outcome;
+}
+
 Outcome WriteOutput(std::string_view bytes) {
   if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) == bytes.size() && std::fflush(stdout) == 0)
     return {};
@@ -261,7 +267,7 @@ Outcome Scan(Client& client, const Arguments& arguments) {
                                  .any_order = arguments.any_order,
                                  .limit = arguments.limit,
                                  .keys_only = arguments.keys_only});
-  if (!scan.ok()) return FromStatus(scan.status());
+  if (!scan.ok()) return FromAnswer(scan.status());
   // Written in large pieces, and not all kept.
   constexpr std::size_t kPiece = std::size_t{64} << 10;
   std::string lines;
@@ -277,18 +283,18 @@ Outcome Scan(Client& client, const Arguments& arguments) {
     lines.clear();
   }
   if (Outcome outcome = WriteOutput(lines); Failed(outcome)) return outcome;
-  return FromStatus((*scan)->status());
+  return FromAnswer((*scan)->status());
 }
 
 Outcome Watch(Client& client, const Arguments& arguments) {
   const auto watch = client.Watch({.prefix = arguments.prefix, .resume_token = arguments.resume_token});
-  if (!watch.ok()) return FromStatus(watch.status());
+  if (!watch.ok()) return FromAnswer(watch.status());
   constexpr std::chrono::seconds kLook{1};
   const bool ends = arguments.idle && *arguments.idle != kNeverExpires;
   std::string line;
   for (std::uint64_t shown = 0; arguments.limit == 0 || shown < arguments.limit;) {
     const absl::StatusOr<bool> came = (*watch)->Next(ends ? *arguments.idle : kLook);
-    if (!came.ok()) return FromStatus(came.status());
+    if (!came.ok()) return FromAnswer(came.status());
     if (!*came && ends) break;
     if (!*came) continue;
     ++shown;

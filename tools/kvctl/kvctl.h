@@ -127,6 +127,8 @@ struct Outcome {
 inline bool Failed(const Outcome& outcome) { return outcome.exit_code != 0; }
 
 Outcome FromStatus(const absl::Status& status);
+/// Like FromStatus, of an operation that some servers are not set up for: of those, 78 (EX_CONFIG).
+Outcome FromAnswer(const absl::Status& status);
 Outcome WriteOutput(std::string_view bytes);
 /// Writes the result of an operation that took effect; an error says that it did. `done`: "the sum is 5, and
 /// stored".

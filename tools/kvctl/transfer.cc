@@ -31,7 +31,7 @@ Outcome Export(Client& client, const Arguments& arguments) {
   if (const absl::Status begun = history.Begin(""); !begun.ok()) return FromStatus(begun);
   const auto scan = client.Scan(
       {.prefix = arguments.prefix, .any_order = arguments.any_order, .one_moment = !arguments.any_order});
-  if (!scan.ok()) return FromStatus(scan.status());
+  if (!scan.ok()) return FromAnswer(scan.status());
   // Written in large pieces, and not all kept.
   constexpr std::size_t kPiece = std::size_t{64} << 10;
   std::string lines;
@@ -48,7 +48,7 @@ Outcome Export(Client& client, const Arguments& arguments) {
             "the server ended the export of one moment: the output was not read for 30 s, or the connection "
             "broke; start it again"};
   }
-  if (!(*scan)->status().ok()) return FromStatus((*scan)->status());
+  if (!(*scan)->status().ok()) return FromAnswer((*scan)->status());
   // If the server lost its records during the scan, the scan ended early without an error.
   if (const absl::Status same = history.CompareNow().status(); !same.ok()) {
     Outcome outcome = FromStatus(same);

@@ -21,6 +21,9 @@ constexpr int kMaxFills = 4;
 // The NIC thread sends answers when so many wait, even if more frames have arrived.
 constexpr std::size_t kMaxAnswers = 64;
 
+// Part of the server's log. The system closes the sockets of a killed process as the process itself does.
+constexpr char kClientClosed[] = "the client closed the connection, or its process ended";
+
 int ErrorOf(int socket) {
   int error = 0;
   socklen_t size = sizeof(error);
@@ -28,7 +31,7 @@ int ErrorOf(int socket) {
 }
 
 absl::Status PeerIsGone(int error) {
-  if (error == 0) return absl::UnavailableError("connection lost: the peer closed the connection or died");
+  if (error == 0) return absl::UnavailableError(kClientClosed);
   return TcpStatus(error, "the connection was lost");
 }
 

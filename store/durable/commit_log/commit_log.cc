@@ -172,6 +172,11 @@ absl::StatusOr<Lsn> CommitLog::Append(std::span<const LogEntry> entries) {
   return lsn + size;
 }
 
+absl::Status CommitLog::CheckSpace() {
+  if (failed_.load(std::memory_order_relaxed)) return failure();
+  return files_->NextFile().status();
+}
+
 absl::StatusOr<Lsn> CommitLog::Sync() {
   const MutexLock lock(sync_mutex_);
   if (failed_.load(std::memory_order_relaxed)) return failure();

@@ -96,6 +96,11 @@ class CommitLog {
   /// make new ones.
   absl::StatusOr<Lsn> Append(std::span<const LogEntry> entries);
 
+  /// Returns OK if the next file of the log is made, so that groups of each size find space. Else begins
+  /// another try to make it, and returns why the last one failed. Errors are those of Append. One thread at a
+  /// time may call this or Append.
+  absl::Status CheckSpace();
+
   /// Waits until the disk has every group that was appended before the call (C2). Returns the LSN up
   /// to which the disk has the log.
   ///

@@ -161,6 +161,15 @@ absl::StatusOr<Lsn> TierLog::Append(std::span<const LogEntry> entries) {
   return lsn;
 }
 
+absl::Status TierLog::CheckSpace() {
+  absl::Status status = log_->CheckSpace();
+  if (absl::IsResourceExhausted(status)) {
+    REMORA_RETURN_IF_ERROR(PersistAll());
+    status = log_->CheckSpace();
+  }
+  return status;
+}
+
 absl::Status TierLog::WriteUnlogged() {
   // RocksDB would keep and show the write after a flush that failed. So the space for the tables comes first.
   const std::uint64_t tables = appended() - persisted_to() + LogGroupSize(group_.entries());

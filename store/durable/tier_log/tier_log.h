@@ -73,8 +73,8 @@ namespace remora {
 ///
 /// The class has more than 25 methods, because the durable tier knows the log by this class alone.
 ///
-/// Thread safety: one thread at a time may call AddOpening, Begin, group and Write. Any thread may call the
-/// others, at any time.
+/// Thread safety: one thread at a time may call AddOpening, Begin, group, Write and CheckSpace. Any thread
+/// may call the others, at any time.
 class TierLog {
  public:
   /// Opens the log, and applies its groups (C5). Errors are those of CommitLog::Open and LogApplier.
@@ -123,6 +123,9 @@ class TierLog {
   ///
   /// - Unavailable: the group is not in the log. If it was larger than a file, RocksDB may have it.
   absl::Status Write();
+
+  /// See CommitLog::CheckSpace. If the log is full, first has RocksDB persist what it has.
+  absl::Status CheckSpace();
 
   /// See CommitLog::Sync.
   absl::Status Sync() { return log_->Sync().status(); }

@@ -103,6 +103,49 @@ TEST_F(DiskFullTest, AFullDiskIsSaidAndReadsGoOn) {
   for (int i = 0; i + 1 < puts; ++i) ASSERT_TRUE((*store)->Get("key" + std::to_string(i), &value).ok()) << i;
 }
 
+// A server that is not ready gets no writes. So the store has to find out by itself.
+class IdleStoreOnAFullDiskTest : public DiskFullTest, public testing::WithParamInterface<std::uint64_t> {};
+INSTANTIATE_TEST_SUITE_P(All, IdleStoreOnAFullDiskTest, testing::Values(0, std::uint64_t{16} << 20),
+                         [](const auto& one) { return one.param == 0 ? "RocksDbLog" : "CommitLog"; });
+
+TEST_P(IdleStoreOnAFullDiskTest, NoticesThatThereIsSpaceAgain) {
+  StoreOptions options = LoggedIn(temp_ / "store");
+  ManualClock clock;
+  options.clock = &clock;
+  options.commit_log_bytes = GetParam();
+  Fill(std::size_t{GetParam() == 0 ? 1u : 4u} << 20);  // the files of the commit log have 1 MiB each
+  absl::StatusOr<std::unique_ptr<ServerStore>> store = ServerStore::Open(options);
+  ASSERT_TRUE(store.ok()) << store.status();
+  absl::Status status;
+  // Fewer than memory has space for: this clock does not go on, and no memory becomes free.
+  for (int puts = 0; status.ok() && puts < 2000; ++puts) {
+    // RocksDB does not compress it.
+    status = (*store)->Put("key" + std::to_string(puts), RandomBytes(4000, static_cast<std::uint64_t>(puts)));
+  }
+  ASSERT_THAT(std::string(status.message()), HasSubstr("no space left"));
+  (*store)->Work();
+  const std::uint64_t failures = (*store)->Read(Counter::kDiskFailures);
+  const auto try_once = [&] {
+    const auto next = (*store)->next_work();
+    EXPECT_TRUE(next.has_value());
+    clock.Advance(std::chrono::seconds(1));
+    (*store)->Work();
+  };
+  for (int i = 0; i < 3; ++i) try_once();
+  EXPECT_FALSE((*store)->disk_status().ok()) << "there is no space yet";
+  EXPECT_EQ((*store)->Read(Counter::kDiskFailures), failures) << "a try is no write that failed";
+
+  std::filesystem::remove(temp_ / "ballast");
+  const auto give_up = std::chrono::steady_clock::now() + Patience(std::chrono::seconds(60));
+  while (!(*store)->disk_status().ok() && std::chrono::steady_clock::now() < give_up) {
+    try_once();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));  // threads of RocksDB and of the log go on
+  }
+  EXPECT_TRUE((*store)->disk_status().ok()) << (*store)->disk_status();
+  EXPECT_EQ((*store)->Read(Counter::kDiskRejects), 0u);
+  EXPECT_TRUE((*store)->Put("after", "value").ok()) << "the first write succeeds";
+}
+
 // RocksDB must not be asked to sync a log that has failed a write (F4 of store/durable/files.h).
 TEST_F(DiskFullTest, WritesBeforeTheDiskWasFullAreSynced) {
   Fill(std::size_t{1} << 20);

@@ -45,13 +45,33 @@ std::optional<bool> IsRotational(const std::string& device) {
   return std::nullopt;
 }
 
+/// Returns whether the directory above the data directory is there, too. kvserver does not make that.
+bool LacksParent(const DiskFacts& facts) {
+  if (facts.data_dir.empty() || facts.data_dir == facts.directory) return false;
+  fs::path path(facts.data_dir);
+  if (!path.has_filename()) path = path.parent_path();  // "data/"
+  return path.has_parent_path() && path.parent_path() != facts.directory;
+}
+
 Check JudgeDirectory(const DiskFacts& facts) {
   Check check = PassedCheck("data_dir", absl::StrCat(facts.directory, " can be written"));
-  if (facts.is_read_only) {
+  if (!facts.is_directory) {
+    check.verdict = Verdict::kProblem;
+    check.found = absl::StrCat(facts.directory, " is no directory");
+    check.remedy = "name a directory, or one that is to be made: --data_dir";
+  } else if (facts.is_read_only) {
     check.verdict = Verdict::kProblem;
     check.found = absl::StrCat(facts.directory, " is on a file system that is mounted read-only");
     check.remedy = absl::StrCat("mount it for writing: mount -o remount,rw $(findmnt -no TARGET -T ",
                                 facts.directory, ")");
+  } else if (facts.may_write && LacksParent(facts)) {
+    check.verdict = Verdict::kProblem;
+    check.found = absl::StrCat("of ", facts.data_dir, ", only ", facts.directory,
+                               " exists, and kvserver makes no more than one directory");
+    check.remedy = absl::StrCat(
+        "make it, and give it to the server's user, here remora: "
+        "sudo install -d -m 700 -o remora ",
+        facts.data_dir);
   } else if (!facts.may_write && !facts.data_dir.empty() && facts.data_dir != facts.directory) {
     check.verdict = Verdict::kWarning;
     check.found =
@@ -147,6 +167,7 @@ DiskFacts ReadDisk(const std::string& data_dir, const SystemMemory& system) {
     facts.failure = std::strerror(errno);
     return facts;
   }
+  facts.is_directory = S_ISDIR(status.st_mode);
   const std::string device = absl::StrFormat("%d:%d", major(status.st_dev), minor(status.st_dev));
   facts.type = FileSystemType(Contents("/proc/self/mountinfo"), device);
   // ext2 and ext3 cannot allocate blocks ahead, and have the number of ext4.

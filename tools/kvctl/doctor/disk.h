@@ -11,11 +11,12 @@
 namespace remora::doctor {
 
 struct DiskFacts {
-  std::string data_dir;   // the data directory, which need not exist; empty: `directory` is it
-  std::string directory;  // that was looked at: the data directory, or the nearest above it that exists
-  std::string failure;    // why it cannot be looked at; empty: the rest holds
-  std::string type;       // of the file system, as ext4
-  bool maps_log = false;  // a commit log there would map its files
+  std::string data_dir;      // the data directory, which need not exist; empty: `directory` is it
+  std::string directory;     // that was looked at: the data directory, or the nearest above it that exists
+  std::string failure;       // why it cannot be looked at; empty: the rest holds
+  std::string type;          // of the file system, as ext4
+  bool maps_log = false;     // a commit log there would map its files
+  bool is_directory = true;  // `directory` is one
   bool is_read_only = false;
   bool may_write = true;             // this user
   std::uint64_t free = 0;            // bytes, for users
