@@ -21,7 +21,7 @@ inline constexpr char kVictim[] = "victim";
 inline constexpr std::size_t kBigSize = 100'000;
 // So few that a segment is emptied well within a grace period.
 inline constexpr int kBigKeys = 30;
-inline constexpr std::size_t kBigKeySize = 6;  // "big 10"
+inline constexpr std::size_t kBigKeySize = 6;  // "b10000"
 inline constexpr std::uint64_t kBigExtent = ExtentUnits(RecordExtentCode(kBigKeySize, kBigSize)) * kUnitSize;
 inline constexpr std::size_t kBigHead = sizeof(RecordHeader) + kBigKeySize;
 
@@ -128,7 +128,7 @@ class LocationAttack : public SimServed, public testing::Test {
     ASSERT_EQ(value.size(), kBigSize);
     for (int i = 0; i < 5000; ++i) {
       if (HasFailure() || done()) return;
-      Put("big " + std::to_string(10 + next_big_++ % big_keys_), value);
+      Put("b" + std::to_string(10'000 + next_big_++ % big_keys_), value);
     }
     FAIL() << "the place was not used again";
   }

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 #include <random>
 #include <string>
@@ -93,12 +94,20 @@ class MirrorAttackOfAnEvictedKey : public MirrorAttack {
     options->durability = Durability::kLogged;
     options->data_dir = dir_.path() + "/data";
     options->eviction = Eviction::kLeastUsed;
-    big_keys_ = 90;  // as many as their keys' two digits allow
+    big_keys_ = 400;  // more than the memory holds, so that records are evicted before any is dead
   }
   void TearDown() override {
     reader_.reset();
     writer_.reset();
     server_.reset();
+  }
+
+  /// Returns whether a slot of the index leads to the victim's old place.
+  bool SlotIsThere() const {
+    const auto* const directory = reinterpret_cast<const std::uint64_t*>(Region() + DirectoryOffset());
+    const std::uint64_t place = MainBucketPlace(directory[0], BucketAtDepth(HashKey(kVictim), 6));
+    const auto& bucket = *reinterpret_cast<const Bucket*>(Region() + place * sizeof(Bucket));
+    return std::find(bucket.slots.begin(), bucket.slots.end(), EncodeSlot(victim_)) != bucket.slots.end();
   }
 
   TempDir dir_;
@@ -110,9 +119,12 @@ TEST_F(MirrorAttackOfAnEvictedKey, ARetiredSlotIsNotMirrored) {
   PutVictim("good 1");
   const std::byte generation = Generation();
   Overwrite([&] { return Generation() != generation; });
+  ASSERT_TRUE(SlotIsThere());
+  const std::byte emptied = Generation();
   ConnectMirrored();
   Attack([] {});
   ASSERT_TRUE(EvilStandsThere());
+  ASSERT_EQ(Generation(), emptied);
   EXPECT_EQ(Get(kVictim), "good 1");
 }
 
