@@ -119,6 +119,8 @@ class MirrorFrames {
     std::array<std::uint64_t, kSlots> slots;
   };
   static constexpr std::size_t kBytesPerFrame = sizeof(Frame) + sizeof(std::uint32_t);
+  // With 1,000,000 keys the index has 65,536 main buckets.
+  static_assert(65'536 / kBuckets * kBytesPerFrame <= 14 * std::size_t{1'000'000});
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
   Frame* FrameOf(std::uint64_t bucket) const;
