@@ -151,7 +151,7 @@ bool MirrorFrames::Fill(const Bulk& bulk, const RetiredSegments& retired,
 }
 
 MirrorFrames::Frame* MirrorFrames::FrameFor(std::uint64_t group) {
-  if (group >= kNone) return nullptr;
+  if (group >= std::min<std::uint64_t>(kMaxGroupsPerFrame * capacity_, kNone)) return nullptr;
   if (HasFrame(group)) return &frames_[frame_of_[group]];
   Frame* const frame = is_full() ? Evict() : &frames_[used_++];
   if (frame == nullptr) return nullptr;

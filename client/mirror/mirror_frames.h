@@ -122,6 +122,8 @@ class MirrorFrames {
   // With 1,000,000 keys the index has 65,536 main buckets.
   static_assert(65'536 / kBuckets * kBytesPerFrame <= 14 * std::size_t{1'000'000});
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  // Bound of the table of groups, for each frame. A server may claim any number of buckets.
+  static constexpr std::uint64_t kMaxGroupsPerFrame = 64;
 
   Frame* FrameOf(std::uint64_t bucket) const;
   Frame* FrameFor(std::uint64_t group);

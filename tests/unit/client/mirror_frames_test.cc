@@ -187,6 +187,7 @@ TEST_F(MirrorFramesTest, WhenNoFrameIsFreeAGroupTakesOneThatWasNotAskedFor) {
     ASSERT_NE(small.Find(group * MirrorFrames::kBuckets, 3, generations_), 0u);
   }
   ASSERT_TRUE(fill(100));
+  EXPECT_FALSE(fill(64 * capacity));
   EXPECT_FALSE(small.HasFrame(1));
   EXPECT_TRUE(small.HasFrame(0));
   EXPECT_NE(small.Find(100 * MirrorFrames::kBuckets, 3, generations_), 0u);
