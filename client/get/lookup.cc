@@ -1,5 +1,7 @@
 #include "client/get/lookup.h"
 
+#include <chrono>
+
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
 #include "store/format/memory/record.h"
@@ -37,9 +39,14 @@ KnownLocation FindMirroredLocation(Session& session, std::uint64_t key_hash) {
   return {slot, generations.NumberOf(SegmentGenerations::SegmentOf(DecodeSlot(slot)))};
 }
 
+/// Time before the end of a refresh's validity at which a lookup with a mirror makes the next one. Many
+/// lookups of a MultiGet that read past the end would be in vain.
+constexpr std::chrono::milliseconds kSpare{4};
+
 Cached StateOf(Session& session, std::uint64_t key_hash, const KnownLocation& location, TimePoint start) {
   if (location.slot == 0 || !session.cache().budget().has_some()) return Cached::kNothing;
-  if (!session.cache().generations().IsFresh(SegmentOf(location), start)) return Cached::kStale;
+  const TimePoint until = session.mirror() != nullptr ? start + kSpare : start;
+  if (!session.cache().generations().IsFresh(SegmentOf(location), until)) return Cached::kStale;
   if (IsSameUse(session, location)) return Cached::kFresh;
   session.cache().locations().Forget(key_hash);  // the mirror has forgotten its own
   return Cached::kNothing;

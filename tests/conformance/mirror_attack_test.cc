@@ -87,6 +87,26 @@ TEST_F(MirrorAttack, AnOldChangeIsNotTakenForANewOne) {
   }
 }
 
+// The same, but the reader looks at the generations before it READs the changes: a GET of a cached location
+// does not READ them. The changes are older than this look (M3 of client/mirror/mirror_frames.h).
+TEST_F(MirrorAttack, AChangeFromBeforeTheLastLookProvesNothing) {
+  Put("other", "value");
+  reader_ = SimServed::Connect(
+      {.location_cache_bytes = std::size_t{1} << 16, .index_mirror_bytes = std::size_t{1} << 20});
+  Put("other", "value");  // the mirror's place is out of date: the reader searches, and caches the location
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(Get("other"), "value");
+  PutVictim("good 1");
+  ASSERT_TRUE(writer_->Delete(kVictim).ok());
+  Attack([] {});
+  const std::uint64_t looks = reader_->counters().generation_reads;
+  const std::uint64_t upkeep = reader_->counters().mirror_reads;
+  ASSERT_EQ(Get("other"), "value");
+  ASSERT_GT(reader_->counters().generation_reads, looks);
+  ASSERT_EQ(reader_->counters().mirror_reads, upkeep);
+  EXPECT_EQ(Get(kVictim), "NOT_FOUND: no such key");
+  EXPECT_GT(reader_->counters().mirror_reads, upkeep + 1);
+}
+
 /// Records that are not used leave the memory.
 class MirrorAttackOfAnEvictedKey : public MirrorAttack {
  protected:
