@@ -81,7 +81,15 @@ namespace remora {
   X(kLocationWasted, "location_wasted", "remora_client_location_wasted_total", kCounter, kNone,             \
     "READs of a cached location that had not")                                                              \
   X(kGenerationReads, "generation_reads", "remora_client_generation_reads_total", kCounter, kNone,          \
-    "READs of segment generations, for the location cache")                                                 \
+    "READs of segment generations, for the location cache and the index mirror")                            \
+  X(kMirrorHits, "mirror_hits", "remora_client_mirror_hits_total", kCounter, kNone,                         \
+    "READs of a place from the index mirror that had the value")                                            \
+  X(kMirrorWasted, "mirror_wasted", "remora_client_mirror_wasted_total", kCounter, kNone,                   \
+    "READs of a place from the index mirror that had not")                                                  \
+  X(kMirrorReads, "mirror_reads", "remora_client_mirror_reads_total", kCounter, kNone,                      \
+    "READs that made the index mirror, or kept it fresh")                                                   \
+  X(kMirrorReadBytes, "mirror_read_bytes", "remora_client_mirror_read_bytes_total", kCounter, kBytes,       \
+    "Bytes of the READs that made the index mirror, or kept it fresh")                                      \
   X(kReconnects, "reconnects", "remora_client_reconnects_total", kCounter, kNone,                           \
     "Connections made after the first one of a client")                                                     \
   X(kCompletionQueries, "completion_queries", "remora_client_completion_queries_total", kCounter, kNone,    \
@@ -143,6 +151,10 @@ inline constexpr std::pair<ClientMetric, std::uint64_t ClientCounters::*> kCount
     {ClientMetric::kLocationHits, &ClientCounters::location_hits},
     {ClientMetric::kLocationWasted, &ClientCounters::location_wasted},
     {ClientMetric::kGenerationReads, &ClientCounters::generation_reads},
+    {ClientMetric::kMirrorHits, &ClientCounters::mirror_hits},
+    {ClientMetric::kMirrorWasted, &ClientCounters::mirror_wasted},
+    {ClientMetric::kMirrorReads, &ClientCounters::mirror_reads},
+    {ClientMetric::kMirrorReadBytes, &ClientCounters::mirror_read_bytes},
     {ClientMetric::kReconnects, &ClientCounters::reconnects},
     {ClientMetric::kCompletionQueries, &ClientCounters::completion_queries},
 };

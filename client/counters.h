@@ -19,7 +19,12 @@ struct ClientCounters {
   std::uint64_t location_hits = 0;     // READs of a cached location that had the value: the only one of a GET
   std::uint64_t location_wasted = 0;   // READs of one that had not; at most about 1 in 12. The GET began anew
   std::uint64_t generation_reads = 0;  // READs of segment generations: at most one per 4 GiB and grace period
-  std::uint64_t reconnects = 0;        // connections made after the first
+  // With a mirror of the index:
+  std::uint64_t mirror_hits = 0;        // among `location_hits`: the place came from the mirror
+  std::uint64_t mirror_wasted = 0;      // among `location_wasted`: the place came from the mirror
+  std::uint64_t mirror_reads = 0;       // READs, among `reads`, that made the mirror or kept it fresh
+  std::uint64_t mirror_read_bytes = 0;  // their bytes
+  std::uint64_t reconnects = 0;         // connections made after the first
   std::uint64_t completion_queries =
       0;  // writes whose answer was lost, so the client asked the server for it
 
@@ -34,6 +39,10 @@ struct ClientCounters {
     location_hits += other.location_hits;
     location_wasted += other.location_wasted;
     generation_reads += other.generation_reads;
+    mirror_hits += other.mirror_hits;
+    mirror_wasted += other.mirror_wasted;
+    mirror_reads += other.mirror_reads;
+    mirror_read_bytes += other.mirror_read_bytes;
     reconnects += other.reconnects;
     completion_queries += other.completion_queries;
     return *this;
@@ -49,6 +58,10 @@ struct ClientCounters {
             later.location_hits - earlier.location_hits,
             later.location_wasted - earlier.location_wasted,
             later.generation_reads - earlier.generation_reads,
+            later.mirror_hits - earlier.mirror_hits,
+            later.mirror_wasted - earlier.mirror_wasted,
+            later.mirror_reads - earlier.mirror_reads,
+            later.mirror_read_bytes - earlier.mirror_read_bytes,
             later.reconnects - earlier.reconnects,
             later.completion_queries - earlier.completion_queries};
   }

@@ -39,6 +39,7 @@ struct Flags {
   std::string eviction = "none";
   std::uint64_t memory = 0;
   std::size_t location_cache = 0;
+  std::size_t index_mirror = 0;
   std::string token_file;
   std::vector<std::string> files;
   std::vector<std::string> properties;
@@ -73,6 +74,10 @@ void AddTargetFlags(CommandLine& line, Flags& flags, BenchOptions& options) {
   line.Add("--location_cache", flags.location_cache,
            "server: memory for each thread's client to remember where keys are; 0: none; default: 8M\n"
            "over verbs, none through mapped memory")
+      .Size()
+      .Placeholder("SIZE");
+  line.Add("--index_mirror", flags.index_mirror,
+           "server: memory for each thread's client to keep a copy of the index; 0, the default: none")
       .Size()
       .Placeholder("SIZE");
   line.Add("--token_file", flags.token_file,
@@ -318,7 +323,8 @@ absl::Status Reject(const CommandLine& line, std::initializer_list<const char*> 
 absl::Status CheckFlagsForPeer(const CommandLine& line, const BenchOptions& options) {
   const std::string& address = options.target.address;
   const bool has_tls = address.starts_with("rediss:");
-  REMORA_RETURN_IF_ERROR(Reject(line, {"--location_cache"}, "is for a server of Remora's only"));
+  REMORA_RETURN_IF_ERROR(
+      Reject(line, {"--location_cache", "--index_mirror"}, "is for a server of Remora's only"));
   if (!has_tls && !address.starts_with("redis:")) {
     REMORA_RETURN_IF_ERROR(Reject(line, {"--batch"}, "is for a server of Remora's or a Redis only"));
   }
@@ -356,6 +362,7 @@ absl::Status ResolveServer(const CommandLine& line, const Flags& flags, BenchOpt
   if (!has_tls_flag && address.find("tls://") == std::string::npos && !address.starts_with("rediss:"))
     options.target.client.tls = {};
   if (line.Has("--location_cache")) options.target.client.location_cache_bytes = flags.location_cache;
+  if (line.Has("--index_mirror")) options.target.client.index_mirror_bytes = flags.index_mirror;
   return absl::OkStatus();
 }
 
@@ -372,9 +379,10 @@ absl::Status ResolveFloor(const BenchOptions& options) {
 }
 
 absl::Status ResolveStore(const CommandLine& line, const Flags& flags, BenchOptions& options) {
-  REMORA_RETURN_IF_ERROR(
-      Reject(line, {"--location_cache", "--batch", "--server_pid", "--tls_ca", "--tls_cert", "--tls_key"},
-             "is for a server only"));
+  REMORA_RETURN_IF_ERROR(Reject(line,
+                                {"--location_cache", "--index_mirror", "--batch", "--server_pid", "--tls_ca",
+                                 "--tls_cert", "--tls_key"},
+                                "is for a server only"));
   const Workload& workload = options.workload;
   if (options.processes > 1) {
     return Wrong("--processes", "is for a server: each would have a store of its own");
@@ -440,7 +448,8 @@ absl::Status CheckFlagsForReport(const CommandLine& line) {
                        "--threads",      "--rate",       "--depth",
                        "--processes",    "--seed",       "--verify",
                        "--warmup",       "--time_every", "--interval",
-                       "--format",       "--json",       "--csv"},
+                       "--format",       "--json",       "--csv",
+                       "--index_mirror"},
                 "is for a run; report takes --html and --by: leave it out");
 }
 

@@ -102,7 +102,7 @@ void OperationTable::EndMessage(AsyncOperation& operation, const ServerReply& an
   operation.result.number = reply.result;
   // The reply to a delete or a batch names no location.
   if (may_learn && reply.status == ReplyStatus::kOk && reply.slot != 0) {
-    connection_.session().cache().Learn(operation.key_hash, DecodeSlot(reply.slot));
+    connection_.session().Learn(operation.key_hash, DecodeSlot(reply.slot), MirrorFrames::Same::kReplace);
   }
   operation.result.status = ToStatus(answer);
   if (NeedsLease(operation.result.status, LeaseNeed::kIfRejected) && lease_.Delays(operation)) return;

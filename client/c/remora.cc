@@ -164,6 +164,9 @@ absl::StatusOr<remora::ClientOptions> remora::c::ClientOptionsOf(const remora_op
   if (taken.location_cache_bytes >= 0) {
     wanted.location_cache_bytes = static_cast<std::size_t>(taken.location_cache_bytes);
   }
+  if (taken.index_mirror_bytes > 0) {
+    wanted.index_mirror_bytes = static_cast<std::size_t>(taken.index_mirror_bytes);
+  }
   if (taken.scan_window_bytes >= 0) {
     wanted.scan_window_bytes = static_cast<std::size_t>(taken.scan_window_bytes);
   }
@@ -359,6 +362,10 @@ remora_code remora_counters(remora_client* client,
     each(context, "location_hits", counters.location_hits);
     each(context, "location_wasted", counters.location_wasted);
     each(context, "generation_reads", counters.generation_reads);
+    each(context, "mirror_hits", counters.mirror_hits);
+    each(context, "mirror_wasted", counters.mirror_wasted);
+    each(context, "mirror_reads", counters.mirror_reads);
+    each(context, "mirror_read_bytes", counters.mirror_read_bytes);
     each(context, "reconnects", counters.reconnects);
     each(context, "completion_queries", counters.completion_queries);
     return absl::OkStatus();

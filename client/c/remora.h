@@ -112,6 +112,10 @@ typedef struct remora_options {
   const char* tls_ca;
   const char* tls_cert;
   const char* tls_key;
+  /* Size in bytes of a copy of the server's index: 8 to 16 bytes for each key of the store. With it, a get of
+   * any key is one READ, also the first one; the client READs the index when it connects. 0, the default: no
+   * copy. At most 64 GiB, and what there is memory for (REMORA_RESOURCE_EXHAUSTED). */
+  int64_t index_mirror_bytes;
 } remora_options;
 
 /* Fills the options with their defaults. */

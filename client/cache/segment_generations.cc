@@ -27,8 +27,10 @@ void SegmentGenerations::Take(std::uint64_t segment, std::span<const std::byte> 
     chunk.numbers.resize(bytes.size());
   }
   const bool comparable = completed <= chunk.comparable_until;
+  ++count_;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
-    if (!comparable || bytes[i] != chunk.bytes[i]) ++chunk.numbers[i];
+    if (comparable && bytes[i] == chunk.bytes[i]) continue;
+    chunk.numbers[i] = last_change_ = count_;
     chunk.bytes[i] = bytes[i];
   }
   chunk.fresh_until = posted + fresh_for_;

@@ -6,12 +6,13 @@
 // about T (the grace period of I6) rather than for each GET.
 //
 // In short: a *byte* is a segment's generation in the server's memory, a *refresh* the client's READ of such
-// bytes, and a *number* the client's own count for the segment.
+// bytes, and a *number* the client's own number for the segment.
 //
-// A refresh is a READ of a chunk of those bytes. The client gives each segment a number, which changes with
-// each refresh that shows another byte than the one before. The client caches a location with the
-// number that its segment has then. The location is valid as long as the number is the same. The following
-// points show that a valid location leads to no other record than the one from which it was learned:
+// A refresh is a READ of a chunk of those bytes. The client counts the refreshes. The number of a segment is
+// the count of the last refresh that showed another byte than the one before. The client caches a location
+// with the number that its segment has then. The location is valid as long as the number is the same. The
+// following points show that a valid location leads to no other record than the one from which it was
+// learned:
 //
 //   G1 The server changes a segment's byte when it empties the segment. All its records are dead then,
 //      for ever (I4), and the server writes there anew no earlier than 2T later (I6). So two changes of
@@ -77,6 +78,15 @@ class SegmentGenerations {
   bool RefreshIsDue(std::uint64_t segment, TimePoint now) const {
     return now > chunks_[segment / kChunkSize].due;
   }
+  /// Returns the count of the last refresh; 0: there was none.
+  Number count() const { return count_; }
+  /// Returns the count of the last refresh that gave any segment another number.
+  Number last_change() const { return last_change_; }
+  /// Returns whether the segment has kept its number since the refresh of that count. False: it may have
+  /// another one, or it had none.
+  bool IsUnchangedSince(std::uint64_t segment, Number count) const {
+    return HasNumber(segment) && NumberOf(segment) <= count;
+  }
   bool HasNumber(std::uint64_t segment) const { return !chunks_[segment / kChunkSize].numbers.empty(); }
   /// Returns the segment's number as of its last refresh. REQUIRES: HasNumber.
   Number NumberOf(std::uint64_t segment) const {
@@ -107,6 +117,8 @@ class SegmentGenerations {
   const Duration fresh_for_;
   const Duration comparable_for_;
   std::vector<Chunk> chunks_;
+  Number count_ = 0;
+  Number last_change_ = 0;
 };
 
 }  // namespace remora

@@ -49,10 +49,8 @@ namespace remora {
 /// Thread safety: none.
 class FastGet {
  public:
-  /// Returns whether the fast path is of use: READs are copies, and the client caches no locations.
-  static bool IsFor(const Session& session) {
-    return session.region().reads_now() && !session.cache().locations().is_on();
-  }
+  /// Returns whether the fast path is of use: READs are copies, and the client remembers no locations.
+  static bool IsFor(const Session& session) { return session.region().reads_now() && !session.remembers(); }
   static constexpr std::size_t kLineSize = kWordsPerLine * sizeof(std::uint64_t);
 
   // Call FindLine, FindRecord, Verify and Holds in this order, each after the previous one returned true.

@@ -1,5 +1,7 @@
 #include "client/get/lookup.h"
 
+#include <chrono>
+
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
 #include "store/format/memory/record.h"
@@ -28,13 +30,25 @@ bool IsSameUse(const Session& session, const KnownLocation& location) {
   return session.cache().generations().NumberOf(SegmentOf(location)) == location.number;
 }
 
-Cached FindCachedLocation(Session& session, std::uint64_t key_hash, TimePoint start,
-                          KnownLocation* location) {
-  *location = session.cache().locations().Find(key_hash);
-  if (location->slot == 0 || !session.cache().budget().has_some()) return Cached::kNothing;
-  if (!session.cache().generations().IsFresh(SegmentOf(*location), start)) return Cached::kStale;
-  if (IsSameUse(session, *location)) return Cached::kFresh;
-  session.cache().locations().Forget(key_hash);
+/// Returns the key's place in the mirror of the index; its slot is 0 if there is none.
+KnownLocation FindMirroredLocation(Session& session, std::uint64_t key_hash) {
+  const SegmentGenerations& generations = session.cache().generations();
+  const std::uint64_t bucket = session.server().index().HomeOf(key_hash).bucket;
+  const std::uint64_t slot = session.mirror()->Find(key_hash, bucket, generations);
+  if (slot == 0) return {};
+  return {slot, generations.NumberOf(SegmentGenerations::SegmentOf(DecodeSlot(slot)))};
+}
+
+/// Time before the end of a refresh's validity at which a lookup with a mirror makes the next one. Many
+/// lookups of a MultiGet that read past the end would be in vain.
+constexpr std::chrono::milliseconds kSpare{4};
+
+Cached StateOf(Session& session, std::uint64_t key_hash, const KnownLocation& location, TimePoint start) {
+  if (location.slot == 0 || !session.cache().budget().has_some()) return Cached::kNothing;
+  const TimePoint until = session.mirror() != nullptr ? start + kSpare : start;
+  if (!session.cache().generations().IsFresh(SegmentOf(location), until)) return Cached::kStale;
+  if (IsSameUse(session, location)) return Cached::kFresh;
+  session.cache().locations().Forget(key_hash);  // the mirror has forgotten its own
   return Cached::kNothing;
 }
 
@@ -52,6 +66,16 @@ void InvalidateLocation(Session& session, std::uint64_t key_hash) {
   ++session.counters().location_wasted;
   session.cache().budget().Spend();
   session.cache().locations().Forget(key_hash);
+}
+
+/// Does the same for a location of the mirror. If the record is another key's, with the same fingerprint,
+/// that key keeps it.
+void InvalidateMirrored(Session& session, std::uint64_t key_hash, std::uint64_t slot, RecordState state) {
+  ++session.counters().location_wasted;
+  ++session.counters().mirror_wasted;
+  session.cache().budget().Spend();
+  if (state == RecordState::kForeign) return;
+  session.mirror()->Drop(session.server().index().HomeOf(key_hash).bucket, slot);
 }
 
 // --- The server's answer ------------------------------------------------------------------------------
@@ -105,13 +129,14 @@ void Lookup::Begin(Session& session, GenerationRead& generation_read, const Look
   target_ = spec.target;
   searches_ = 0;
   refreshed_ = false;
+  upkeep_reads_ = 0;
   has_asked_ = false;
   ForgetPath();
   if (chunks_ != nullptr) chunks_->reset();
   if (!text_.empty()) text_ = {};
   facts_ = {};
   if (!status_.ok()) status_ = absl::OkStatus();
-  if (session.cache().locations().is_on()) return Warm();
+  if (session.remembers()) return Warm();
   if (spec.begins_fast && FastGet::IsFor(session) && !target_.memory && fast_.FindLine(session, key_hash_)) {
     return Read(Reading::kLine, fast_.line_offset(), FastGet::kLineSize);
   }
@@ -150,10 +175,17 @@ void Lookup::Look(std::span<std::byte> buffer) {
 void Lookup::Warm() {
   start_ = session_->Coarse();
   was_loading_ = session_->server().is_loading();
-  const Cached cached = FindCachedLocation(*session_, key_hash_, start_, &known_);
+  known_ = session_->cache().locations().Find(key_hash_);
+  Source source = Source::kCache;
+  if (known_.slot == 0 && session_->mirror() != nullptr) {
+    if (BeginUpkeep()) return;
+    known_ = FindMirroredLocation(*session_, key_hash_);
+    source = Source::kMirror;
+  }
+  const Cached cached = StateOf(*session_, key_hash_, known_, start_);
   const Slot slot = DecodeSlot(known_.slot);
   if (cached == Cached::kFresh && slot.extent_bytes() <= kMaxSmallExtent) {
-    return ReadRecord(Source::kCache, slot, PlaceOf(slot));
+    return ReadRecord(source, slot, PlaceOf(slot));
   }
   if (cached == Cached::kStale && !refreshed_ && BeginGenerationRead(SegmentGenerations::SegmentOf(slot))) {
     return;
@@ -161,13 +193,31 @@ void Lookup::Warm() {
   Search();
 }
 
+/// Makes a READ that keeps the mirror fresh, if one is due.
+bool Lookup::BeginUpkeep() {
+  if (generation_read_->is_in_flight || upkeep_reads_ == kMaxUpkeepReads) return false;
+  const auto range =
+      session_->mirror()->NextRead(start_, session_->region(), session_->cache().generations());
+  if (!range) return false;
+  ++upkeep_reads_;
+  generation_read_->is_in_flight = true;
+  Read(Reading::kMirror, range->offset, range->size);
+  return true;
+}
+
 /// Judges the record that was READ at the cached location. kUnsure: it is not the key's any more.
 Lookup::Outcome Lookup::JudgeCached() {
+  const bool is_mirrored = source_ == Source::kMirror;
   if (record_.state != RecordState::kLive || !CachedLocationIsFresh(*session_, known_)) {
-    InvalidateLocation(*session_, key_hash_);
+    if (is_mirrored) {
+      InvalidateMirrored(*session_, key_hash_, known_.slot, record_.state);
+    } else {
+      InvalidateLocation(*session_, key_hash_);
+    }
     return Outcome::kUnsure;
   }
   ++session_->counters().location_hits;
+  session_->counters().mirror_hits += is_mirrored ? 1 : 0;
   path_.was_cached = true;
   session_->cache().budget().Earn(1);
   return JudgeLive();
@@ -218,7 +268,7 @@ void Lookup::Advance() {
   if (search_->step() == KeySearch::Step::kMissing) return End(Outcome::kMissing);
   const Outcome outcome = JudgeLive();
   if (outcome == Outcome::kFound && refreshes_ == session_->counters().generation_reads) {
-    session_->cache().Learn(key_hash_, search_->slot());
+    session_->Learn(key_hash_, search_->slot(), MirrorFrames::Same::kKeep);
   }
   End(outcome);
 }
@@ -247,8 +297,8 @@ void Lookup::ReadFound() {
   // Learn needs generations that were READ before the record: a READ after it would prove nothing
   // (segment_generations.h, G4).
   const std::uint64_t segment = SegmentGenerations::SegmentOf(slot);
-  if (session_->cache().locations().is_on() && !refreshed_ &&
-      session_->cache().generations().RefreshIsDue(segment, start_) && BeginGenerationRead(segment)) {
+  if (session_->remembers() && !refreshed_ && session_->cache().generations().RefreshIsDue(segment, start_) &&
+      BeginGenerationRead(segment)) {
     return;
   }
   ReadRecord(Source::kSearch, slot, search_->place());
@@ -292,8 +342,10 @@ void Lookup::TakeChunks() {
 }
 
 void Lookup::TakeRecord() {
+  if (session_->mirror() != nullptr) session_->mirror()->Earn(wanted_.slot.extent_bytes());
   switch (source_) {
     case Source::kCache:
+    case Source::kMirror:
       return End(JudgeCached());
     case Source::kSearch:
       session_->cache().budget().Earn(1);
@@ -361,6 +413,13 @@ void Lookup::Take(std::span<const std::byte> bytes) {
       ++session_->counters().generation_reads;
       session_->cache().generations().Take(refreshed_segment_, bytes, refresh_posted_, session_->Coarse());
       return searches_ > 0 ? ReadFound() : Warm();
+    case Reading::kMirror:
+      generation_read_->is_in_flight = false;
+      ++session_->counters().mirror_reads;
+      session_->counters().mirror_read_bytes += bytes.size();
+      session_->mirror()->Take(bytes, session_->Coarse(), session_->region(),
+                               session_->cache().generations());
+      return Warm();
     case Reading::kDirectory:
       session_->region().TakeDirectory(directory_, bytes);
       directory_read_ = true;

@@ -7,8 +7,9 @@
 //   client/async/reads.cc        the READs of all operations in flight
 //
 // Warm: READ the record at the key's cached location (client/cache/location_cache.h), and verify it.
-// client/cache/segment_generations.h says why the location may be trusted. If the key's record is not there
-// any more, or no location is cached, the lookup goes on cold.
+// client/cache/segment_generations.h says why the location may be trusted. If no location is cached, take the
+// place that the client's mirror of the index has (client/mirror/index_mirror.h), if it has one. If the key's
+// record is not there any more, or there is no such place, the lookup goes on cold.
 //
 // Cold: READ the key's bucket, READ the record that a matching slot names, and verify it
 // (store/format/memory/key_search.h).
@@ -57,8 +58,8 @@
 
 namespace remora {
 
-/// The READ of generations that the lookups of one session share. They have one in flight at a time, because
-/// of two that overlap it is unknown which one saw the later state.
+/// The READ of generations, or for the mirror of the index, that the lookups of one session share. They have
+/// one in flight at a time, because of two that overlap it is unknown which one saw the later state.
 struct GenerationRead {
   bool is_in_flight = false;
 };
@@ -89,10 +90,11 @@ class Lookup {
  public:
   enum class Step : std::uint8_t { kRead = 1, kAsk, kFound, kMissing, kFailed };
 
-  /// The largest size in bytes of a READ of the directory or of generations. The driver must call Take with
+  /// The largest size in bytes of a READ that is_shared. The driver must call Take with
   /// such bytes at once.
   static constexpr std::size_t kMaxSharedBytes = SegmentGenerations::kChunkSize;
   static_assert(kMaxSharedBytes >= 64 * sizeof(std::uint64_t));
+  static_assert(kMaxSharedBytes >= IndexMirror::kMaxRead);
 
   void Begin(Session& session, GenerationRead& generation_read, const LookupSpec& spec);
 
@@ -108,10 +110,11 @@ class Lookup {
   /// Makes a step of the fast path. `buffer` has space for a record, and must stay unchanged until the lookup
   /// ends. REQUIRES: is_look().
   void Look(std::span<std::byte> buffer);
-  /// Returns whether the READ is of the directory or of generations, which all lookups of the session use. It
-  /// has at most kMaxSharedBytes.
+  /// Returns whether the READ is of the directory, of generations or for the mirror of the index, which all
+  /// lookups of the session use. It has at most kMaxSharedBytes.
   bool is_shared() const {
-    return step_ == Step::kRead && (reading_ == Reading::kDirectory || reading_ == Reading::kGenerations);
+    return step_ == Step::kRead && (reading_ == Reading::kDirectory || reading_ == Reading::kGenerations ||
+                                    reading_ == Reading::kMirror);
   }
   /// Returns whether the READ is a chunk of a record. The driver may reuse its bytes after Take. If the
   /// record is large, each chunk counts as progress.
@@ -188,16 +191,20 @@ class Lookup {
     kChunk,
     kAllChunks,
     kDirectory,
-    kGenerations
+    kGenerations,
+    kMirror
   };
 
-  /// Source of a record's place: the location cache, the search, or the server.
-  enum class Source : std::uint8_t { kCache = 1, kSearch, kServer };
+  /// Source of a record's place: the location cache, the mirror of the index, the search, or the server.
+  enum class Source : std::uint8_t { kCache = 1, kMirror, kSearch, kServer };
+  /// Most READs by which one lookup keeps the mirror fresh.
+  static constexpr int kMaxUpkeepReads = 2;
 
   /// Result of a part of the lookup. kUnsure: the outcome is unknown; search again.
   enum class Outcome : std::uint8_t { kFound = 1, kMissing, kUnsure, kAskServer };
 
   void Warm();
+  bool BeginUpkeep();
   void Search();
   void SearchAgain();
   /// Does the next step of the search.
@@ -253,6 +260,7 @@ class Lookup {
   std::uint64_t refreshed_segment_ = 0;
   bool refreshed_ = false;  // generations were READ for this place
   TimePoint refresh_posted_;
+  int upkeep_reads_ = 0;         // READs for the mirror that this lookup made
   std::uint64_t refreshes_ = 0;  // READs of generations that had ended when the record's READ was posted
 
   /// Events of this lookup, for did().

@@ -99,8 +99,8 @@ class PutMany {
     if (!result.status.ok()) return;
     result.version = answer.reply.version;
     if (request.options.version != nullptr) *request.options.version = result.version;
-    if (may_learn && session_.cache().locations().is_on()) {
-      session_.cache().Learn(HashKey(request.key), DecodeSlot(answer.reply.slot));
+    if (may_learn && session_.remembers()) {
+      session_.Learn(HashKey(request.key), DecodeSlot(answer.reply.slot), MirrorFrames::Same::kReplace);
     }
   }
 

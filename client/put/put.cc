@@ -68,7 +68,8 @@ absl::StatusOr<ServerReply> Commit(Session& session, Operation operation, std::s
   REMORA_ASSIGN_OR_RETURN(const ServerReply answer,
                           CallOnce(session, operation, key, key_hash, value, options));
   if (answer.reply.status == ReplyStatus::kOk) {
-    if (operation != Operation::kDelete) session.cache().Learn(key_hash, DecodeSlot(answer.reply.slot));
+    if (operation != Operation::kDelete)
+      session.Learn(key_hash, DecodeSlot(answer.reply.slot), MirrorFrames::Same::kReplace);
     if (options.version != nullptr) *options.version = answer.reply.version;
   }
   return answer;

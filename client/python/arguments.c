@@ -141,12 +141,13 @@ static int TakeTimeout(PyObject* seconds, const char* what, uint32_t* timeout_ms
 
 PyObject* Self(PyObject* object, PyObject* Py_UNUSED(none)) { return Py_NewRef(object); }
 
-int TakeClientOptions(PyObject* connect_timeout, PyObject* timeout, PyObject* cache, int reconnect,
-                      remora_options* options) {
+int TakeClientOptions(PyObject* connect_timeout, PyObject* timeout, PyObject* cache, PyObject* mirror,
+                      int reconnect, remora_options* options) {
   options->reconnect = reconnect != 0;
   return TakeTimeout(connect_timeout, "connect_timeout", &options->connect_timeout_ms) &&
          TakeTimeout(timeout, "timeout", &options->timeout_ms) &&
-         (cache == Py_None || TakeSize(cache, "location_cache_bytes", &options->location_cache_bytes));
+         (cache == Py_None || TakeSize(cache, "location_cache_bytes", &options->location_cache_bytes)) &&
+         (mirror == NULL || TakeSize(mirror, "index_mirror_bytes", &options->index_mirror_bytes));
 }
 
 // To the nearest millisecond, so that what was made of milliseconds is the same again.

@@ -111,22 +111,22 @@ PyObject* AsyncFreeSlots(PyObject* object, PyObject* Py_UNUSED(none)) {
 }
 
 int AsyncInit(PyObject* object, PyObject* args, PyObject* kwargs) {
-  static char* names[] = {"address",   "depth", "connect_timeout", "timeout",  "location_cache_bytes",
-                          "reconnect", "token", "tls_ca",          "tls_cert", "tls_key",
-                          "metrics",   NULL};
+  static char* names[] = {
+      "address", "depth",    "connect_timeout", "timeout", "location_cache_bytes", "reconnect", "token",
+      "tls_ca",  "tls_cert", "tls_key",         "metrics", "index_mirror_bytes",   NULL};
   Async* const self = (Async*)object;
   const char* address = NULL;
-  PyObject *connect_timeout = NULL, *timeout = NULL, *depth = NULL, *cache = Py_None;
+  PyObject *connect_timeout = NULL, *timeout = NULL, *depth = NULL, *cache = Py_None, *mirror = NULL;
   int reconnect = 1, metrics = 0;
   remora_options options;
   remora_options_init(&options);
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sO|$OOOpzzzzp", names, &address, &depth, &connect_timeout,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sO|$OOOpzzzzpO", names, &address, &depth, &connect_timeout,
                                    &timeout, &cache, &reconnect, &options.token, &options.tls_ca,
-                                   &options.tls_cert, &options.tls_key, &metrics)) {
+                                   &options.tls_cert, &options.tls_key, &metrics, &mirror)) {
     return -1;
   }
   options.metrics = metrics != 0;
-  if (!TakeClientOptions(connect_timeout, timeout, cache, reconnect, &options)) return -1;
+  if (!TakeClientOptions(connect_timeout, timeout, cache, mirror, reconnect, &options)) return -1;
   unsigned long long most = 0;
   if (!TakeUnsigned(depth, "depth", &most)) return -1;
   if (most == 0) {

@@ -113,17 +113,18 @@ static int IsInterrupted(void* context) {
 static int ClientInit(PyObject* object, PyObject* args, PyObject* kwargs) {
   static char* names[] = {"address",   "connect_timeout",   "timeout", "location_cache_bytes",
                           "reconnect", "scan_window_bytes", "token",   "tls_ca",
-                          "tls_cert",  "tls_key",           "metrics", NULL};
+                          "tls_cert",  "tls_key",           "metrics", "index_mirror_bytes",
+                          NULL};
   Client* const self = (Client*)object;
   const char* address = NULL;
-  PyObject *connect_timeout = NULL, *timeout = NULL, *cache = Py_None, *window = Py_None;
+  PyObject *connect_timeout = NULL, *timeout = NULL, *cache = Py_None, *window = Py_None, *mirror = NULL;
   int reconnect = 1, metrics = 0;
   remora_options options;
   remora_options_init(&options);
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$OOOpOzzzzp", names, &address, &connect_timeout, &timeout,
-                                   &cache, &reconnect, &window, &options.token, &options.tls_ca,
-                                   &options.tls_cert, &options.tls_key, &metrics) ||
-      !TakeClientOptions(connect_timeout, timeout, cache, reconnect, &options)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$OOOpOzzzzpO", names, &address, &connect_timeout,
+                                   &timeout, &cache, &reconnect, &window, &options.token, &options.tls_ca,
+                                   &options.tls_cert, &options.tls_key, &metrics, &mirror) ||
+      !TakeClientOptions(connect_timeout, timeout, cache, mirror, reconnect, &options)) {
     return -1;
   }
   options.metrics = metrics != 0;
@@ -441,7 +442,7 @@ static PyType_Slot client_slots[] = {
     {Py_tp_doc,
      "Client(address, *, connect_timeout=5.0, timeout=5.0, location_cache_bytes=None, reconnect=True,\n"
      "       scan_window_bytes=None, token=None, tls_ca=None, tls_cert=None, tls_key=None,\n"
-     "       metrics=False)\n--\n\n"
+     "       metrics=False, index_mirror_bytes=0)\n--\n\n"
      "One server, and a connection to it, for one thread at a time. It has the operators of a dict, and\n"
      "keys, values and items; it is no collections.abc.Mapping (see the package)."},
     {Py_tp_init, ClientInit},

@@ -114,10 +114,10 @@ int TakeSeconds(PyObject* seconds, const char* what, int64_t* ms);
 int TakeUnsigned(PyObject* number, const char* what, unsigned long long* taken);
 /// A number of bytes. False: an exception is raised.
 int TakeSize(PyObject* size, const char* what, int64_t* bytes);
-/// Changes options that remora_options_init has filled. Timeouts may be null; `cache` may be None. False: an
-/// exception is raised.
-int TakeClientOptions(PyObject* connect_timeout, PyObject* timeout, PyObject* cache, int reconnect,
-                      remora_options* options);
+/// Changes options that remora_options_init has filled. Timeouts and `mirror` may be null; `cache` may be
+/// None. False: an exception is raised.
+int TakeClientOptions(PyObject* connect_timeout, PyObject* timeout, PyObject* cache, PyObject* mirror,
+                      int reconnect, remora_options* options);
 /// Seconds, or a remora.Until. None: the server's default; math.inf: for ever.
 int TakeTtl(PyObject* ttl, int64_t* ms);
 

@@ -49,7 +49,11 @@ void RegionReader::TakeDirectory(const DirectoryRange& range, std::span<const st
     std::memcpy(&entry, bytes.data() + i * sizeof(entry), sizeof(entry));
     const bool whole = DirectoryEntryIsWhole(entry) &&
                        DirectoryEntrySegment(entry) < SegmentCount(server_.shape().memory_size);
-    if (whole) bucket_offsets_[range.first + i] = MainBucketPlace(entry, 0) * sizeof(Bucket);
+    if (!whole) continue;
+    bucket_offsets_[range.first + i] = MainBucketPlace(entry, 0) * sizeof(Bucket);
+    const std::uint32_t segment = DirectoryEntrySegment(entry);
+    if (bucket_segments_.size() <= segment) bucket_segments_.resize(segment + std::size_t{1}, kNoBuckets);
+    bucket_segments_[segment] = static_cast<std::uint32_t>(range.first + i);
   }
 }
 

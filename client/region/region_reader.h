@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -39,7 +40,10 @@ class RegionReader {
     mapped_ = nullptr;
     in_flight_ = 0;
   }
-  void Forget() { bucket_offsets_.clear(); }
+  void Forget() {
+    bucket_offsets_.clear();
+    bucket_segments_.clear();
+  }
 
   // --- Through a mapping, where a READ is a copy
 
@@ -107,6 +111,13 @@ class RegionReader {
     if (index >= bucket_offsets_.size() || bucket_offsets_[index] == 0) return 0;
     return bucket_offsets_[index] + bucket.number % kBucketsPerSegment * sizeof(Bucket);
   }
+  /// Returns the number of the main bucket at a place, counted in buckets. Nothing: the client knows of none
+  /// there.
+  std::optional<std::uint64_t> MainBucketAt(std::uint64_t place) const {
+    const std::uint64_t segment = place / kBucketsPerSegment;
+    if (segment >= bucket_segments_.size() || bucket_segments_[segment] == kNoBuckets) return std::nullopt;
+    return bucket_segments_[segment] * std::uint64_t{kBucketsPerSegment} + place % kBucketsPerSegment;
+  }
   struct DirectoryRange {
     std::uint64_t first = 0;  // entry
     std::uint64_t offset = 0;
@@ -122,12 +133,15 @@ class RegionReader {
   // itself prefetches the following ones.
   static constexpr std::size_t kPrefetched = 1024;
 
+  static constexpr std::uint32_t kNoBuckets = ~std::uint32_t{0};
+
   const SessionBuffers& buffers_;
   const ServerView& server_;
   ClientCounters& counters_;
   rdma::ClientConnection* connection_ = nullptr;
-  rdma::MappedRegion* mapped_ = nullptr;       // the connection's mapping; null: it has none
-  std::vector<std::uint64_t> bucket_offsets_;  // of each segment's first main bucket; 0: not known
+  rdma::MappedRegion* mapped_ = nullptr;        // the connection's mapping; null: it has none
+  std::vector<std::uint64_t> bucket_offsets_;   // of each segment's first main bucket; 0: not known
+  std::vector<std::uint32_t> bucket_segments_;  // entry of the directory, by the segment that it names
   std::size_t in_flight_ = 0;
   rdma::FoundRecord found_;  // here, as a caller may give up while it is in flight
 };

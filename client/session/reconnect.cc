@@ -38,6 +38,7 @@ Session::Attempt Session::TryToReconnect(TimePoint deadline) {
   for (;;) {
     absl::Status opened = OpenAnother(connector_.NextAttemptEnds(deadline));
     counters() = before;
+    if (opened.ok()) opened = BuildMirror();
     switch (connector_.After(opened)) {
       case Connector::Next::kUse:
         ++counters().reconnects;

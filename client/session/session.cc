@@ -8,6 +8,32 @@
 #include "store/base/status_macros.h"
 
 namespace remora {
+namespace {
+
+/// Returns the size of the cache of locations. With a mirror it would only repeat the mirror's places,
+/// without the changes by which the mirror stays fresh.
+std::size_t LocationCacheBytesOf(const ClientOptions& options) {
+  const std::size_t usual = options.index_mirror_bytes > 0 ? 0 : kDefaultLocationCacheBytes;
+  return options.location_cache_bytes.value_or(usual);
+}
+
+/// Checks that the client has the memory for what it remembers.
+absl::Status CheckMemory(const ReadCache& cache, const IndexMirror* mirror, const ClientOptions& options) {
+  if (cache.locations().lacks_memory()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("location_cache_bytes: there is no memory for a location cache of ",
+                     LocationCacheBytesOf(options), " bytes; make it smaller"));
+  }
+  if (mirror != nullptr && mirror->frames().lacks_memory()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("index_mirror_bytes: there is no memory for a mirror of ", options.index_mirror_bytes,
+                     " bytes; make it smaller"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 ClientOptions ResolvedFor(const rdma::Address& address, ClientOptions options) {
   // Through mapped memory a READ is a copy: a look-up of the location costs about what it saves (decision
   // 0035).
@@ -31,7 +57,10 @@ Session::Session(Dialer dialer, std::string secret, const ClientOptions& options
       connector_(std::move(dialer), std::move(secret), options, clock),
       statistics_(options.metrics),
       server_(clock),
-      cache_(options.location_cache_bytes.value_or(kDefaultLocationCacheBytes)),
+      cache_(LocationCacheBytesOf(options)),
+      mirror_(options.index_mirror_bytes > 0 ? std::make_unique<IndexMirror>(options.index_mirror_bytes)
+                                             : nullptr),
+      remembers_(cache_.locations().is_on() || mirror_ != nullptr),
       region_(buffers_, server_, statistics_.counters()),
       channel_(buffers_, server_, hints_, statistics_.counters(), reconnects()),
       lease_(clock, server_, region_),
@@ -54,16 +83,23 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Start(std::unique_ptr<rdma::Cl
     return absl::InvalidArgumentError(
         absl::StrCat("location_cache_bytes: ", cache, " bytes; the most is ", kMaxLocationCacheBytes));
   }
+  if (options.index_mirror_bytes > kMaxIndexMirrorBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("index_mirror_bytes: ", options.index_mirror_bytes,
+                                                   " bytes; the most is ", kMaxIndexMirrorBytes));
+  }
   REMORA_ASSIGN_OR_RETURN(std::string secret, SecretOfToken(options.token));
   std::unique_ptr<Session> session(new Session(std::move(dialer), std::move(secret), options, clock));
-  if (session->cache_.locations().lacks_memory()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("location_cache_bytes: there is no memory for a location cache of ", cache,
-                     " bytes; make it smaller"));
-  }
+  REMORA_RETURN_IF_ERROR(CheckMemory(session->cache_, session->mirror(), options));
   REMORA_RETURN_IF_ERROR(session->OpenFirst(std::move(connection), clock.Now() + options.connect_timeout));
   session->counters() = {};
+  REMORA_RETURN_IF_ERROR(session->BuildMirror());
   return session;
+}
+
+void Session::Learn(std::uint64_t key_hash, const Slot& slot, MirrorFrames::Same same) {
+  cache_.Learn(key_hash, slot);
+  if (mirror_ == nullptr || !SlotNamesPlace(slot, server_.shape().memory_size)) return;
+  mirror_->Learn(server_.index().HomeOf(key_hash).bucket, EncodeSlot(slot), same, cache_.generations());
 }
 
 absl::Status Session::BeginOnce() {

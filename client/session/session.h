@@ -18,6 +18,7 @@
 #include "client/cache/read_cache.h"
 #include "client/counters.h"
 #include "client/metrics/statistics.h"
+#include "client/mirror/index_mirror.h"
 #include "client/options.h"
 #include "client/region/region_reader.h"
 #include "client/region/session_buffers.h"
@@ -102,6 +103,13 @@ class Session {
   const RegionReader& region() const { return region_; }
   ReadCache& cache() { return cache_; }
   const ReadCache& cache() const { return cache_; }
+  /// Returns the mirror of the index; null: the client has none.
+  IndexMirror* mirror() const { return mirror_.get(); }
+  /// Returns whether the client remembers where keys are, by the cache of locations or the mirror.
+  bool remembers() const { return remembers_; }
+  /// Remembers the location of a key, as ReadCache::Learn. REQUIRES: as for that. `same` says how the
+  /// mirror treats a slot of the same fingerprint.
+  void Learn(std::uint64_t key_hash, const Slot& slot, MirrorFrames::Same same);
   RequestChannel& channel() { return channel_; }
   const RequestChannel& channel() const { return channel_; }
   ScanWindow& scan_window() { return scan_window_; }
@@ -148,6 +156,13 @@ class Session {
   // Defined in handshake.cc:
   absl::Status AdoptSuperblock();
   absl::Status ReadFirstDirectory();
+  // Defined in build_mirror.cc:
+  /// READs the index in bulk, if the client has a mirror. Errors are the connection's.
+  absl::Status BuildMirror();
+  absl::Status ReadForMirror(std::span<std::byte> to, std::uint64_t offset);
+  absl::Status ReadGenerations();
+  absl::Status ReadRetired();
+  absl::Status ReadBuckets();
   // Defined in reconnect.cc:
   /// Connects (Connector::Connect), and uses the connection from now on. If the status is not OK, the
   /// connection is broken.
@@ -163,6 +178,8 @@ class Session {
   ClientStatistics statistics_;
   ServerView server_;
   ReadCache cache_;
+  const std::unique_ptr<IndexMirror> mirror_;  // null: ClientOptions::index_mirror_bytes is 0
+  const bool remembers_;
   AccessHints hints_;
   SessionBuffers buffers_;
   RegionReader region_;

@@ -17,7 +17,7 @@ namespace remora {
 // all of them. The writer itself loads relaxed, or plainly, because it reads only its own stores.
 
 Index::Index(std::span<std::byte> region, Segments& segments, const ValueLog& log, Duration reuse_delay)
-    : region_(region), segments_(segments), log_(log), delay_(reuse_delay) {
+    : region_(region), segments_(segments), log_(log), delay_(reuse_delay), changes_(region) {
   REMORA_CHECK(reinterpret_cast<std::uintptr_t>(region.data()) % alignof(Bucket) == 0);
   static_assert(SegmentsFor(0) == 1);
   REMORA_CHECK(EnsureMain(0));
@@ -175,10 +175,6 @@ void Index::RetireSlot(std::uint64_t key_hash, const SlotRef& slot, TimePoint no
   clear.slot = slot;
   if (SlotIsCold(slot.word)) retired_cold_.insert(IdOf(slot.bucket, slot.slot));
   Retire(std::move(clear));
-}
-
-void Index::StoreSlot(std::uint64_t bucket, std::size_t slot, std::uint64_t word) {
-  StoreWord(At(bucket).slots[slot], word, std::memory_order_release);
 }
 
 std::uint64_t Index::Next(std::uint64_t bucket) const {

@@ -32,6 +32,7 @@
 #include "store/format/memory/index_view.h"
 #include "store/format/memory/key_search.h"
 #include "store/format/memory/layout.h"
+#include "store/index/change_log.h"
 #include "store/region/atomic_word.h"
 #include "store/region/segments.h"
 #include "store/region/value_log.h"
@@ -220,7 +221,10 @@ class Index {
   std::uint64_t SlotWord(std::uint64_t bucket, std::size_t slot) const {
     return LoadWord(At(bucket).slots[slot], std::memory_order_relaxed);
   }
-  void StoreSlot(std::uint64_t bucket, std::size_t slot, std::uint64_t word);
+  void StoreSlot(std::uint64_t bucket, std::size_t slot, std::uint64_t word) {
+    StoreWord(At(bucket).slots[slot], word, std::memory_order_release);
+    if (word != 0 && !SlotIsCold(word)) changes_.Append(bucket, word);
+  }
   /// Returns the place of the overflow bucket that continues this one, or 0.
   std::uint64_t Next(std::uint64_t bucket) const;
   void Link(std::uint64_t bucket, std::uint64_t next);
@@ -263,6 +267,7 @@ class Index {
   const ValueLog& log_;
   Duration delay_;
 
+  IndexChangeLog changes_;
   IndexView exact_;
   std::atomic<std::uint64_t> view_;  // level << 56 | split, for readers
   std::uint64_t entries_ = 0;

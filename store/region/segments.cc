@@ -102,10 +102,19 @@ void Segments::Retire(SegmentNumber number, TimePoint now) {
 }
 
 void Segments::ChangeGeneration(SegmentNumber number) {
-  // Relaxed: the store only has to come before the segment is used again, and that is much later.
   std::byte& generation = region_[GenerationsOffset(region_.size()) + number];
+  ShowRetired(number, true);
+  // Release: a reader that sees the new generation sees that the segment is retired, too. The store itself
+  // only has to come before the segment is used again, and that is much later.
   std::atomic_ref(generation)
-      .store(std::byte(std::to_integer<unsigned>(generation) + 1), std::memory_order_relaxed);
+      .store(std::byte(std::to_integer<unsigned>(generation) + 1), std::memory_order_release);
+}
+
+void Segments::ShowRetired(SegmentNumber number, bool is_retired) {
+  // Release: a reader that sees that a segment is not retired any more sees the index without the slots that
+  // led there (M2 of client/mirror/mirror_frames.h).
+  std::atomic_ref(region_[RetiredOffset(region_.size()) + number])
+      .store(std::byte(is_retired), std::memory_order_release);
 }
 
 void Segments::StartGracePeriod(TimePoint now) {
@@ -130,6 +139,7 @@ void Segments::AddFree(SegmentNumber first, std::size_t length) {
   StoreWord(superblock.reuse_epoch, ++times_freed_, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
   for (auto number = first; number < first + length; ++number) {
+    ShowRetired(number, false);
     if (InClaim(number)) {
       SetUse(number, Use::kClaimed);
       ++claim_->ready;

@@ -223,6 +223,7 @@ class Segments {
   void SetUse(SegmentNumber number, Use use);
   void EndRun(SegmentNumber first);
   void ChangeGeneration(SegmentNumber number);
+  void ShowRetired(SegmentNumber number, bool is_retired);
   void AddFree(SegmentNumber first, std::size_t length);
   std::optional<SegmentNumber> EasiestStretch(std::size_t length) const;
   bool InClaim(SegmentNumber number) const {

@@ -388,6 +388,10 @@ TEST_P(CInterface, SaysWhyItDoesNotConnect) {
   ASSERT_EQ(remora_connect(server_->address().c_str(), &options, &client), REMORA_OK);
   EXPECT_EQ(remora_ping(client), REMORA_OK);
   remora_close(client);
+  options.index_mirror_bytes = std::int64_t{1} << 20;
+  ASSERT_EQ(remora_connect(server_->address().c_str(), &options, &client), REMORA_OK);
+  EXPECT_EQ(remora_ping(client), REMORA_OK);
+  remora_close(client);
   options.location_cache_bytes = std::numeric_limits<std::int64_t>::max();
   EXPECT_EQ(remora_connect(server_->address().c_str(), &options, &client), REMORA_INVALID_ARGUMENT);
   EXPECT_NE(std::strstr(remora_message(), "the most is 68719476736"), nullptr) << remora_message();

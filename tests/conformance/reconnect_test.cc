@@ -133,6 +133,19 @@ TEST_P(Reconnect, NothingOfTheServerBeforeIsBelieved) {
   EXPECT_EQ(Get("key 7"), "after");
 }
 
+TEST_P(Reconnect, AMirrorOfTheIndexIsMadeAnew) {
+  START({}, {.index_mirror_bytes = 1 << 20});
+  for (int i = 0; i < 100; ++i) ASSERT_CODE(kOk, Put("key " + std::to_string(i), "before"));
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(Get("key " + std::to_string(i)), "before");
+  EXPECT_GT(kv_->client()->counters().mirror_hits, 90u);
+  const std::uint64_t built = kv_->client()->counters().mirror_read_bytes;
+  RestartBelow();
+  for (int i = 0; i < 100; ++i) ASSERT_CODE(kNotFound, GetStatus("key " + std::to_string(i)));
+  EXPECT_GT(kv_->client()->counters().mirror_read_bytes, built + 64 * sizeof(Bucket));
+  ASSERT_CODE(kOk, Put("key 7", "after"));
+  EXPECT_EQ(Get("key 7"), "after");
+}
+
 TEST_P(Reconnect, AServerThatDoesNotComeBackIsReportedInTimeAndOneThatDoesIsFound) {
   START({.durability = Durability::kLogged}, {.timeout = milliseconds(slow() ? 2000 : 300)});
   ASSERT_CODE(kOk, Put("key", "value"));

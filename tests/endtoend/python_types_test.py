@@ -119,6 +119,17 @@ class TypesTest(harness.TestCase):
         with remora.Client(self.address, location_cache_bytes=1 << 20) as client:
             self.assertEqual(len(client), 0)
 
+    def test_a_mirror_of_the_index(self):
+        self.store.put_many({f"key {i}".encode(): b"value" for i in range(100)})
+        with remora.Client(self.address, index_mirror_bytes=1 << 20) as client:
+            for i in range(100):
+                self.assertEqual(client.get(f"key {i}".encode()), b"value")
+            counters = client.counters()
+            self.assertGreater(counters["mirror_hits"], 95)
+            self.assertGreater(counters["mirror_read_bytes"], 16_000)
+        with self.assertRaisesRegex(remora.InvalidArgument, "the most is 68719476736"):
+            remora.Client(self.address, index_mirror_bytes=1 << 62)
+
     def test_a_copy_as_a_dict(self):
         wanted = {b"us": b"o", b"ab": b"12", b"longer": b""}
         self.store.put_many(wanted)

@@ -157,9 +157,11 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     FUZZ_CHECK(store.Put("key " + std::to_string(i), "value " + std::to_string(i)).ok());
   FUZZ_CHECK(store.Put("large", std::string(kMaxSmallValueSize + 1, 'l')).ok());
 
+  const std::size_t mirror = size > 0 && data[size - 1] % 2 != 0 ? std::size_t{1} << 14 : 0;
   Liar liar(input);
   const ClientOptions impatient{.timeout = std::chrono::milliseconds(200),
                                 .location_cache_bytes = 4096,
+                                .index_mirror_bytes = mirror,
                                 .scan_window_bytes = 0,
                                 .reconnect = false};
   auto client =

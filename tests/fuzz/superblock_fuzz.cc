@@ -122,8 +122,10 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const Superblock superblock = SuperblockOf(input, how, hello);
   const HostileServer::Script script = ScriptOf(hello, superblock, (how & 4) != 0, input.rest());
   const FuzzClock clock;
+  const std::size_t mirror = size > 0 && data[size - 1] % 2 != 0 ? std::size_t{1} << 14 : 0;
   const ClientOptions options{.timeout = std::chrono::milliseconds(200),
                               .location_cache_bytes = 4096,
+                              .index_mirror_bytes = mirror,
                               .scan_window_bytes = 0,
                               .reconnect = false};
   const auto session = Session::Start(std::make_unique<HostileServer>(script, clock), {}, options, clock);

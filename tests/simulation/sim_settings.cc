@@ -54,6 +54,8 @@ SimSettings Choose(std::mt19937_64& random) {
   settings.grants = below(2) == 0;
   settings.pace_ns = std::uint64_t{500} << below(6);
   settings.fault_gap = below(8) == 0 ? 0 : std::uint64_t{1000} << below(6);
+  // Too little for a frame, or for all buckets, or enough.
+  if (below(2) == 0) settings.client.index_mirror_bytes = std::size_t{1} << (11 + below(8));
   return settings;
 }
 
@@ -69,7 +71,8 @@ std::string Text(const SimSettings& settings) {
          (settings.workload.durabilities ? " and others" : "") +
          (store.loading == Loading::kInSteps ? ", loading in steps" : "") + ", grace " +
          std::to_string(store.grace.count()) + " ms, cache " +
-         std::to_string(settings.client.location_cache_bytes.value_or(0)) + ", pieces of " +
+         std::to_string(settings.client.location_cache_bytes.value_or(0)) + ", mirror " +
+         std::to_string(settings.client.index_mirror_bytes) + ", pieces of " +
          std::to_string(settings.piece_size) + ", a turn each " + std::to_string(settings.gap) + " and " +
          std::to_string(settings.pace_ns) + " ns, a fault each " + std::to_string(settings.fault_gap) +
          " turns";

@@ -95,6 +95,22 @@ absl::Status RawPath::Write(std::string_view key, std::string_view value) {
 absl::Status RawPath::Read(std::uint64_t offset, std::size_t size) {
   const rdma::Sge into = rdma::MakeSge(*registration_, 0, size);
   REMORA_RETURN_IF_ERROR(connection_.PostReadv(kContext, std::span(&into, 1), hello_.memory, offset));
+  return AwaitRead();
+}
+
+absl::Status RawPath::ReadRecords(std::span<const Place> places) {
+  std::size_t at = 0;
+  for (const Place& place : places) {
+    const rdma::Sge into = rdma::MakeSge(*registration_, at, place.record_size);
+    REMORA_RETURN_IF_ERROR(
+        connection_.PostReadv(kContext, std::span(&into, 1), hello_.memory, place.record_offset));
+    at += place.record_size;
+  }
+  for (std::size_t i = 0; i < places.size(); ++i) REMORA_RETURN_IF_ERROR(AwaitRead());
+  return absl::OkStatus();
+}
+
+absl::Status RawPath::AwaitRead() {
   rdma::Completion completion;
   // As the client does: the deadline is made only when the first look finds nothing.
   if (connection_.Poll(std::span(&completion, 1)) == 0) {

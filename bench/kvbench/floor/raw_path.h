@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -43,6 +44,9 @@ class RawPath {
 
   absl::Status ReadBucket(const Place& place);
   absl::Status ReadRecord(const Place& place);
+  /// READs records, all of them in flight at once. REQUIRES: there are at most SessionBuffers::kMaxBatch, and
+  /// together they have at most 64 KiB.
+  absl::Status ReadRecords(std::span<const Place> places);
 
   /// WRITEs key and value to this connection's staging buffer, as a PUT does. The bytes are in flight until
   /// the completion of the next SEND.
@@ -51,6 +55,7 @@ class RawPath {
  private:
   RawPath(rdma::ClientConnection& connection, const Clock& clock);
   absl::Status Read(std::uint64_t offset, std::size_t size);
+  absl::Status AwaitRead();
   std::uint64_t MainOffset(std::uint64_t number) const;
 
   rdma::ClientConnection& connection_;

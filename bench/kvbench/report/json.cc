@@ -98,6 +98,10 @@ constexpr ClientCounter kClientCounters[] = {
     {"location_hits", &ClientCounters::location_hits},
     {"location_wasted", &ClientCounters::location_wasted},
     {"generation_reads", &ClientCounters::generation_reads},
+    {"mirror_hits", &ClientCounters::mirror_hits},
+    {"mirror_wasted", &ClientCounters::mirror_wasted},
+    {"mirror_reads", &ClientCounters::mirror_reads},
+    {"mirror_read_bytes", &ClientCounters::mirror_read_bytes},
 };
 
 json_t* NewTexts(const Texts& texts) {

@@ -89,6 +89,11 @@ std::string DescribeWork(const PhaseResult& result) {
           100 * static_cast<double>(result.client.location_hits) / static_cast<double>(reads),
           result.client.location_wasted, result.client.generation_reads);
     }
+    if (result.client.mirror_reads > 0) {
+      absl::StrAppendFormat(&text, "        mirror: %d READs wasted, %d READs of %d bytes for upkeep\n",
+                            result.client.mirror_wasted, result.client.mirror_reads,
+                            result.client.mirror_read_bytes);
+    }
   }
   const auto counter = [&result](const char* name) {
     const auto found = result.server.find(name);

@@ -78,6 +78,7 @@ class Client:
         tls_cert: str | None = None,
         tls_key: str | None = None,
         metrics: bool = False,
+        index_mirror_bytes: int = 0,
     ) -> None:
         self._address = address
         self._depth = depth
@@ -91,6 +92,7 @@ class Client:
             "tls_cert": tls_cert,
             "tls_key": tls_key,
             "metrics": metrics,
+            "index_mirror_bytes": index_mirror_bytes,
         }
         self._core: Async | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -351,7 +353,7 @@ class Client:
         if self._core is None:
             raise RuntimeError("the client is not connected")
         if self._other is None:
-            options = {**self._options, "location_cache_bytes": 0, "metrics": False}
+            options = {**self._options, "location_cache_bytes": 0, "index_mirror_bytes": 0, "metrics": False}
             self._other = Beside(self._address, options)
         return self._other
 

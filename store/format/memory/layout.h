@@ -1,13 +1,16 @@
 // Bytes in registered memory: the server writes them, and every reader, near or far, reads them in
 // place.
 //
-//   ┌────────────┬───────────┬─────────────┬───────────┬───────────┬─────┐   one region; offsets count from
-//   │ superblock │ directory │ generations │ segment a │ segment b │ ... │   its start, segment i covers the
-//   └────────────┴───────────┴─────────────┴───────────┴───────────┴─────┘   bytes from i * kSegmentSize on
+//   ┌────────────┬───────────┬─────────────┬─────────┬─────────┬───────────┬─────┐
+//   │ superblock │ directory │ generations │ retired │ changes │ segment a │ ... │
+//   └────────────┴───────────┴─────────────┴─────────┴─────────┴───────────┴─────┘
+//   one region; offsets count from its start, segment i covers the bytes from i * kSegmentSize on
 //
 //   A segment holds records (the log), or buckets (the index), or nothing; a record too large to share one
 //   has several to itself, next to each other (a run), and begins the first. The directory says which
 //   segments hold the index' main buckets. Generations: a byte for each segment, changed when it is emptied.
+//   Retired: a byte for each segment, 1 from before it is emptied until nothing leads there any more, else 0.
+//   Changes: the last slots that were stored (change_log.h).
 //
 //   bucket (256 bytes, one READ)                              record (extent of whole units)
 //   ┌─────────┬────────┬────────┬─────┬─────────┐             ┌─────────────────────────┬─────┬───────┬─────┐
@@ -79,7 +82,7 @@ namespace remora {
 
 static_assert(std::endian::native == std::endian::little, "the formats are little-endian");
 
-inline constexpr std::uint32_t kFormatVersion = 8;
+inline constexpr std::uint32_t kFormatVersion = 9;
 
 // --- Bounds of keys and values, checked wherever one comes in ------------------------------------------
 
@@ -268,6 +271,20 @@ constexpr std::uint64_t MainBucketPlace(std::uint64_t entry, std::uint64_t numbe
   return DirectoryEntrySegment(entry) * std::uint64_t{kBucketsPerSegment} + number % kBucketsPerSegment;
 }
 
+// --- Changes ------------------------------------------------------------------------------------------
+
+/// A slot that was stored: change_log.h.
+struct IndexChange {
+  std::uint64_t word;   // content of the slot
+  std::uint64_t place;  // of its bucket, and a check
+};
+static_assert(sizeof(IndexChange) == 16 && std::has_unique_object_representations_v<IndexChange>);
+
+/// Change i is at i % kChangeCount. Their number so far is in front of them, in a cache line of its own.
+inline constexpr std::uint64_t kChangeCount = 8192;
+inline constexpr std::size_t kChangesHead = 64;
+inline constexpr std::size_t kChangesSize = kChangesHead + kChangeCount * sizeof(IndexChange);
+
 // --- Superblock ---------------------------------------------------------------------------------------
 
 /// The shortest grace period. A look at a coarse clock may err by 20 ms, so a reader's T may last that much
@@ -302,15 +319,22 @@ static_assert(std::has_unique_object_representations_v<Superblock>);
 
 /// Returns how many segments a region of `memory_size` bytes has.
 constexpr std::uint64_t SegmentCount(std::uint64_t memory_size) { return memory_size / kSegmentSize; }
-/// Returns the offset of the directory from the region's start, in bytes; the next one that of the
-/// generations.
+// Each of these returns the offset of a part from the region's start, in bytes.
 constexpr std::uint64_t DirectoryOffset() { return kSuperblockSize; }
 constexpr std::uint64_t GenerationsOffset(std::uint64_t memory_size) {
   return DirectoryOffset() + SegmentCount(memory_size) * sizeof(std::uint64_t);
 }
-/// Returns the number of the first segment behind the generations.
+constexpr std::uint64_t RetiredOffset(std::uint64_t memory_size) {
+  return GenerationsOffset(memory_size) + SegmentCount(memory_size);
+}
+/// Begins a cache line.
+constexpr std::uint64_t ChangesOffset(std::uint64_t memory_size) {
+  constexpr std::uint64_t kLine = 64;
+  return (RetiredOffset(memory_size) + SegmentCount(memory_size) + kLine - 1) / kLine * kLine;
+}
+/// Returns the number of the first segment behind all of these.
 constexpr std::uint64_t FirstSegment(std::uint64_t memory_size) {
-  const std::uint64_t end = GenerationsOffset(memory_size) + SegmentCount(memory_size);
+  const std::uint64_t end = ChangesOffset(memory_size) + kChangesSize;
   return (end + kSegmentSize - 1) / kSegmentSize;
 }
 
@@ -328,7 +352,7 @@ constexpr std::uint64_t LayoutSignature() {
         std::uint64_t{kSuperblockSize}, std::uint64_t{kOffsetBits}, std::uint64_t{kLinkBits},
         std::uint64_t{kExtentCodeBits}, std::uint64_t{kExtentMantissaBits},
         std::uint64_t{offsetof(Superblock, reuse_epoch)}, std::uint64_t{offsetof(Superblock, counters)},
-        kSuperblockMagic, std::uint64_t{kMetricCapacity}}) {
+        kSuperblockMagic, std::uint64_t{kMetricCapacity}, kChangeCount}) {
     signature = (signature ^ number) * 0x100000001b3;
   }
   return signature;

@@ -67,6 +67,9 @@ status=0
 "$bin/path_ratio" --server="$server" --rounds=50 --records=100 --value_size=64,4096 | tee "$directory/out"
 [ "$(grep -c 'ratio *[0-9]' "$directory/out")" -eq 10 ] || fail "path_ratio printed too little"
 
+"$bin/mirror_ratio" --server="$server" --records=2000 --rounds=320 --places=100 --index_mirror=1M | tee "$directory/out"
+[ "$(grep -c 'ratio *[0-9]' "$directory/out")" -eq 2 ] || fail "mirror_ratio printed too little"
+
 "$bin/pipeline" --server="$server" --records=100 --turns=3 --operations=32 | tee "$directory/out"
 [ "$(grep -c 'ratio *[0-9]' "$directory/out")" -eq 24 ] || fail "pipeline printed too little"
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "record_image.h"
+#include "store/format/memory/change_log.h"
 #include "store/format/memory/index_view.h"
 #include "store/format/memory/layout.h"
 #include "store/format/memory/record.h"
@@ -164,22 +165,25 @@ TEST(DirectoryTest, NoMixtureLeadsToAnotherSegment) {
 
 // --- Segments -------------------------------------------------------------------------------------------
 
-TEST(LayoutTest, TheFirstSegmentIsBehindSuperblockDirectoryAndGenerations) {
+TEST(LayoutTest, TheFirstSegmentIsBehindAllOtherParts) {
   EXPECT_EQ(FirstSegment(16 * kSegmentSize), 1u);
   for (std::uint64_t count = 2; count < (std::uint64_t{8} << 20); count += 1 + count / 7) {
     const std::uint64_t size = count * kSegmentSize;
-    const std::uint64_t end = kSuperblockSize + count * (sizeof(std::uint64_t) + 1);
+    const std::uint64_t bytes_end = kSuperblockSize + count * (sizeof(std::uint64_t) + 2);
+    const std::uint64_t end = (bytes_end + 63) / 64 * 64 + kChangesSize;
     ASSERT_GE(FirstSegment(size) * kSegmentSize, end) << count;
     ASSERT_LT(FirstSegment(size) * kSegmentSize, end + kSegmentSize) << "one is wasted at " << count;
-    ASSERT_EQ(GenerationsOffset(size) + count, end);
+    ASSERT_EQ(GenerationsOffset(size) + count, RetiredOffset(size));
+    ASSERT_EQ(RetiredOffset(size) + count, bytes_end);
+    ASSERT_EQ(ChangesOffset(size) + kChangesSize, end);
   }
 }
 
-TEST(LayoutTest, TheFirstSegmentMayBeginWhereTheGenerationsEnd) {
-  constexpr std::uint64_t kCount = (7 * kSegmentSize - kSuperblockSize) / 9;
-  static_assert(kSuperblockSize + 9 * kCount == 7 * kSegmentSize);
+TEST(LayoutTest, TheFirstSegmentMayBeginWhereTheChangesEnd) {
+  constexpr std::uint64_t kCount = (7 * kSegmentSize - kSuperblockSize - kChangesSize) / 640 * 64;
+  static_assert(kSuperblockSize + 10 * kCount + kChangesSize <= 7 * kSegmentSize);
   EXPECT_EQ(FirstSegment(kCount * kSegmentSize), 7u);
-  EXPECT_EQ(FirstSegment((kCount + 1) * kSegmentSize), 8u);
+  EXPECT_EQ(FirstSegment((kCount + 64) * kSegmentSize), 8u);
 }
 
 // An update keeps the fingerprint, so a search considers every mixture of the old slot and the new one.
@@ -410,11 +414,13 @@ TEST(FormatTest, IsPinned) {
   EXPECT_EQ(HashKey("remora"), 0xeaeae9574c4dcac0u) << "another version of the hash library?";
   EXPECT_EQ(HashValue(nullptr, 0), 0x2d06800538d394c2u);
   EXPECT_EQ(MakeRecord("key", "value", 5, true).header().checksum, 0x5557ec4c60fd7cf2u);
-  EXPECT_EQ(kFormatVersion, 8u);
+  EXPECT_EQ(kFormatVersion, 9u);
   EXPECT_EQ(EncodeControl(7, 0x12345), 0x2107000000012345u);
   EXPECT_EQ(EncodeControl(7, 0), 0x0007000000000000u);
   EXPECT_EQ(EncodeDirectoryEntry(0x12345), 0xfffedcba00012345u);
   EXPECT_EQ(EncodeSlot({0xabc, 0x123, 0x456789}), 0xabc1230000456789u);
+  EXPECT_EQ(EncodeChangeCount(0x12345), 0x263b3f0000012345u);
+  EXPECT_EQ(EncodeChange(7, 0xabc1230000456789, 0x12345).place, 0x80e01f6000012345u);
 }
 
 }  // namespace

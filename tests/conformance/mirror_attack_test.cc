@@ -1,0 +1,194 @@
+// A mirror of the index against a writer that spells records (tests/conformance/location_attack.h).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+#include "tests/conformance/location_attack.h"
+#include "tests/support/self_describing.h"
+#include "tests/support/server_thread.h"
+
+namespace remora {
+namespace {
+
+using std::chrono::milliseconds;
+
+const ClientOptions kAttackedMirror{.index_mirror_bytes = std::size_t{1} << 20};
+
+class MirrorAttack : public LocationAttack {
+ protected:
+  void ConnectMirrored() { reader_ = SimServed::Connect(kAttackedMirror); }
+  /// Makes a reader that knows the victim's place from its first READs of the index.
+  void PlantMirrored() {
+    PutVictim("good 1");
+    ConnectMirrored();
+  }
+};
+
+TEST_F(MirrorAttack, AReaderThatSleptThroughItIsNotDeceived) {
+  PlantMirrored();
+  Put(kVictim, "good 2");
+  Attack([] {});
+  EXPECT_EQ(Get(kVictim), "good 2");
+}
+
+TEST_F(MirrorAttack, ADeletedKeyDoesNotComeBack) {
+  PlantMirrored();
+  ASSERT_TRUE(writer_->Delete(kVictim).ok());
+  Attack([] {});
+  EXPECT_EQ(Get(kVictim), "NOT_FOUND: no such key");
+}
+
+// The reader's looks at generations and changes are recent all the time, because of other keys.
+TEST_F(MirrorAttack, AReaderThatReadsOtherKeysIsNotDeceived) {
+  Put("other", "value");
+  PlantMirrored();
+  Put(kVictim, "good 2");
+  Attack([&] { ASSERT_EQ(Get("other"), "value"); });
+  EXPECT_GT(reader_->counters().generation_reads, 1u);
+  EXPECT_EQ(Get(kVictim), "good 2");
+}
+
+// The reader READs the place from the log of changes. Then the record dies, and its memory is used again.
+TEST_F(MirrorAttack, APlaceOfTheLogOfChangesIsNoLongerGoodThanItsRecord) {
+  ConnectMirrored();
+  for (int round = 0; round < 5; ++round) {
+    PutVictim("good 1");
+    for (int i = 0; i < 4; ++i) {
+      network_.Advance(milliseconds(101));
+      ASSERT_EQ(Get("nothing"), "NOT_FOUND: no such key");
+    }
+    Put(kVictim, "good 2");
+    Attack([] {});
+    ASSERT_EQ(Get(kVictim), "good 2");
+  }
+}
+
+// The changes that the reader READs are older than its last look at the generations. In between, the records
+// to which they lead have died, and their memory was used again.
+TEST_F(MirrorAttack, AnOldChangeIsNotTakenForANewOne) {
+  for (int round = 0; round < 3; ++round) {
+    Put("other", "value");
+    ConnectMirrored();
+    PutVictim("good 1");
+    ASSERT_TRUE(writer_->Delete(kVictim).ok());
+    Attack([] {});
+    ASSERT_EQ(Get("other"), "value");
+    for (int i = 0; i < 4; ++i) {
+      network_.Advance(milliseconds(101));
+      ASSERT_EQ(Get("other"), "value");
+    }
+    ASSERT_EQ(Get(kVictim), "NOT_FOUND: no such key");
+  }
+}
+
+// The same, but the reader looks at the generations before it READs the changes: a GET of a cached location
+// does not READ them. The changes are older than this look (M3 of client/mirror/mirror_frames.h).
+TEST_F(MirrorAttack, AChangeFromBeforeTheLastLookProvesNothing) {
+  Put("other", "value");
+  reader_ = SimServed::Connect(
+      {.location_cache_bytes = std::size_t{1} << 16, .index_mirror_bytes = std::size_t{1} << 20});
+  Put("other", "value");  // the mirror's place is out of date: the reader searches, and caches the location
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(Get("other"), "value");
+  PutVictim("good 1");
+  ASSERT_TRUE(writer_->Delete(kVictim).ok());
+  Attack([] {});
+  const std::uint64_t looks = reader_->counters().generation_reads;
+  const std::uint64_t upkeep = reader_->counters().mirror_reads;
+  ASSERT_EQ(Get("other"), "value");
+  ASSERT_GT(reader_->counters().generation_reads, looks);
+  ASSERT_EQ(reader_->counters().mirror_reads, upkeep);
+  EXPECT_EQ(Get(kVictim), "NOT_FOUND: no such key");
+  EXPECT_GT(reader_->counters().mirror_reads, upkeep + 1);
+}
+
+/// Records that are not used leave the memory.
+class MirrorAttackOfAnEvictedKey : public MirrorAttack {
+ protected:
+  void Choose(StoreOptions* options) override {
+    options->durability = Durability::kLogged;
+    options->data_dir = dir_.path() + "/data";
+    options->eviction = Eviction::kLeastUsed;
+    big_keys_ = 400;  // more than the memory holds, so that records are evicted before any is dead
+  }
+  void TearDown() override {
+    reader_.reset();
+    writer_.reset();
+    server_.reset();
+  }
+
+  /// Returns whether a slot of the index leads to the victim's old place.
+  bool SlotIsThere() const {
+    const auto* const directory = reinterpret_cast<const std::uint64_t*>(Region() + DirectoryOffset());
+    const std::uint64_t place = MainBucketPlace(directory[0], BucketAtDepth(HashKey(kVictim), 6));
+    const auto& bucket = *reinterpret_cast<const Bucket*>(Region() + place * sizeof(Bucket));
+    return std::find(bucket.slots.begin(), bucket.slots.end(), EncodeSlot(victim_)) != bucket.slots.end();
+  }
+
+  TempDir dir_;
+};
+
+// The victim's segment is emptied, and its slot is still in the index, because readers may look at it. At
+// this moment the reader READs the index (M2 of client/mirror/mirror_frames.h).
+TEST_F(MirrorAttackOfAnEvictedKey, ARetiredSlotIsNotMirrored) {
+  PutVictim("good 1");
+  const std::byte generation = Generation();
+  Overwrite([&] { return Generation() != generation; });
+  ASSERT_TRUE(SlotIsThere());
+  const std::byte emptied = Generation();
+  ConnectMirrored();
+  Attack([] {});
+  ASSERT_TRUE(EvilStandsThere());
+  ASSERT_EQ(Generation(), emptied);
+  EXPECT_EQ(Get(kVictim), "good 1");
+}
+
+// Everything at random, many times over: writes, attacks without aim, and time that jumps, between READs and
+// inside them.
+class MirrorChaos : public MirrorAttack, public testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(Seeds, MirrorChaos, testing::Range(1, 4));
+
+TEST_P(MirrorChaos, NoGetIsEverWrong) {
+  ConnectMirrored();
+  std::mt19937_64 random(static_cast<std::uint64_t>(GetParam()));
+  constexpr std::size_t kKeys = 50;
+  const auto key_of = [](std::size_t i) { return "key " + std::to_string(10 + i); };
+  std::vector<std::uint64_t> written(kKeys, 0);
+  std::uint64_t number = 0;
+  const auto write_one = [&] {
+    const std::size_t i = number < kKeys ? number : random() % kKeys;
+    ++number;
+    Put(key_of(i), MakeValue(key_of(i), number, 50'000 * (1 + number % 3)));
+    written[i] = number;
+  };
+  while (number < kKeys) write_one();
+  const auto interference = [&] {
+    if (random() % 4 == 0) network_.Advance(milliseconds(random() % 250));
+    for (std::uint64_t writes = random() % 4; writes > 0; --writes) write_one();
+  };
+  for (int gets = 0; gets < 1000 && !HasFailure(); ++gets) {
+    network_.set_interference(interference, /*gap=*/40);
+    if (gets % 100 == 0) ConnectMirrored();
+    const std::size_t i = random() % kKeys;
+    const std::uint64_t oldest = written[i];
+    std::string value;
+    const absl::Status status = reader_->Get(key_of(i), &value);
+    // A server that a reader cannot keep up with says so; nothing else may go wrong.
+    ASSERT_TRUE(status.ok() || absl::IsUnavailable(status)) << status;
+    if (!status.ok()) continue;
+    const std::optional<std::uint64_t> seen = NumberOf(key_of(i), value);
+    ASSERT_TRUE(seen.has_value()) << "torn or foreign: " << value.substr(0, 60);
+    ASSERT_GE(*seen, oldest);
+    ASSERT_LE(*seen, written[i]);
+  }
+  EXPECT_GT(reader_->counters().mirror_hits, 5u);
+  EXPECT_GT(server_->store().Read(Counter::kSegmentsCleaned), 50u);
+}
+
+}  // namespace
+}  // namespace remora
