@@ -184,6 +184,7 @@ inline void EventLoop::Dispatch(const PendingRequest& pending) {
     case Operation::kReplicate:
     case Operation::kPromote:
     case Operation::kSupport:
+    case Operation::kCopy:
       return;  // TakeReplication has taken it
   }
   parts_.store.Add(Counter::kRejectedRequests, 1);

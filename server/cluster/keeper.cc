@@ -10,6 +10,7 @@
 #include "store/base/random_id.h"
 #include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
+#include "store/durable/incoming_copy.h"
 #include "store/format/wire/replication_messages.h"
 
 namespace remora {
@@ -85,12 +86,14 @@ void Keeper::Tick() {
                             ", which the configuration does not have; correct --member"));
   }
   if (!orders_.lead) orders_.min_epoch = std::max<std::uint64_t>(now_->epoch, 1);
+  orders_.may_copy = !orders_.lead && now_->epoch > 0 && !now_->MayTakeOver(self());
   if (orders_.lead && !now_->complete.empty()) Confirm();
   const std::optional<MemberReport> report = Order();
   if (!report) return;
   if (!report->failure.empty()) return End(absl::StrCat("it cannot lead: ", report->failure));
   begun_ = report->begun;
   if (orders_.lead) return Lead(*report);
+  if (report->has_copy) return TakeCopy();
   Follow(*report);
 }
 
@@ -262,6 +265,18 @@ void Keeper::TakeOverFrom() {
                               : absl::StrCat("takes over from ", now_->primary, ", which does not answer");
   const bool was_unasked = !now_->IsInSync(self());
   if (Swap(TakeOver(*now_, self(), sealed->last + 1), why)) BeginToLead(was_unasked);
+}
+
+void Keeper::TakeCopy() {
+  if (!Read(true)) return;
+  if (now_->MayTakeOver(self())) {  // K11
+    return End(
+        "a copy of the primary's data has come, and the configuration counts on those here; started again, "
+        "this server goes on with its own");
+  }
+  const absl::Status accepted = AcceptCopy(options_.data_dir);
+  if (!accepted.ok()) return Say(LogEvent::kCopyFailed, std::string(accepted.message()));
+  End("a copy of the primary's data has come; started again, this server goes on with it");
 }
 
 // --- A primary ------------------------------------------------------------------------------------------

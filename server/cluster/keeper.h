@@ -16,6 +16,10 @@
 //   K10  A member is added once it has answered a round that began after it counted. While there are complete
 //        members, which do not count, a round ends once etcd was read after it began, and has no change. A
 //        complete member that takes over serves T after its swap.
+//   K11  A member gives up its data, for a copy of the primary's, once it has read a configuration without
+//   its
+//        life. Then nobody counts on it for a takeover. It reads that after the whole copy has come. The copy
+//        has no life, so the member joins anew.
 //
 // Why readers of a replaced primary P are fenced (store/format/memory/lease_line.h): let X take over from P,
 // and take a round of P that has ended. If X counted when it ended, X answered it. If X was added later, it
@@ -120,6 +124,8 @@ class Keeper {
   /// Returns whether another member shall take over in place of this one.
   bool IsAnotherAhead(const MemberReport& report, Duration silence);
   void TakeOverFrom();
+  /// Has the next start go on with the copy of the primary's data that has come (K11).
+  void TakeCopy();
   /// `was_unasked`: as in MemberOrders.
   void BeginToLead(bool was_unasked);
   void Lead(const MemberReport& report);

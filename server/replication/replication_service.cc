@@ -75,7 +75,7 @@ absl::StatusOr<std::unique_ptr<ReplicationService>> ReplicationService::Create(
     REMORA_RETURN_IF_ERROR(WriteHistory(service->data_dir_, service->history_));
   }
   if (service->options_.membership != nullptr) {
-    service->follower_->SetMember(0, std::numeric_limits<std::uint64_t>::max());
+    service->follower_->SetMember(0, std::numeric_limits<std::uint64_t>::max(), false);
     service->options_.membership->set_wake(service->parts_.wake);
   }
   service->SetRole(follows ? Role::kFollower : Role::kOpening);
@@ -240,7 +240,17 @@ absl::Status ReplicationService::Lead(const std::vector<FollowerAddress>& follow
   SetGauge(store, Counter::kReplicationBuffer, options_.max_pending_bytes);
   SetRole(Role::kOpening);
   opens_at_ = store.last_group();
-  const absl::Status started = sender_->Start(followers, history_, is_synced_, options_.lease_time);
+  LinkThread::Copies copies;
+  if (options_.membership != nullptr) {
+    copies = {.begin = [&store] { return store.BeginCopy(); },
+              .on_sent =
+                  [&store](std::uint64_t bytes) {
+                    store.Add(Counter::kCopyBytesSent, static_cast<std::int64_t>(bytes));
+                  },
+              .rate = options_.copy_rate};
+  }
+  const absl::Status started =
+      sender_->Start(followers, history_, is_synced_, options_.lease_time, std::move(copies));
   // It is a primary all the same, and takes no client.
   if (!started.ok()) parts_.log.Write(LogEvent::kReplicationFailed, StdView(started.message()));
   return absl::OkStatus();
@@ -251,7 +261,7 @@ absl::Status ReplicationService::Lead(const std::vector<FollowerAddress>& follow
 void ReplicationService::StepMember() {
   const MemberOrders orders = options_.membership->Take();
   ServerStore& store = parts_.store;
-  follower_->SetMember(orders.life, orders.min_epoch);
+  follower_->SetMember(orders.life, orders.min_epoch, orders.may_copy);
   if (orders.lead && role_ == Role::kFollower && failure_.empty()) LeadMember(*orders.lead);
   if (sender_ != nullptr && orders.lead) {
     // The groups that it had when it opened are published even below the minimum: all in sync have them.
@@ -266,6 +276,7 @@ void ReplicationService::StepMember() {
   MemberReport report{
       .is_loading = store.loading(),
       .is_empty = store.last_group() == 0 && !store.loading() && store.Read(Counter::kKeys) == 0,
+      .has_copy = follower_->has_copy(),
       .is_primary = role_ != Role::kFollower,
       .is_open = role_ == Role::kPrimary,
       .last = store.last_group(),

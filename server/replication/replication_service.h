@@ -48,6 +48,7 @@ struct ReplicationOptions {
   std::vector<FollowerAddress> followers{};  // of the server while it is a primary
   std::size_t max_pending_bytes = std::size_t{256} << 20;
   std::chrono::milliseconds lease_time = kDefaultLeaseTime;  // kMinLeaseTime to kMaxLeaseTime
+  std::uint64_t copy_rate = std::uint64_t{64} << 20;  // bytes per second of a copy for a member; 0: no limit
 
   std::shared_ptr<Membership> membership{};  // of a member of a cluster; null: it is none
 
