@@ -76,11 +76,10 @@ bool IsCopyName(std::string_view name) {
 }
 
 /// Returns whether a file or folder of this name belongs to the data of a store, and leaves with them. The
-/// identity of the shard stays.
+/// member's life has left before, and the identity of the shard stays.
 bool IsOfStore(std::string_view name) {
-  constexpr std::array<std::string_view, 9> kNames = {"CURRENT", "IDENTITY",      "LOCK",
-                                                      "LOG",     "archive",       "commit-log",
-                                                      kBootFile, "REMORA-MEMBER", "REMORA-REPLICATION"};
+  constexpr std::array<std::string_view, 8> kNames = {
+      "CURRENT", "IDENTITY", "LOCK", "LOG", "archive", "commit-log", kBootFile, "REMORA-REPLICATION"};
   constexpr std::array<std::string_view, 3> kBegins = {"MANIFEST-", "OPTIONS-", "LOG.old"};
   constexpr std::array<std::string_view, 4> kEnds = {".sst", ".log", ".dbtmp", ".blob"};
   return std::ranges::find(kNames, name) != kNames.end() ||
