@@ -59,6 +59,7 @@ bool EventLoop::Serve(bool busy) {
     parts_.writes.AnswerSynced();
     busy = true;
   }
+  if (!held_.empty()) busy |= DispatchHeld();
   if (!parts_.rate_limiter.empty()) busy |= DispatchDelayed();
   // Writes first: a locate behind a write of the same client finds it.
   const bool committed = parts_.writes.Commit();
@@ -148,6 +149,7 @@ inline void EventLoop::Dispatch(const PendingRequest& pending) {
   const Request& request = pending.request;
   if (NeedsWriter(request.operation)) {
     if (IsOfReplication(request.operation)) return TakeReplication(pending);
+    if (IsWrite(request.operation) && Holds()) return held_.push_back(pending);
     if (const absl::Status may = CheckWriter(session, request.operation); !may.ok()) {
       return parts_.replies.Answer(pending, may);
     }
@@ -184,6 +186,7 @@ inline void EventLoop::Dispatch(const PendingRequest& pending) {
     case Operation::kReplicate:
     case Operation::kPromote:
     case Operation::kSupport:
+    case Operation::kCopy:
       return;  // TakeReplication has taken it
   }
   parts_.store.Add(Counter::kRejectedRequests, 1);
@@ -237,6 +240,25 @@ void EventLoop::TakeRequest(ClientSession& session, const rdma::Completion& comp
   if (request.read_count > 0) RecordReads(session, request);
   if (RateLimiter::Limits(session) && parts_.rate_limiter.Delays(pending)) return;
   Dispatch(pending);
+}
+
+// Behind writes that wait, others wait, too, so that those of a client stay in their order.
+bool EventLoop::Holds() const {
+  if (parts_.replication == nullptr || dispatches_held_) return false;
+  return parts_.replication->holds_writes() || !held_.empty();
+}
+
+bool EventLoop::DispatchHeld() {
+  if (parts_.replication->holds_writes()) return false;
+  // One by one: Dispatch may drop a connection, and its requests with it.
+  dispatches_held_ = true;
+  while (!held_.empty()) {
+    const PendingRequest pending = held_.front();
+    held_.pop_front();
+    if (pending.session != nullptr) Dispatch(pending);
+  }
+  dispatches_held_ = false;
+  return true;
 }
 
 bool EventLoop::DispatchDelayed() {
@@ -345,6 +367,7 @@ void EventLoop::Forget(ClientSession& session) {
   for (rdma::Completion& completion : completions_) {
     if (completion.connection == &session.connection()) completion.connection = nullptr;
   }
+  for (PendingRequest& one : held_) one.Forget(session);
 }
 
 }  // namespace remora

@@ -89,6 +89,11 @@ class EventLoop final : public SessionObserver, public LoopHandover::Loop {
   void TakeReplication(const PendingRequest& pending);
   /// Returns why a request that changes data is not taken now. OK: it is.
   absl::Status CheckWriter(const ClientSession& session, Operation operation) const;
+  /// Returns whether a write waits.
+  bool Holds() const;
+  /// Dispatches the writes that waited for a member to take over, if they do not any more. Returns false if
+  /// there were none.
+  bool DispatchHeld();
   /// Dispatches the requests whose turn has come. Returns false if there were none.
   bool DispatchDelayed();
   void RecordReads(const ClientSession& session, const Request& request);
@@ -106,7 +111,9 @@ class EventLoop final : public SessionObserver, public LoopHandover::Loop {
   StatusReporter reporter_;
   Heartbeat heartbeat_;
   std::array<rdma::Completion, 64> completions_;
-  std::vector<pollfd> fds_;                // Sleep
+  std::vector<pollfd> fds_;          // Sleep
+  std::deque<PendingRequest> held_;  // writes, while ReplicationService::holds_writes
+  bool dispatches_held_ = false;
   int steps_since_tasks_ = 0;              // RunPeriodicTasks
   std::optional<TimePoint> sleeps_until_;  // Sleep; nothing: until a request comes
 };

@@ -7,7 +7,9 @@
 
 #include "absl/status/status.h"
 #include "server/connection/auth_tokens.h"
+#include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
+#include "store/durable/incoming_copy.h"
 
 namespace remora {
 namespace {
@@ -41,6 +43,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
   StoreOptions store_options = options.store;
   History history;
   if (!store_options.data_dir.empty()) {
+    REMORA_RETURN_IF_ERROR(server->TakeUpCopy(options));
     REMORA_ASSIGN_OR_RETURN(history, CheckHistory(store_options.data_dir, options.replication));
   }
   if (options.replication.is_on()) {
@@ -71,6 +74,22 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
   REMORA_RETURN_IF_ERROR(server->MakeEventLoop(options, std::move(history)));
   server->store_->Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(server->memory_->region().size()));
   return server;
+}
+
+absl::Status Server::TakeUpCopy(const ServerOptions& options) {
+  const absl::StatusOr<InstalledCopy> installed =
+      InstallCopy(options.store.data_dir, options.store.commit_log_bytes);
+  if (absl::IsAborted(installed.status())) {
+    log_.Write(LogEvent::kCopyFailed, StdView(installed.status().message()));
+    return absl::OkStatus();
+  }
+  REMORA_RETURN_IF_ERROR(installed.status());
+  if (*installed == InstalledCopy::kDropped) {
+    log_.Write(LogEvent::kCopyFailed, "a copy of a primary's data that was not whole is removed");
+  } else if (*installed == InstalledCopy::kReplaced) {
+    log_.Write(LogEvent::kCopyTaken, "the copy of a primary's data is in place; the data before are removed");
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<ColdReadPool>> Server::MakeReadPool(const ServerOptions& options) {

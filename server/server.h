@@ -133,6 +133,8 @@ class Server {
 
  private:
   explicit Server(const ServerOptions& options) : log_(options.log), on_reload_(options.on_reload) {}
+  /// Puts a copy of a primary's data in its place, if one has come (store/durable/incoming_copy.h).
+  absl::Status TakeUpCopy(const ServerOptions& options);
   /// Makes the pool that reads the durable tier. Null: the server thread reads.
   absl::StatusOr<std::unique_ptr<ColdReadPool>> MakeReadPool(const ServerOptions& options);
   /// Makes the parts between the store and its clients.

@@ -60,6 +60,9 @@ std::uint64_t ServerStore::last_group() const { return engine_->replication().la
 absl::StatusOr<std::unique_ptr<GroupHistory>> ServerStore::ReadGroups(std::uint64_t from) const {
   return engine_->replication().ReadGroups(from);
 }
+absl::StatusOr<std::unique_ptr<StoreCopy>> ServerStore::BeginCopy() const {
+  return engine_->replication().BeginCopy();
+}
 absl::Status ServerStore::ApplyGroup(std::uint64_t number, std::string_view bytes) {
   return engine_->replication().Apply(number, bytes);
 }

@@ -15,6 +15,7 @@
 #include "store/base/clock.h"
 #include "store/durable/completion_records.h"
 #include "store/durable/group_sink.h"
+#include "store/durable/store_copy.h"
 #include "store/durable/tier_log/group_history.h"
 #include "store/format/memory/layout.h"
 #include "store/format/types/change.h"
@@ -121,6 +122,12 @@ class ServerStore : public Store {
   ///   OutOfRange: the log does not have the group, or not any more (StoreOptions::watch_retention_bytes).
   ///   Unavailable: the disk fails.
   absl::StatusOr<std::unique_ptr<GroupHistory>> ReadGroups(std::uint64_t from) const;
+
+  /// Begins a copy of the store's files: of all groups up to its `after`, and of perhaps later ones. Any
+  /// thread may do that while others write. The store outlives the copy. Cost: applies and flushes the commit
+  /// log first.
+  ///   FailedPrecondition: the store has no numbered groups. Unavailable, DataLoss: the disk fails.
+  absl::StatusOr<std::unique_ptr<StoreCopy>> BeginCopy() const;
 
   /// Applies the group that a sink got with this number. REQUIRES: the store was opened with
   /// StoreOptions::follows. The bytes are not needed after this returns. Unless it is OK, no reader sees

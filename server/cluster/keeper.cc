@@ -10,6 +10,7 @@
 #include "store/base/random_id.h"
 #include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
+#include "store/durable/incoming_copy.h"
 #include "store/format/wire/replication_messages.h"
 
 namespace remora {
@@ -19,6 +20,7 @@ namespace {
 constexpr std::chrono::seconds kServerTimeout{2};
 // A member that lacks no more groups than this counts from then on, so that it comes into sync.
 constexpr std::uint64_t kCloseGroups = 1000;
+constexpr std::chrono::milliseconds kHurriedPause{10};
 
 }  // namespace
 
@@ -57,7 +59,8 @@ void Keeper::Run() {
   for (;;) {
     {
       MutexLock lock(mutex_);
-      if (!is_stopped_) lock.WaitFor(stops_, options_.failover_after / 8);
+      const Duration pause = hurries_ ? Duration(kHurriedPause) : options_.failover_after / 8;
+      if (!is_stopped_) lock.WaitFor(stops_, pause);
       if (is_stopped_) return;
     }
     if (!has_ended_) Tick();
@@ -85,12 +88,16 @@ void Keeper::Tick() {
                             ", which the configuration does not have; correct --member"));
   }
   if (!orders_.lead) orders_.min_epoch = std::max<std::uint64_t>(now_->epoch, 1);
+  orders_.may_copy = !orders_.lead && now_->epoch > 0 && !now_->MayTakeOver(self());
   if (orders_.lead && !now_->complete.empty()) Confirm();
   const std::optional<MemberReport> report = Order();
   if (!report) return;
   if (!report->failure.empty()) return End(absl::StrCat("it cannot lead: ", report->failure));
   begun_ = report->begun;
+  hurries_ = report->is_yielding;
+  if (hurries_) next_read_ = clock_.Now();
   if (orders_.lead) return Lead(*report);
+  if (report->has_copy) return TakeCopy();
   Follow(*report);
 }
 
@@ -183,7 +190,14 @@ bool Keeper::Settle() {
 // --- A follower -----------------------------------------------------------------------------------------
 
 absl::StatusOr<Keeper::Position> Keeper::Ask(const std::string& id) {
-  const TimePoint deadline = clock_.Now() + options_.failover_after / 4;
+  REMORA_ASSIGN_OR_RETURN(const Reply reply,
+                          Call(id, kFollowAsks, clock_.Now() + options_.failover_after / 4));
+  return Position{.last = static_cast<std::uint64_t>(reply.result),
+                  .epoch = reply.version,
+                  .is_primary = reply.slot == 1};
+}
+
+absl::StatusOr<Reply> Keeper::Call(const std::string& id, std::uint64_t condition, TimePoint deadline) {
   std::unique_ptr<FollowerConnection>& connection = connections_[id];
   if (connection == nullptr) {
     FollowerAddress to = options_.credentials;
@@ -193,7 +207,7 @@ absl::StatusOr<Keeper::Position> Keeper::Ask(const std::string& id) {
   Request request;
   request.request_id = ++last_request_;
   request.operation = Operation::kFollow;
-  request.condition = kFollowAsks;
+  request.condition = condition;
   absl::Status status = connection->Send(0, request, {});
   while (status.ok() && clock_.Now() < deadline) {
     const auto answer = connection->Poll();
@@ -201,9 +215,7 @@ absl::StatusOr<Keeper::Position> Keeper::Ask(const std::string& id) {
     if (status.ok() && *answer && (*answer)->reply.request_id == last_request_) {
       const Reply& reply = (*answer)->reply;
       if (reply.status != ReplyStatus::kOk) return absl::FailedPreconditionError((*answer)->text);
-      return Position{.last = static_cast<std::uint64_t>(reply.result),
-                      .epoch = reply.version,
-                      .is_primary = reply.slot == 1};
+      return reply;
     }
     if (status.ok() && !*answer) connection->Sleep(-1, 10);
   }
@@ -212,6 +224,7 @@ absl::StatusOr<Keeper::Position> Keeper::Ask(const std::string& id) {
 }
 
 void Keeper::Follow(const MemberReport& report) {
+  if (report.is_asked) return Switch();
   if (report.is_loading) return;
   if (now_->epoch == 0) {
     // The first replica begins; if it does not, another one does.
@@ -238,7 +251,38 @@ void Keeper::Follow(const MemberReport& report) {
   const std::int64_t revision = revision_;
   next_read_ = clock_.Now();
   if (!Read(true) || revision_ != revision || IsAnotherAhead(report, silence)) return;
-  TakeOverFrom();
+  TakeOverFrom(is_own ? std::string("leads again")
+                      : absl::StrCat("takes over from ", now_->primary, ", which does not answer"));
+}
+
+absl::Status Keeper::AskToYield() {
+  next_read_ = clock_.Now();
+  if (!Read(true)) return absl::UnavailableError("switch: etcd does not answer; see the member's log");
+  if (now_->primary == options_.member || !now_->IsInSync(self())) {
+    return absl::FailedPreconditionError(
+        "switch: this member is not in sync, and may lack writes; choose one that is (kvctl cluster "
+        "members)");
+  }
+  if (now_->in_sync.size() <= now_->min_in_sync) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("switch: without the primary, fewer than ", now_->min_in_sync,
+                     " members would be in sync, and writes would wait; start another member first"));
+  }
+  // It answers once its leases are over, and the members have its last groups.
+  return Call(now_->primary, kFollowYields, clock_.Now() + options_.lease_time + kYieldTime).status();
+}
+
+void Keeper::Switch() {
+  const absl::Status yields = AskToYield();
+  if (yields.ok()) {
+    TakeOverFrom(absl::StrCat("takes over from ", now_->primary, ", as an operator asked"));
+    if (orders_.lead || pending_) return;
+  }
+  orders_.switch_fault = yields.ok()
+                             ? "switch: etcd did not take the change; the primary goes on; see the log"
+                             : std::string(yields.message());
+  Order();
+  orders_.switch_fault.clear();
 }
 
 bool Keeper::IsAnotherAhead(const MemberReport& report, Duration silence) {
@@ -253,15 +297,24 @@ bool Keeper::IsAnotherAhead(const MemberReport& report, Duration silence) {
   return silence < options_.failover_after + before * options_.failover_after / 2;
 }
 
-void Keeper::TakeOverFrom() {
+void Keeper::TakeOverFrom(std::string_view why) {
   orders_.min_epoch = now_->epoch + 1;  // K7
   const std::optional<MemberReport> sealed = Order();
   if (!sealed) return;
-  const std::string why = now_->primary == options_.member
-                              ? std::string("leads again")
-                              : absl::StrCat("takes over from ", now_->primary, ", which does not answer");
   const bool was_unasked = !now_->IsInSync(self());
   if (Swap(TakeOver(*now_, self(), sealed->last + 1), why)) BeginToLead(was_unasked);
+}
+
+void Keeper::TakeCopy() {
+  if (!Read(true)) return;
+  if (now_->MayTakeOver(self())) {  // K11
+    return End(
+        "a copy of the primary's data has come, and the configuration counts on those here; started again, "
+        "this server goes on with its own");
+  }
+  const absl::Status accepted = AcceptCopy(options_.data_dir);
+  if (!accepted.ok()) return Say(LogEvent::kCopyFailed, std::string(accepted.message()));
+  End("a copy of the primary's data has come; started again, this server goes on with it");
 }
 
 // --- A primary ------------------------------------------------------------------------------------------

@@ -16,6 +16,10 @@
 //   K10  A member is added once it has answered a round that began after it counted. While there are complete
 //        members, which do not count, a round ends once etcd was read after it began, and has no change. A
 //        complete member that takes over serves T after its swap.
+//   K11  A member gives up its data, for a copy of the primary's, once it has read a configuration without
+//   its
+//        life. Then nobody counts on it for a takeover. It reads that after the whole copy has come. The copy
+//        has no life, so the member joins anew.
 //
 // Why readers of a replaced primary P are fenced (store/format/memory/lease_line.h): let X take over from P,
 // and take a round of P that has ended. If X counted when it ended, X answered it. If X was added later, it
@@ -56,6 +60,7 @@ struct KeeperOptions {
   std::string data_dir;                            // has the member's life
   bool is_synced = false;                          // the store's level is synced
   std::chrono::milliseconds failover_after{1000};  // D
+  std::chrono::milliseconds lease_time{1000};      // T
   FollowerAddress credentials{};  // with which it is a client of other members; without an address
 };
 
@@ -119,7 +124,13 @@ class Keeper {
   void Follow(const MemberReport& report);
   /// Returns whether another member shall take over in place of this one.
   bool IsAnotherAhead(const MemberReport& report, Duration silence);
-  void TakeOverFrom();
+  /// `why`: for the log.
+  void TakeOverFrom(std::string_view why);
+  /// Takes over, as an operator asked, if the primary yields.
+  void Switch();
+  absl::Status AskToYield();
+  /// Has the next start go on with the copy of the primary's data that has come (K11).
+  void TakeCopy();
   /// `was_unasked`: as in MemberOrders.
   void BeginToLead(bool was_unasked);
   void Lead(const MemberReport& report);
@@ -129,6 +140,9 @@ class Keeper {
   /// Has a member that is not in sync count, and adds it once it has what it needs (K3, K10).
   void Add(const MemberReport& report, std::size_t at);
   absl::StatusOr<Position> Ask(const std::string& id);
+  /// Sends a request kFollow of this condition to a member, and returns its reply. FailedPrecondition: it
+  /// rejects that. Others: it does not answer.
+  absl::StatusOr<Reply> Call(const std::string& id, std::uint64_t condition, TimePoint deadline);
   std::optional<MemberReport> Order();
   void End(std::string why);
   /// Logs a line, unless it is the last one again.
@@ -150,7 +164,8 @@ class Keeper {
   TimePoint next_read_{};
   TimePoint last_heard_{};  // of the primary
   bool has_ended_ = false;
-  std::vector<std::string> followers_;                // IDs, in the order of the orders
+  bool hurries_ = false;                // the primary yields, so the configuration is about to change
+  std::vector<std::string> followers_;  // IDs, in the order of the orders
   std::vector<std::optional<TimePoint>> away_since_;  // by followers
   std::vector<std::optional<std::uint64_t>>
       joining_;  // by followers: it counts, from rounds after this one on

@@ -72,6 +72,7 @@ char SegmentLetter(const MappedSegment& segment) {
 
 const char* LinkStateName(LinkState state) {
   if (state == LinkState::kConnected) return "connected";
+  if (state == LinkState::kCopies) return "copies";
   return state == LinkState::kRejected ? "rejected" : "away";
 }
 

@@ -87,6 +87,7 @@ absl::Status TakeCluster(Flags* flags) {
   cluster.keeper.key = ShardKey(IdentityText(flags->server.store.shard));
   cluster.keeper.data_dir = flags->server.store.data_dir;
   cluster.keeper.is_synced = flags->server.store.durability == Durability::kSynced;
+  cluster.keeper.lease_time = replication.lease_time;
   cluster.keeper.failover_after = std::chrono::milliseconds(cluster.failover_after_ms);
   cluster.keeper.credentials.tls = flags->replication_tls;
   replication.membership = std::make_shared<Membership>();

@@ -33,15 +33,12 @@ std::string FaultOfLeaseTime(const std::string& text) {
 }  // namespace
 
 void AddReplicationFlags(command_line::CommandLine& line, Flags* flags) {
-  const command_line::Option to =
-      line.Add("--replicate_to", flags->replicate_to,
-               "Address of a follower, which gets all writes before they are answered; may be repeated. The "
-               "server serves no clients before all followers have its data, and writes wait while one is "
-               "away. With --follow: for the time after a promotion")
-          .Check([](const std::string& text) {
-            return std::string(rdma::ParseAddress(text).status().message());
-          })
-          .TypeName("ADDRESS");
+  line.Add("--replicate_to", flags->replicate_to,
+           "Address of a follower, which gets all writes before they are answered; may be repeated. The "
+           "server serves no clients before all followers have its data, and writes wait while one is "
+           "away. With --follow: for the time after a promotion")
+      .Check([](const std::string& text) { return std::string(rdma::ParseAddress(text).status().message()); })
+      .TypeName("ADDRESS");
   line.AddFlag(
       "--follow", flags->server.replication.follows,
       "Follow a primary, which has this server's address in its --replicate_to: take its writes, and "
@@ -57,8 +54,14 @@ void AddReplicationFlags(command_line::CommandLine& line, Flags* flags) {
            "Memory for writes that not all followers have. While they have more, further writes are rejected")
       .Size()
       .ShowDefault()
-      .TypeName("SIZE")
-      .Needs(to);
+      .TypeName("SIZE");
+  line.Add("--copy_rate", flags->server.replication.copy_rate,
+           "With --etcd: bytes per second at which a primary sends a copy of its data to a member that "
+           "cannot go on "
+           "from its own; 0: as fast as it can")
+      .Size()
+      .ShowDefault()
+      .TypeName("SIZE");
   line.Add("--lease_time", flags->lease_time,
            "A follower is promoted no sooner than this after its last answer to its primary. Clients of a "
            "primary read for three quarters of it without asking. The same for all servers; from 200ms to "
@@ -96,6 +99,10 @@ absl::Status TakeReplication(Flags* flags) {
         "--replication_token_file, --replication_tls_ca: the server has no followers; add --replicate_to, or "
         "leave "
         "them out");
+  }
+  if (!is_client && flags->replication_buffer != Flags().replication_buffer) {
+    return absl::InvalidArgumentError(
+        "--replication_buffer: the server has no followers; add --replicate_to or --etcd, or leave it out");
   }
   if (flags->replication_buffer < kMinReplicationBuffer ||
       flags->replication_buffer > kMaxReplicationBuffer) {

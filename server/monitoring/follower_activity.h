@@ -19,6 +19,7 @@ enum class LinkState : std::uint8_t {
   kAway = 1,  // not connected, or it does not answer
   kConnected,
   kRejected,  // the follower and this primary do not fit together
+  kCopies,    // it gets a copy of this primary's data
 };
 
 struct FollowerActivity {

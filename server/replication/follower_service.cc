@@ -20,6 +20,34 @@ absl::Status ProtocolError() {
   return absl::InvalidArgumentError("follow: the request is malformed; use one release on both servers");
 }
 
+/// The introduction of a primary.
+struct PrimaryStart {
+  FollowStart start{};
+  History history{};
+};
+
+/// Returns nullopt if the bytes are malformed.
+std::optional<PrimaryStart> DecodeStart(std::span<const std::byte> bytes) {
+  PrimaryStart primary;
+  FollowStart& start = primary.start;
+  if (!FromBytes(bytes, &start) || start.count == 0 || start.count > kMaxReigns ||
+      bytes.size() != sizeof(start) + start.count * sizeof(Reign)) {
+    return std::nullopt;
+  }
+  History& history = primary.history;
+  history.began_empty = start.began_empty == 1;
+  history.reigns.resize(start.count);
+  std::memcpy(history.reigns.data(), bytes.data() + sizeof(start), start.count * sizeof(Reign));
+  if (!IsInOrder(history.reigns)) return std::nullopt;
+  return primary;
+}
+
+/// Returns a copy of the payload, since the primary may still be writing to its staging buffer.
+std::vector<std::byte> PayloadOf(const PendingRequest& pending) {
+  const std::span<const std::byte> shared = pending.session->DecodePart(pending.request);
+  return {shared.begin(), shared.end()};
+}
+
 }  // namespace
 
 FollowerService::FollowerService(ServerStore& store, ReplySender& replies, const OperatorLog& log,
@@ -31,9 +59,9 @@ FollowerService::FollowerService(ServerStore& store, ReplySender& replies, const
       is_synced_(options.is_synced),
       history_(std::move(history)),
       support_(options.lease_time, store.clock().Now()),
-      receiver_([&store](std::uint64_t number, std::string_view bytes) {
-        return store.ApplyGroup(number, bytes);
-      }) {}
+      receiver_(
+          [&store](std::uint64_t number, std::string_view bytes) { return store.ApplyGroup(number, bytes); }),
+      copies_(data_dir_) {}
 
 absl::StatusOr<std::unique_ptr<FollowerService>> FollowerService::Create(
     ServerStore& store, ReplySender& replies, const OperatorLog& log, FollowerOptions options,
@@ -47,53 +75,63 @@ absl::StatusOr<std::unique_ptr<FollowerService>> FollowerService::Create(
 
 void FollowerService::Take(const PendingRequest& pending) {
   if (pending.request.operation == Operation::kFollow) return TakeFollow(pending);
+  if (pending.request.operation == Operation::kCopy) return replies_.Answer(pending, TakeCopy(pending));
   const bool is_part = pending.request.operation == Operation::kReplicate;
   const absl::Status taken = is_part ? TakePart(pending) : TakeSupport(pending);
   if (!taken.ok()) replies_.Answer(pending, taken);
 }
 
-void FollowerService::SetMember(std::uint64_t life, std::uint64_t min_epoch) {
+void FollowerService::SetMember(std::uint64_t life, std::uint64_t min_epoch, bool may_copy) {
   life_ = life;
   min_epoch_ = min_epoch;
+  may_copy_ = may_copy;
   if (history_.epoch() < min_epoch) receiver_.End();
+  if (!may_copy || copies_.epoch() < min_epoch) copies_.Drop();
 }
 
 // --- A primary comes ------------------------------------------------------------------------------------
 
 void FollowerService::TakeFollow(const PendingRequest& pending) {
-  // Copied first, since the primary may still be writing to its staging buffer.
-  const std::span<const std::byte> shared = pending.session->DecodePart(pending.request);
-  const std::vector<std::byte> bytes(shared.begin(), shared.end());
+  const std::vector<std::byte> bytes = PayloadOf(pending);
   if (pending.request.condition == kFollowFails) {
     LogRejected(pending,
                 {reinterpret_cast<const char*>(bytes.data()), std::min<std::size_t>(bytes.size(), 512)});
     return replies_.Answer(pending, absl::OkStatus());
   }
-  FollowStart start;
-  if (!FromBytes(bytes, &start) || start.count == 0 || start.count > kMaxReigns ||
-      bytes.size() != sizeof(start) + start.count * sizeof(Reign)) {
-    return replies_.Answer(pending, ProtocolError());
-  }
-  History primary{.is_primary = false, .began_empty = start.began_empty == 1, .reigns = {}};
-  primary.reigns.resize(start.count);
-  std::memcpy(primary.reigns.data(), bytes.data() + sizeof(start), start.count * sizeof(Reign));
-  if (!IsInOrder(primary.reigns)) return replies_.Answer(pending, ProtocolError());
-  if (const absl::Status follows = Follow(pending, start, std::move(primary)); !follows.ok()) {
-    LogRejected(pending, StdView(follows.message()));
-    replies_.Answer(pending, follows);
-  }
+  const std::optional<PrimaryStart> primary = DecodeStart(bytes);
+  if (!primary) return replies_.Answer(pending, ProtocolError());
+  const absl::Status follows = Follow(pending, primary->start, primary->history);
+  if (follows.ok()) return;
+  Reply reply;
+  // Only where a copy would help: an earlier primary, or a lease time, it rejects for good.
+  const bool helps = !CheckPrimary(history_, position(), primary->history, primary->start.last).ok();
+  reply.result = helps && CheckCopyOf(primary->history).ok() ? kTakesCopy : 0;
+  if (reply.result != kTakesCopy) LogRejected(pending, StdView(follows.message()));
+  replies_.Answer(pending, follows, reply);
 }
 
-absl::Status FollowerService::Follow(const PendingRequest& pending, const FollowStart& start,
-                                     History primary) {
+FollowerPosition FollowerService::position() const {
+  return {.last = store_.last_group(), .is_empty = store_.Read(Counter::kKeys) == 0 && !store_.loading()};
+}
+
+absl::Status FollowerService::CheckEpoch(const History& primary) const {
   if (primary.epoch() < min_epoch_) {
     return absl::FailedPreconditionError(
         absl::StrCat("follow: the primary is of epoch ", primary.epoch(),
                      ", and this member follows none before the one in etcd; stop that primary"));
   }
+  return absl::OkStatus();
+}
+
+absl::Status FollowerService::Follow(const PendingRequest& pending, const FollowStart& start,
+                                     History primary) {
+  if (copies_.is_whole()) {
+    return absl::FailedPreconditionError(
+        "follow: this member has a copy of a primary's data, and starts again with it");
+  }
+  REMORA_RETURN_IF_ERROR(CheckEpoch(primary));
   const std::uint64_t last = store_.last_group();
-  const FollowerPosition at{.last = last, .is_empty = store_.Read(Counter::kKeys) == 0 && !store_.loading()};
-  REMORA_RETURN_IF_ERROR(CheckPrimary(history_, at, primary, start.last));
+  REMORA_RETURN_IF_ERROR(CheckPrimary(history_, position(), primary, start.last));
   // A promotion waits for the follower's lease time, which must not end before a lease of a client of the
   // primary (Q5 of store/format/memory/lease_line.h).
   if (start.lease_ms == 0 || start.lease_ms > support_.lease_time().count()) {
@@ -110,6 +148,7 @@ absl::Status FollowerService::Follow(const PendingRequest& pending, const Follow
   }
   RejectWaiting(absl::FailedPreconditionError(
       "replicate: another connection of a primary has taken over; connect again if this is the primary"));
+  copies_.Drop();
   support_.NoteAnswer(store_.clock().Now());
   receiver_.Begin(pending.session, last, is_synced_ || start.is_synced == 1);
   if (receiver_.syncs()) syncer_->Begin();
@@ -120,6 +159,60 @@ absl::Status FollowerService::Follow(const PendingRequest& pending, const Follow
                           history_.epoch(), ", from group ", last + 1, " on"));
   AnswerDue();
   return absl::OkStatus();
+}
+
+// --- A copy comes -----------------------------------------------------------------------------------------
+
+absl::Status FollowerService::CheckCopyOf(const History& primary) const {
+  if (!may_copy_ || copies_.is_whole()) {
+    return absl::FailedPreconditionError(
+        "copy: this member keeps its data: it has a copy already, or the configuration in etcd may rely on "
+        "them");
+  }
+  if (const absl::Status is_late = CheckEpoch(primary); !is_late.ok()) return is_late;
+  return CheckCopy(history_, position(), primary);
+}
+
+absl::Status FollowerService::BeginCopy(const PendingRequest& pending) {
+  const std::optional<PrimaryStart> primary = DecodeStart(PayloadOf(pending));
+  if (!primary) return ProtocolError();
+  REMORA_RETURN_IF_ERROR(CheckCopyOf(primary->history));
+  RejectWaiting(
+      absl::FailedPreconditionError("replicate: a primary sends a copy of its data; connect again"));
+  receiver_.End();  // R15: it acknowledges nothing
+  copies_.Begin(pending.session, primary->history);
+  return absl::OkStatus();
+}
+
+absl::Status FollowerService::TakeCopy(const PendingRequest& pending) {
+  const auto step = static_cast<CopyStep>(pending.request.condition);
+  const std::string from = absl::StrCat("the primary at ", pending.session->connection().peer());
+  absl::Status taken;
+  if (step == CopyStep::kBegins) {
+    taken = BeginCopy(pending);
+  } else if (!copies_.IsFrom(pending.session) || copies_.is_whole()) {
+    return absl::FailedPreconditionError(
+        "copy: this member takes no copy from this connection; connect again");
+  } else {
+    const std::uint64_t before = copies_.bytes();
+    taken = copies_.Take(pending.request, PayloadOf(pending));
+    if (copies_.bytes() > before) {
+      store_.Add(Counter::kCopyBytesTaken, static_cast<std::int64_t>(copies_.bytes() - before));
+    }
+  }
+  if (!taken.ok()) {
+    const std::string why =
+        absl::StrCat(from, ": ", taken.message(), "; the data here stay, and it is tried again");
+    if (std::exchange(last_line_, why) != why) log_.Write(LogEvent::kCopyFailed, why);
+  } else if (step == CopyStep::kFiles) {
+    last_line_.clear();
+    log_.Write(LogEvent::kCopyTaken, absl::StrCat(from, " sends a copy of its data, ", pending.request.ttl_ms,
+                                                  " bytes: this member, at group ", store_.last_group(),
+                                                  ", cannot go on from there"));
+  } else if (step == CopyStep::kEnds) {
+    log_.Write(LogEvent::kCopyTaken, absl::StrCat(from, " has sent the copy, ", copies_.bytes(), " bytes"));
+  }
+  return taken;
 }
 
 // --- Groups come ----------------------------------------------------------------------------------------
@@ -222,6 +315,7 @@ void FollowerService::RejectWaiting(const absl::Status& why) {
 
 History FollowerService::End() {
   receiver_.End();
+  copies_.Drop();
   waiting_.clear();
   return history_;
 }
@@ -236,6 +330,7 @@ void FollowerService::LogRejected(const PendingRequest& pending, std::string_vie
 void FollowerService::Forget(ClientSession& session) {
   std::erase_if(waiting_, [&](const Waiting& one) { return one.pending.session == &session; });
   if (receiver_.IsFrom(&session)) receiver_.End();
+  if (copies_.IsFrom(&session)) copies_.Drop();
 }
 
 }  // namespace remora

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "server/connection/session_observer.h"
 #include "server/monitoring/operator_log.h"
+#include "server/replication/copy_receiver.h"
 #include "server/replication/follower_support.h"
 #include "server/replication/group_receiver.h"
 #include "server/replication/group_syncer.h"
@@ -30,7 +31,10 @@ struct FollowerOptions {
   std::chrono::milliseconds lease_time = kDefaultLeaseTime;
 };
 
-/// Answers the requests kFollow, kReplicate and kSupport, and has the store apply the groups.
+/// Answers the requests kFollow, kReplicate, kSupport and kCopy, and has the store apply the groups.
+///
+/// The class has more than 15 fields, because one session at a time is the primary, for groups and for a
+/// copy.
 ///
 /// Thread safety: none; the server's one thread.
 class FollowerService final : public SessionObserver {
@@ -47,8 +51,11 @@ class FollowerService final : public SessionObserver {
   bool Step();
   /// Returns whether Step has work that nobody announces: a group that the store takes later.
   bool has_work() const { return receiver_.has_work(); }
-  /// Follows no primary of an earlier epoch, and tells primaries the life of this member.
-  void SetMember(std::uint64_t life, std::uint64_t min_epoch);
+  /// Follows no primary of an earlier epoch, and tells primaries the life of this member. `may_copy`: it may
+  /// take a copy in place of its data (R15 of copy_receiver.h).
+  void SetMember(std::uint64_t life, std::uint64_t min_epoch, bool may_copy);
+  /// Returns whether a whole copy is there. Then it follows nobody.
+  bool has_copy() const { return copies_.is_whole(); }
   /// Follows nobody any more: later requests are rejected. Returns the history. The owner passes it no
   /// request until the follower may be a primary.
   History End();
@@ -73,6 +80,14 @@ class FollowerService final : public SessionObserver {
   /// Compares the histories, and keeps that of the primary (R1 to R3 of history.h).
   absl::Status Follow(const PendingRequest& pending, const FollowStart& start, History primary);
   absl::Status TakePart(const PendingRequest& pending);
+  /// Takes a step of a copy.
+  absl::Status TakeCopy(const PendingRequest& pending);
+  absl::Status BeginCopy(const PendingRequest& pending);
+  /// Returns whether this primary's data may come in place of those here (R15).
+  absl::Status CheckCopyOf(const History& primary) const;
+  /// Returns OK if the primary is not of an epoch that is over.
+  absl::Status CheckEpoch(const History& primary) const;
+  FollowerPosition position() const;
   /// Answers a round of the primary's lease line, and keeps the time of the answer (Q4 of
   /// store/format/memory/lease_line.h).
   absl::Status TakeSupport(const PendingRequest& pending);
@@ -95,10 +110,12 @@ class FollowerService final : public SessionObserver {
   History history_;
   FollowerSupport support_;
   GroupReceiver receiver_;
+  CopyReceiver copies_;
   std::unique_ptr<GroupSyncer> syncer_;
   std::deque<Waiting> waiting_;  // in the order in which they came
   std::uint64_t life_ = 0;
   std::uint64_t min_epoch_ = 0;
+  bool may_copy_ = false;
   std::string last_line_;  // of LogRejected and Fail
 };
 

@@ -69,24 +69,32 @@ void History::Begin(std::uint64_t id, std::uint64_t after) {
 
 // --- May a store follow a primary? ----------------------------------------------------------------------
 
-absl::Status CheckPrimary(const History& own, const FollowerPosition& at, const History& primary,
-                          std::uint64_t primary_last) {
-  const std::string epochs =
-      absl::StrCat("the primary is of epoch ", primary.epoch(), ", this follower of ", own.epoch());
+absl::Status CheckCopy(const History& own, const FollowerPosition& at, const History& primary) {
   if (own.reigns.empty()) {
     if (at.last != 0 || !at.is_empty) {
       return Rejected(
           "this follower has data that did not come from a primary; begin with an empty --data_dir");
     }
+  }
+  if (primary.epoch() < own.epoch()) {
+    return Rejected(absl::StrCat("the primary is of epoch ", primary.epoch(), ", this follower of ",
+                                 own.epoch(), ": another server was promoted since; stop that primary"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPrimary(const History& own, const FollowerPosition& at, const History& primary,
+                          std::uint64_t primary_last) {
+  const std::string epochs =
+      absl::StrCat("the primary is of epoch ", primary.epoch(), ", this follower of ", own.epoch());
+  REMORA_RETURN_IF_ERROR(CheckCopy(own, at, primary));
+  if (own.reigns.empty()) {
     if (!primary.began_empty) {
       return Rejected(
           "the primary had data before it had followers; give this follower a copy of the primary's "
           "--data_dir");
     }
     return absl::OkStatus();
-  }
-  if (primary.epoch() < own.epoch()) {
-    return Rejected(absl::StrCat(epochs, ": another server was promoted since; stop that primary"));
   }
   // An empty store follows only from a history's first group on (R3).
   const std::string begin_anew = primary.began_empty

@@ -54,6 +54,12 @@ struct FollowerPosition {
 absl::Status CheckPrimary(const History& own, const FollowerPosition& at, const History& primary,
                           std::uint64_t primary_last);
 
+/// Returns whether a store with the history `own`, which may not follow this primary, may take a copy of the
+/// primary's data in place of its own.
+///
+/// - FailedPrecondition: it may not; the message says why, and what to do.
+absl::Status CheckCopy(const History& own, const FollowerPosition& at, const History& primary);
+
 /// Returns whether the reigns are in order: epochs and positions increase, and no id is 0.
 bool IsInOrder(const std::vector<Reign>& reigns);
 

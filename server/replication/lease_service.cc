@@ -15,7 +15,7 @@ void LeaseService::StoreLine() { StoreLeaseLine(rounds_.line(), store_.superbloc
 void LeaseService::Take(const PendingRequest& pending) { waiting_.push_back({pending, rounds_.Await()}); }
 
 bool LeaseService::BeginRound() {
-  if (!rounds_.Begin(store_.clock().Now())) return false;
+  if (is_held_ || !rounds_.Begin(store_.clock().Now())) return false;
   // Before a follower is asked, so that a reader of the line sees that the round has begun (Q2 of
   // store/format/memory/lease_line.h).
   StoreLine();

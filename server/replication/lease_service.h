@@ -29,12 +29,14 @@ class LeaseService final : public SessionObserver {
   /// Takes a ping that asks for a lease. Step answers it, once a round has ended that began after this, or
   /// with FailedPrecondition if a follower has rejected this primary.
   void Take(const PendingRequest& pending);
+  /// Begins no rounds until this is called again.
+  void SetHeld(bool is_held) { is_held_ = is_held; }
   /// Begins and ends rounds. Returns false if there was nothing to do.
   bool Step();
   /// Returns the number of the last round that has begun.
   std::uint64_t begun() const { return rounds_.begun(); }
   /// Returns when Step has work that nobody announces. Nothing: with the next answer of a follower.
-  std::optional<TimePoint> next_work() const { return rounds_.next(); }
+  std::optional<TimePoint> next_work() const { return is_held_ ? std::nullopt : rounds_.next(); }
 
   void Forget(ClientSession& session) override;
 
@@ -55,6 +57,7 @@ class LeaseService final : public SessionObserver {
   ReplicationSender& sender_;
   const std::span<std::byte> region_;
   LeaseRounds rounds_;
+  bool is_held_ = false;
   std::deque<Waiting> waiting_;  // by rounds
 };
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/replication/copy_sender.h"
 #include "store/base/absl_view.h"
 #include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
@@ -22,7 +23,8 @@ constexpr std::chrono::milliseconds kFirstPause{50};
 constexpr std::chrono::milliseconds kLongestPause{1000};
 // A follower that has not answered a message for so long counts as away, though its connection stays.
 constexpr std::chrono::seconds kSilence{2};
-constexpr int kLookMs = 500;  // for a silent follower
+constexpr int kLookMs = 500;                   // for a silent follower
+constexpr std::chrono::seconds kCopyPause{5};  // behind a copy that failed, which cost both disks something
 
 // No request of a FollowerLink has this ID.
 constexpr std::uint64_t kFollowRequest = ~std::uint64_t{0};
@@ -94,14 +96,14 @@ void LinkThread::SetStatus(LinkState state, std::string text) {
 void LinkThread::Run() {
   Duration pause = kFirstPause;
   while (!is_stopped_.load(std::memory_order_acquire)) {
-    has_connected_ = false;
+    has_connected_ = has_failed_copy_ = false;
     const absl::Status ended = Serve();
     cursor_.Reset();
     if (is_stopped_.load(std::memory_order_acquire)) return;
     const bool may_pass = absl::IsUnavailable(ended) || absl::IsDeadlineExceeded(ended);
     SetStatus(may_pass ? LinkState::kAway : LinkState::kRejected, std::string(ended.message()));
     pause = has_connected_ ? kFirstPause : std::min<Duration>(2 * pause, kLongestPause);
-    Pause(pause);
+    Pause(has_failed_copy_ ? Duration(kCopyPause) : pause);
   }
 }
 
@@ -119,6 +121,7 @@ absl::Status LinkThread::Serve() {
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<FollowerConnection> connection,
                           FollowerConnection::Connect(to_, clock_, clock_.Now() + kConnectTimeout));
   REMORA_ASSIGN_OR_RETURN(const Reply reply, Follow(*connection));
+  if (reply.status != ReplyStatus::kOk) return SendCopy(*connection);
   const auto last = static_cast<std::uint64_t>(reply.result);
   if (last > source_.groups.shipped.last() || reply.version > last) {
     return absl::FailedPreconditionError(
@@ -126,6 +129,7 @@ absl::Status LinkThread::Serve() {
   }
   if (last < source_.groups.shipped.last()) {
     const absl::Status first = cursor_.Find(last + 1).status();
+    if (absl::IsOutOfRange(first) && source_.copies.begin) return SendCopy(*connection);
     if (absl::IsOutOfRange(first)) {
       const std::string why = absl::StrCat("follow: the follower needs group ", last + 1,
                                            ", and the primary's log begins later: ", first.message(),
@@ -167,6 +171,7 @@ absl::StatusOr<Reply> LinkThread::Call(FollowerConnection& connection, const Req
   while (!is_stopped_.load(std::memory_order_acquire) && clock_.Now() < deadline) {
     REMORA_ASSIGN_OR_RETURN(const std::optional<FollowerConnection::Answer> answer, connection.Poll());
     if (answer && answer->reply.status == ReplyStatus::kOk) return answer->reply;
+    if (answer && answer->reply.result == kTakesCopy && source_.copies.begin) return answer->reply;
     if (answer) return absl::FailedPreconditionError(answer->text);
     connection.Sleep(wake_fd_, kLookMs);
     Drain(wake_fd_);
@@ -174,7 +179,7 @@ absl::StatusOr<Reply> LinkThread::Call(FollowerConnection& connection, const Req
   return absl::DeadlineExceededError("it is connected, and does not answer");
 }
 
-absl::StatusOr<Reply> LinkThread::Follow(FollowerConnection& connection) {
+std::string LinkThread::Introduction() const {
   const History& history = source_.history;
   const FollowStart start{.last = source_.groups.shipped.last(),
                           .count = static_cast<std::uint32_t>(history.reigns.size()),
@@ -183,6 +188,11 @@ absl::StatusOr<Reply> LinkThread::Follow(FollowerConnection& connection) {
                           .lease_ms = static_cast<std::uint16_t>(source_.lease_time.count())};
   std::string payload(reinterpret_cast<const char*>(&start), sizeof(start));
   payload.append(reinterpret_cast<const char*>(history.reigns.data()), history.reigns.size() * sizeof(Reign));
+  return payload;
+}
+
+absl::StatusOr<Reply> LinkThread::Follow(FollowerConnection& connection) {
+  const std::string payload = Introduction();
   Request request;
   request.request_id = kFollowRequest;
   request.operation = Operation::kFollow;
@@ -198,6 +208,42 @@ void LinkThread::TellFailure(FollowerConnection& connection, std::string_view wh
   request.condition = kFollowFails;
   request.value_size = static_cast<std::uint32_t>(why.size());
   Call(connection, request, why).IgnoreError();  // the connection ends in any case
+}
+
+// --- A copy ---------------------------------------------------------------------------------------------
+
+absl::Status LinkThread::SendCopy(FollowerConnection& connection) {
+  CopySender sender(connection, clock_, source_.copies.rate, [this](TimePoint until) {
+    Pause(until - clock_.Now());
+    return !is_stopped_.load(std::memory_order_acquire);
+  });
+  REMORA_RETURN_IF_ERROR(sender.Send(CopyStep::kBegins, 0, 0, Introduction()));
+  REMORA_RETURN_IF_ERROR(sender.Flush());
+  has_failed_copy_ = true;
+  SetStatus(LinkState::kCopies, "it is to get a copy of the data; the log goes to the disk first");
+  REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<StoreCopy> copy, source_.copies.begin());
+  REMORA_RETURN_IF_ERROR(sender.Send(CopyStep::kFiles, copy->bytes(), 0, {}));
+  REMORA_RETURN_IF_ERROR(sender.Flush());
+  SetStatus(LinkState::kCopies, absl::StrCat("it gets a copy of the data, ", copy->bytes(), " bytes in ",
+                                             copy->files().size(), " files"));
+  std::uint64_t next = copy->after() + 1, told = 0;
+  const auto send_groups = [&]() -> absl::Status {
+    source_.copies.on_sent(sender.bytes() - std::exchange(told, sender.bytes()));
+    for (;;) {
+      REMORA_ASSIGN_OR_RETURN(const ShippedGroups::Group group, cursor_.Find(next));
+      if (group == nullptr) return absl::OkStatus();
+      REMORA_RETURN_IF_ERROR(sender.SendGroup(next++, *group));
+    }
+  };
+  for (const StoreCopy::File& file : copy->files()) {
+    REMORA_RETURN_IF_ERROR(sender.SendFile(*copy, file, send_groups));
+  }
+  REMORA_RETURN_IF_ERROR(send_groups());
+  REMORA_RETURN_IF_ERROR(sender.Send(CopyStep::kEnds, 0, copy->files().size(), {}));
+  REMORA_RETURN_IF_ERROR(sender.Flush());
+  has_failed_copy_ = false;
+  return absl::UnavailableError(
+      absl::StrCat("it has a copy of the data up to group ", next - 1, ", and starts again with it"));
 }
 
 // --- Groups ---------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@
 #include "server/replication/history.h"
 #include "store/base/clock.h"
 #include "store/base/mutex.h"
+#include "store/durable/store_copy.h"
 
 namespace remora {
 
@@ -32,11 +33,19 @@ namespace remora {
 /// Thread safety: any thread may call Wake, acknowledged and status; the server thread calls the others.
 class LinkThread {
  public:
+  /// How a follower gets a copy of the primary's data.
+  struct Copies {
+    /// Like ServerStore::BeginCopy; any thread. Empty: no follower gets one.
+    std::function<absl::StatusOr<std::unique_ptr<StoreCopy>>()> begin{};
+    std::function<void(std::uint64_t bytes)> on_sent{};
+    std::uint64_t rate = 0;  // bytes per second; 0: no limit
+  };
   struct Source {
     GroupSource groups;
     History history{};
     bool is_synced = false;  // the primary's level is synced
     std::chrono::milliseconds lease_time{0};
+    Copies copies{};
   };
   /// `on_change` is called in the thread when acknowledged(), answered() or status() has changed. The source
   /// outlives the thread. ResourceExhausted: the system starts no thread, or has no descriptor.
@@ -77,8 +86,12 @@ class LinkThread {
   void Run();
   /// Serves the follower until the connection ends, and returns why.
   absl::Status Serve();
-  /// Has the follower compare the histories. Returns its answer.
+  /// Has the follower compare the histories. Returns its answer, which is not kOk if it takes a copy.
   absl::StatusOr<Reply> Follow(FollowerConnection& connection);
+  /// Returns what this primary says of itself.
+  std::string Introduction() const;
+  /// Sends a copy of the data, and the groups since. Returns why the connection is to end.
+  absl::Status SendCopy(FollowerConnection& connection);
   /// Tells the follower why this primary does not go on.
   void TellFailure(FollowerConnection& connection, std::string_view why);
   absl::StatusOr<Reply> Call(FollowerConnection& connection, const Request& request,
@@ -108,7 +121,8 @@ class LinkThread {
   // Only the thread uses these.
   GroupCursor cursor_;
   TimePoint last_answer_;
-  bool has_connected_ = false;  // since the last pause
+  bool has_connected_ = false;    // since the last pause
+  bool has_failed_copy_ = false;  // the same
   std::thread thread_;
 };
 

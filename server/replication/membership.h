@@ -31,7 +31,11 @@ struct MemberOrders {
   std::uint64_t life = 0;  // of this member, for its primary
   /// It follows no primary of an earlier epoch.
   std::uint64_t min_epoch = std::numeric_limits<std::uint64_t>::max();
+  /// It may take a copy of a primary's data in place of its own (K11 of server/cluster/keeper.h).
+  bool may_copy = false;
   std::optional<Lead> lead{};
+  /// Why the member did not take over, as an operator asked. Empty: nobody is to be told.
+  std::string switch_fault{};
   std::vector<bool> counts{};  // by followers: a group is published once it has it
   bool has_minimum = false;    // else no further group is published
   /// The last round of the lease line that may end. Nothing: all may.
@@ -50,7 +54,10 @@ struct MemberReport {
     std::uint64_t answered = 0;      // the last round of the lease line
   };
   bool is_loading = false;
-  bool is_empty = false;  // it never had a key or a group
+  bool is_empty = false;     // it never had a key or a group
+  bool is_asked = false;     // an operator asks it to take over
+  bool is_yielding = false;  // a primary: another member is to take over
+  bool has_copy = false;     // a whole copy of a primary's data has come
   bool is_primary = false;
   bool is_open = false;    // it serves clients
   std::uint64_t last = 0;  // number of its last group

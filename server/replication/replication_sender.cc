@@ -37,10 +37,12 @@ void ReplicationSender::End() {
 }
 
 absl::Status ReplicationSender::Start(const std::vector<FollowerAddress>& followers, const History& history,
-                                      bool is_synced, std::chrono::milliseconds lease_time) {
+                                      bool is_synced, std::chrono::milliseconds lease_time,
+                                      LinkThread::Copies copies) {
   source_.history = history;
   source_.is_synced = is_synced;
   source_.lease_time = lease_time;
+  source_.copies = std::move(copies);
   // None is kept if one cannot be started: then no follower has acknowledged anything (R10).
   std::vector<std::unique_ptr<LinkThread>> links;
   std::vector<std::string> addresses;
@@ -132,7 +134,7 @@ bool ReplicationSender::Step() {
 }
 
 std::string_view ReplicationSender::Consequence(LinkState state, std::size_t link) const {
-  if (state == LinkState::kConnected) return "";
+  if (state == LinkState::kConnected || state == LinkState::kCopies) return "";
   if (counts_) return IsCounted(link) ? "; writes wait until it is given up" : "";
   return state == LinkState::kAway ? "; writes wait for it" : "; writes are rejected until that is settled";
 }
@@ -159,6 +161,9 @@ void ReplicationSender::LogChanges() {
         break;
       case LinkState::kRejected:
         log_.Write(LogEvent::kFollowerRejected, line);
+        break;
+      case LinkState::kCopies:
+        log_.Write(LogEvent::kFollowerCopied, line);
         break;
     }
     told_[i].status = std::move(status);

@@ -44,7 +44,7 @@ class ReplicationSender {
   /// Connects to the followers. REQUIRES: the sink is that of the store. ResourceExhausted: the system starts
   /// no thread.
   absl::Status Start(const std::vector<FollowerAddress>& followers, const History& history, bool is_synced,
-                     std::chrono::milliseconds lease_time);
+                     std::chrono::milliseconds lease_time, LinkThread::Copies copies);
 
   /// Ends the links, for good. The sink stays.
   void End();

@@ -75,7 +75,7 @@ absl::StatusOr<std::unique_ptr<ReplicationService>> ReplicationService::Create(
     REMORA_RETURN_IF_ERROR(WriteHistory(service->data_dir_, service->history_));
   }
   if (service->options_.membership != nullptr) {
-    service->follower_->SetMember(0, std::numeric_limits<std::uint64_t>::max());
+    service->follower_->SetMember(0, std::numeric_limits<std::uint64_t>::max(), false);
     service->options_.membership->set_wake(service->parts_.wake);
   }
   service->SetRole(follows ? Role::kFollower : Role::kOpening);
@@ -139,6 +139,9 @@ void ReplicationService::Take(const PendingRequest& pending) {
   const bool asks =
       pending.request.operation == Operation::kFollow && pending.request.condition == kFollowAsks;
   if (asks && options_.membership != nullptr) return AnswerAsked(pending);
+  if (pending.request.operation == Operation::kFollow && pending.request.condition == kFollowYields) {
+    return BeginYield(pending);
+  }
   if (pending.request.operation == Operation::kPromote) return BeginPromotion(pending);
   // From the beginning of its promotion on, it answers no round of its primary (Q4 of
   // store/format/memory/lease_line.h).
@@ -171,9 +174,13 @@ absl::Status ReplicationService::CheckPromotion() const {
 
 void ReplicationService::BeginPromotion(const PendingRequest& pending) {
   if (options_.membership != nullptr) {
+    const bool is_primary = role_ != Role::kFollower;
+    if (!is_primary && !handover_.is_asked())
+      return handover_.Ask(pending);  // its keeper sees it in the report
     return parts_.replies.Answer(
-        pending, absl::FailedPreconditionError(
-                     "promote: this server is a member of a cluster, which promotes by itself; see its log"));
+        pending,
+        absl::FailedPreconditionError(is_primary ? "promote: this member is the primary already"
+                                                 : "promote: another request has asked for that; wait"));
   }
   if (const absl::Status may = CheckPromotion(); !may.ok()) return parts_.replies.Answer(pending, may);
   history_ = follower_->End();
@@ -186,6 +193,10 @@ void ReplicationService::EndPromotion() {
   promotion_.reset();
   const absl::Status promoted = Promote(0, options_.followers);
   if (!promoted.ok()) return parts_.replies.Answer(asked, promoted);
+  AnswerPromoted(asked);
+}
+
+void ReplicationService::AnswerPromoted(const PendingRequest& asked) {
   Reply reply;
   reply.request_id = asked.request.request_id;
   reply.result = static_cast<std::int64_t>(history_.epoch());
@@ -240,7 +251,17 @@ absl::Status ReplicationService::Lead(const std::vector<FollowerAddress>& follow
   SetGauge(store, Counter::kReplicationBuffer, options_.max_pending_bytes);
   SetRole(Role::kOpening);
   opens_at_ = store.last_group();
-  const absl::Status started = sender_->Start(followers, history_, is_synced_, options_.lease_time);
+  LinkThread::Copies copies;
+  if (options_.membership != nullptr) {
+    copies = {.begin = [&store] { return store.BeginCopy(); },
+              .on_sent =
+                  [&store](std::uint64_t bytes) {
+                    store.Add(Counter::kCopyBytesSent, static_cast<std::int64_t>(bytes));
+                  },
+              .rate = options_.copy_rate};
+  }
+  const absl::Status started =
+      sender_->Start(followers, history_, is_synced_, options_.lease_time, std::move(copies));
   // It is a primary all the same, and takes no client.
   if (!started.ok()) parts_.log.Write(LogEvent::kReplicationFailed, StdView(started.message()));
   return absl::OkStatus();
@@ -251,8 +272,11 @@ absl::Status ReplicationService::Lead(const std::vector<FollowerAddress>& follow
 void ReplicationService::StepMember() {
   const MemberOrders orders = options_.membership->Take();
   ServerStore& store = parts_.store;
-  follower_->SetMember(orders.life, orders.min_epoch);
+  follower_->SetMember(orders.life, orders.min_epoch, orders.may_copy);
   if (orders.lead && role_ == Role::kFollower && failure_.empty()) LeadMember(*orders.lead);
+  if (!orders.switch_fault.empty() && handover_.is_asked()) {
+    parts_.replies.Answer(handover_.TakeAsked(), absl::FailedPreconditionError(orders.switch_fault));
+  }
   if (sender_ != nullptr && orders.lead) {
     // The groups that it had when it opened are published even below the minimum: all in sync have them.
     constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
@@ -266,6 +290,9 @@ void ReplicationService::StepMember() {
   MemberReport report{
       .is_loading = store.loading(),
       .is_empty = store.last_group() == 0 && !store.loading() && store.Read(Counter::kKeys) == 0,
+      .is_asked = handover_.is_asked(),
+      .is_yielding = handover_.is_yielding(),
+      .has_copy = follower_->has_copy(),
       .is_primary = role_ != Role::kFollower,
       .is_open = role_ == Role::kPrimary,
       .last = store.last_group(),
@@ -294,6 +321,48 @@ void ReplicationService::AnswerAsked(const PendingRequest& pending) {
   reply.version = history_.epoch();
   reply.slot = role_ == Role::kFollower ? 0 : 1;
   parts_.replies.Answer(pending, absl::OkStatus(), reply);
+}
+
+void ReplicationService::BeginYield(const PendingRequest& pending) {
+  if (options_.membership == nullptr || role_ != Role::kPrimary || lease_ == nullptr ||
+      handover_.is_yielding()) {
+    return parts_.replies.Answer(
+        pending,
+        absl::FailedPreconditionError(
+            "switch: this server is not the primary of a cluster, or yields to a member already; see "
+            "`kvctl cluster members`"));
+  }
+  handover_.BeginYield(pending, parts_.store.clock().Now(), options_.lease_time);
+  lease_->SetHeld(true);
+  parts_.log.Write(LogEvent::kYields, absl::StrCat("a member at ", pending.session->connection().peer(),
+                                                   " is to take over: no lease begins any more"));
+}
+
+bool ReplicationService::StepYield() {
+  if (!handover_.is_yielding()) {
+    if (lease_ != nullptr) lease_->SetHeld(false);  // the member that asked may be gone
+    return false;
+  }
+  const bool is_drained = sender_->acknowledged() >= parts_.store.last_group();
+  switch (handover_.Step(parts_.store.clock().Now(), is_drained)) {
+    case Handover::Next::kNothing:
+      return false;
+    case Handover::Next::kAnswers:
+      parts_.replies.Answer(handover_.TakeYield(), absl::OkStatus());
+      return true;
+    case Handover::Next::kRejects:
+      parts_.replies.Answer(
+          handover_.TakeYield(),
+          absl::FailedPreconditionError("switch: a member in sync lacks the last groups, so the "
+                                        "primary goes on; see its log, and try again"));
+      break;
+    case Handover::Next::kGoesOn:
+      break;
+  }
+  handover_.EndYield();
+  lease_->SetHeld(false);
+  parts_.log.Write(LogEvent::kYields, "no member has taken over: this primary goes on");
+  return true;
 }
 
 // --- A primary ------------------------------------------------------------------------------------------
@@ -327,6 +396,7 @@ bool ReplicationService::Step() {
     }
     busy = true;
   }
+  busy |= StepYield();
   if (promotion_ && parts_.store.clock().Now() >= promotion_->due) {
     EndPromotion();
     busy = true;
@@ -350,6 +420,7 @@ void ReplicationService::ServeIfReady() {
   parts_.log.Write(LogEvent::kReplicationServing,
                    absl::StrCat("serves clients: all followers have its groups up to ", opens_at_, "; epoch ",
                                 history_.epoch()));
+  if (handover_.is_asked()) AnswerPromoted(handover_.TakeAsked());
 }
 
 bool ReplicationService::has_work() const {
@@ -359,12 +430,14 @@ bool ReplicationService::has_work() const {
 std::optional<TimePoint> ReplicationService::next_work() const {
   if (promotion_) return promotion_->due;
   if (opens_after_) return opens_after_;
+  if (handover_.is_yielding()) return handover_.next_work();
   return lease_ != nullptr ? lease_->next_work() : std::nullopt;
 }
 
 void ReplicationService::Forget(ClientSession& session) {
   if (follower_ != nullptr) follower_->Forget(session);
   if (promotion_) promotion_->asked.Forget(session);
+  handover_.Forget(session);
   if (lease_ != nullptr) lease_->Forget(session);
 }
 

@@ -32,6 +32,7 @@
 #include "server/monitoring/operator_log.h"
 #include "server/replication/follower_connection.h"
 #include "server/replication/follower_service.h"
+#include "server/replication/handover.h"
 #include "server/replication/history.h"
 #include "server/replication/lease_service.h"
 #include "server/replication/membership.h"
@@ -48,6 +49,7 @@ struct ReplicationOptions {
   std::vector<FollowerAddress> followers{};  // of the server while it is a primary
   std::size_t max_pending_bytes = std::size_t{256} << 20;
   std::chrono::milliseconds lease_time = kDefaultLeaseTime;  // kMinLeaseTime to kMaxLeaseTime
+  std::uint64_t copy_rate = std::uint64_t{64} << 20;  // bytes per second of a copy for a member; 0: no limit
 
   std::shared_ptr<Membership> membership{};  // of a member of a cluster; null: it is none
 
@@ -61,6 +63,9 @@ struct ReplicationOptions {
 absl::StatusOr<History> CheckHistory(const std::string& data_dir, const ReplicationOptions& options);
 
 /// Decides whether the server serves clients, and moves groups from and to other servers.
+///
+/// The class has more than 25 methods, because a promotion by hand, the orders of a cluster and a switch all
+/// lead to the same roles.
 ///
 /// Thread safety: none; the server's one thread.
 class ReplicationService final : public SessionObserver {
@@ -89,6 +94,9 @@ class ReplicationService final : public SessionObserver {
   std::string_view WhyNotServing() const;
   /// Returns OK if the server takes a write now.
   absl::Status CheckWrite() const;
+  /// Returns whether writes wait, because another member is to take over. They are dispatched again once it
+  /// does not, or end with their connections.
+  bool holds_writes() const { return handover_.holds_writes(); }
   /// Takes a request of replication, of a client that may replicate.
   void Take(const PendingRequest& pending);
   /// Returns whether clients read under a lease. While the server serves, that does not change.
@@ -128,6 +136,12 @@ class ReplicationService final : public SessionObserver {
   /// Leads as its cluster orders. It serves nobody before opens_after_.
   void LeadMember(const MemberOrders::Lead& lead);
   void AnswerAsked(const PendingRequest& pending);
+  /// Begins to yield to another member.
+  void BeginYield(const PendingRequest& pending);
+  /// Returns false if there was nothing to do.
+  bool StepYield();
+  /// Answers a request to become the primary, which it is now.
+  void AnswerPromoted(const PendingRequest& asked);
   void SetRole(Role role);
   /// Serves if all followers have the groups of the start.
   void ServeIfReady();
@@ -144,6 +158,7 @@ class ReplicationService final : public SessionObserver {
   std::uint64_t opens_at_ = 0;                 // kOpening: the group that all followers must have
   std::unique_ptr<FollowerService> follower_;  // null: the server was never a follower
   std::optional<Promotion> promotion_;
+  Handover handover_;                          // of a member
   std::unique_ptr<ReplicationSender> sender_;  // null: it has no followers
   std::unique_ptr<LeaseService> lease_;        // null: it serves nobody, or has no followers
 };

@@ -93,6 +93,7 @@ absl::Status DurableTier::Impl::Open(const DurableTierOptions& options) {
                                       .meta = meta(),
                                       .flusher = flusher_,
                                       .max_bytes = log_bytes,
+                                      .keeps_group_number = options.keeps_group_number,
                                       .write_buffer_bytes = options.write_buffer_bytes,
                                       .applying = options.applies_in_steps ? LogApplying::kByWriter
                                                                            : LogApplying::kInThread,
@@ -314,6 +315,11 @@ absl::StatusOr<BackupInfo> DurableTier::Backup(const std::string& dir, const Bac
                              ? impl_->log_->PersistAll()
                              : impl_->flusher_->Flush(impl_->db_.get(), {impl_->data(), impl_->meta()}));
   return CreateBackup(*impl_->db_, impl_->place(), dir, request);
+}
+
+absl::StatusOr<std::unique_ptr<StoreCopy>> DurableTier::BeginCopy() const {
+  REMORA_RETURN_IF_ERROR(impl_->log_->PersistAll());  // C4, as for a backup
+  return StoreCopy::Begin(*impl_->db_, impl_->dir_->path(), impl_->copy_pins_);
 }
 
 void DurableTier::PutClient(std::uint64_t client, std::int64_t since_ms) {

@@ -29,6 +29,7 @@
 #include "store/durable/completion_records.h"
 #include "store/durable/format.h"
 #include "store/durable/group_sink.h"
+#include "store/durable/store_copy.h"
 #include "store/durable/tier_log/group_history.h"
 #include "store/durable/tier_log/log_progress.h"
 #include "store/durable/tier_log/log_retention.h"
@@ -60,6 +61,9 @@ struct DurableTierOptions {
   std::uint64_t commit_log_bytes = 0;
   /// See StoreOptions::shard. Ignored if `read_only`.
   ShardIdentity shard{};
+  /// The directory has the files of a StoreCopy, without a commit log: the store goes on behind its last
+  /// group.
+  bool keeps_group_number = false;
   /// The writing thread, and no thread of the tier, applies the commit log to RocksDB.
   bool applies_in_steps = false;
 };
@@ -182,6 +186,11 @@ class DurableTier {
   /// Makes a backup in `dir`. store/backup.h says what it holds, and has the errors. Writes do not wait
   /// for it. Any thread.
   absl::StatusOr<BackupInfo> Backup(const std::string& dir, const BackupRequest& request) const;
+  /// Begins a copy of all that was written before the call. Writes do not wait for it. Any thread. REQUIRES:
+  /// has_commit_log(); this outlives the copy.
+  ///
+  /// - Unavailable, DataLoss: as for ApplyLog.
+  absl::StatusOr<std::unique_ptr<StoreCopy>> BeginCopy() const;
 
   /// Reads all tables, and compares each block with its checksum. Any thread.
   ///

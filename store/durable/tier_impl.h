@@ -183,6 +183,7 @@ class DurableTier::Impl {
   std::uint64_t marked_ = 0;
   std::atomic<bool> skipped_log_ = false;
   std::vector<Opening> openings_;
+  const std::shared_ptr<CopyPins> copy_pins_ = std::make_shared<CopyPins>();
   Mutex sync_mutex_;
   absl::Status sync_failed_ ABSL_GUARDED_BY(sync_mutex_);  // not OK: all later syncs fail, too
   std::atomic<std::uint64_t> readable_limit_{1};           // all versions that a reader may find are lower

@@ -128,6 +128,17 @@ absl::StatusOr<std::unique_ptr<GroupHistory>> Replication::ReadGroups(std::uint6
   return core_.tier->ReadGroups(from);
 }
 
+// Unlike a backup, a copy may have groups that the followers lack: the one that takes it is a follower, too.
+absl::StatusOr<std::unique_ptr<StoreCopy>> Replication::BeginCopy() const {
+  const std::uint64_t after = last_group();
+  if (after == 0) {
+    return absl::FailedPreconditionError("copy: the store has no numbered groups; begin it as a primary's");
+  }
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<StoreCopy> copy, core_.tier->BeginCopy());
+  copy->set_after(after);
+  return copy;
+}
+
 // --- A store that follows -------------------------------------------------------------------------------
 
 absl::StatusOr<std::uint64_t> Replication::SyncGroups() {

@@ -50,6 +50,8 @@ class Replication {
   absl::StatusOr<std::uint64_t> SyncGroups();
   /// Implements ServerStore::ReadGroups. Takes no lock.
   absl::StatusOr<std::unique_ptr<GroupHistory>> ReadGroups(std::uint64_t from) const;
+  /// Implements ServerStore::BeginCopy. Takes the lock for a moment.
+  absl::StatusOr<std::unique_ptr<StoreCopy>> BeginCopy() const;
   /// Implements ServerStore::Promote. Returns the completion records as of now.
   absl::StatusOr<std::vector<ClientCompletions>> Promote(GroupSink* sink);
 

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -17,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/async_client.h"
 #include "client/client.h"
+#include "store/durable/incoming_copy.h"
 #include "tests/support/patience.h"
 #include "tests/support/server_thread.h"
 
@@ -32,6 +35,7 @@ class MembershipTest : public testing::Test {
   /// A member, its orders, and its last report.
   struct Node {
     rdma::Address address{};
+    bool has_address = false;  // a member that starts again keeps it
     std::shared_ptr<Membership> membership = std::make_shared<Membership>();
     std::unique_ptr<ServerThread> server{};
     MemberOrders orders{};
@@ -54,7 +58,8 @@ class MembershipTest : public testing::Test {
 
   void Start(Node& node, const std::string& name, std::uint64_t life,
              milliseconds lease_time = kMinLeaseTime) {
-    node.address = FreshAddress(rdma::TransportKind::kLocal, dir_.path());
+    if (!node.has_address) node.address = FreshAddress(rdma::TransportKind::kLocal, dir_.path());
+    node.has_address = true;
     node.orders.life = life;
     ServerOptions options;
     options.store.memory_size = std::size_t{16} << 20;
@@ -89,6 +94,27 @@ class MembershipTest : public testing::Test {
     Lead(primary_, follower_, true, true);
     primary_.Await([](const MemberReport& report) { return report.is_open; }, "it is open");
   }
+  /// Has the primary lead epoch 2, with a follower that has led epoch 1 alone.
+  void StartDiverged() {
+    Start(follower_, "f", 2);
+    follower_.orders.min_epoch = 1;
+    follower_.orders.lead = MemberOrders::Lead{.epoch = 1};
+    follower_.orders.has_minimum = true;
+    follower_.Await([](const MemberReport& report) { return report.is_open; }, "it is open");
+    follower_.server.reset();
+    follower_.membership = std::make_shared<Membership>();
+    follower_.orders = {};
+    Start(follower_, "f", 2);
+    follower_.orders.min_epoch = min_epoch_;
+    follower_.orders.may_copy = may_copy_;
+    follower_.Order();
+    Start(primary_, "p", 1);
+    primary_.orders.min_epoch = 2;
+    primary_.orders.lead = MemberOrders::Lead{.epoch = 2, .followers = {{.address = follower_.address}}};
+    primary_.orders.counts = {false};
+    primary_.orders.has_minimum = true;
+    primary_.Await([](const MemberReport& report) { return report.is_open; }, "it is open");
+  }
   static bool IsRejected(const MemberReport& report) {
     return report.followers[0].state == LinkState::kRejected;
   }
@@ -116,6 +142,8 @@ class MembershipTest : public testing::Test {
 
   const TempDir dir_;
   Node primary_{}, follower_{};
+  bool may_copy_ = true;         // of the follower of StartDiverged
+  std::uint64_t min_epoch_ = 2;  // of the same
   std::unique_ptr<AsyncClient> client_;
 };
 
@@ -231,6 +259,45 @@ TEST_F(MembershipTest, AnUnaskedMemberWaitsFromItsTakeoverOn) {  // K10
     ASSERT_TRUE(member.report.opens_at.has_value());
     EXPECT_EQ(*member.report.opens_at >= before + minutes(1), was_unasked);
   }
+}
+
+TEST_F(MembershipTest, AMemberWithOtherDataTakesACopy) {  // R15, K11
+  StartDiverged();
+  follower_.Await([](const MemberReport& report) { return report.has_copy; }, "the copy has come");
+  EXPECT_TRUE(AcceptCopy(dir_.path() + "/f").ok());
+  const std::uint64_t published = primary_.report.published;
+  follower_.server.reset();
+  follower_.membership = std::make_shared<Membership>();
+  Start(follower_, "f", 3);
+  EXPECT_GE(follower_.report.last, published) << "it goes on from the copy";
+  primary_.Await([](const MemberReport& report) { return report.followers[0].life == 3; }, "it follows");
+  primary_.orders.counts = {true};
+  primary_.Await([](const MemberReport& report) { return report.followers[0].acknowledged == report.last; },
+                 "it has all groups");
+  follower_.Order();
+  EXPECT_EQ(follower_.report.last, primary_.report.last);
+}
+
+TEST_F(MembershipTest, AMemberOnWhichItsClusterCountsKeepsItsData) {  // R15
+  may_copy_ = false;
+  StartDiverged();
+  primary_.Await(IsRejected, "the follower rejects it");
+  const std::uint64_t last = follower_.report.last;
+  for (int i = 0; i < 5; ++i) {
+    primary_.Order();
+    follower_.Order();
+  }
+  EXPECT_FALSE(follower_.report.has_copy);
+  EXPECT_EQ(follower_.report.last, last);
+  EXPECT_FALSE(std::filesystem::exists(dir_.path() + "/f/REMORA-COPY"));
+}
+
+TEST_F(MembershipTest, AMemberTakesNoCopyOfAnEarlierPrimary) {  // R15
+  min_epoch_ = 3;
+  StartDiverged();
+  primary_.Await(IsRejected, "the follower rejects it");
+  for (int i = 0; i < 5; ++i) follower_.Order();
+  EXPECT_FALSE(follower_.report.has_copy);
 }
 
 TEST_F(MembershipTest, AnEpochBeforeThatOfTheDataIsNotLed) {  // K5

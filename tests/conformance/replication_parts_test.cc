@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
@@ -14,6 +15,7 @@
 #include "absl/status/status.h"
 #include "server/replication/follower_link.h"
 #include "server/replication/group_receiver.h"
+#include "server/replication/handover.h"
 #include "server/replication/history.h"
 #include "server/replication/replication_service.h"
 #include "server/replication/shipped_groups.h"
@@ -22,6 +24,7 @@
 namespace remora {
 namespace {
 
+using std::chrono::milliseconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -343,6 +346,45 @@ TEST_F(GroupReceiverTest, IsFullWhileMuchWaits) {
   EXPECT_TRUE(receiver_.is_full());
   EXPECT_TRUE(*receiver_.Apply());
   EXPECT_FALSE(receiver_.is_full());
+}
+
+// --- A switch of the primary ----------------------------------------------------------------------------
+
+class HandoverTest : public testing::Test {
+ protected:
+  HandoverTest() { handover_.BeginYield({.session = session_, .request = {}}, begun_, kLease); }
+  Handover::Next Step(Duration after, bool is_drained) { return handover_.Step(begun_ + after, is_drained); }
+
+  static constexpr std::chrono::seconds kLease{1};
+  const TimePoint begun_ = TimePoint() + std::chrono::hours(1);
+  std::uint64_t place_ = 0;
+  ClientSession* const session_ = reinterpret_cast<ClientSession*>(&place_);  // only compared
+  Handover handover_;
+};
+
+TEST_F(HandoverTest, WritesWaitOnceTheLeasesAreOverAndUntilNobodyHasTakenOver) {
+  EXPECT_EQ(Step(kLease - milliseconds(1), true), Handover::Next::kNothing);
+  EXPECT_FALSE(handover_.holds_writes());
+  EXPECT_EQ(*handover_.next_work(), begun_ + kLease);
+  EXPECT_EQ(Step(kLease, true), Handover::Next::kNothing)
+      << "writes that were taken before are not groups yet";
+  EXPECT_TRUE(handover_.holds_writes());
+  EXPECT_EQ(Step(kLease + milliseconds(500), false), Handover::Next::kNothing);
+  EXPECT_EQ(Step(kLease + milliseconds(600), true), Handover::Next::kAnswers);
+  EXPECT_EQ(handover_.TakeYield().session, session_);
+  EXPECT_EQ(Step(kLease + milliseconds(500) + kYieldTime, true), Handover::Next::kNothing)
+      << "it answers once";
+  EXPECT_TRUE(handover_.holds_writes());
+  EXPECT_EQ(Step(kLease + milliseconds(600) + kYieldTime, true), Handover::Next::kGoesOn);
+  handover_.EndYield();
+  EXPECT_FALSE(handover_.holds_writes());
+  EXPECT_FALSE(handover_.is_yielding());
+}
+
+TEST_F(HandoverTest, AMemberThatLacksGroupsEndsIt) {
+  EXPECT_EQ(Step(kLease, false), Handover::Next::kNothing);
+  EXPECT_EQ(Step(kLease + milliseconds(1900), false), Handover::Next::kNothing);
+  EXPECT_EQ(Step(kLease + std::chrono::seconds(3), false), Handover::Next::kRejects);
 }
 
 }  // namespace

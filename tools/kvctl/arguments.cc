@@ -34,7 +34,8 @@ constexpr char kExitCodes[] =
     "   0  done\n"
     "   1  there is no such key; nothing was done. check, restore: damaged; nothing was restored.\n"
     "      doctor: it found a problem. import, export: --verify found a difference. cluster status: a\n"
-    "      shard has keys of another one. cluster members: one is not in sync, or does not answer\n"
+    "      shard has keys of another one. cluster members: one is not in sync, or does not answer.\n"
+    "      cluster switch: the member is not in sync, or the primary goes on\n"
     "   2  --if_absent: there is such a key; --if_version: it has another version; incr: its value is\n"
     "      no number; nothing was done\n"
     "   3  check: the log ends torn, as a machine leaves it that fails; a server starts, and drops\n"
@@ -98,27 +99,34 @@ std::string FindWrongOfCluster(const CommandLine& line, const Arguments& argumen
   if (line.Has("--server")) return "--server: cluster takes the servers from elsewhere; leave it out";
   const bool has_etcd = !arguments.etcd.store.endpoints.empty();
   const bool is_init = arguments.action == "init";
-  const bool is_members = arguments.action == "members";
+  const bool is_members = arguments.action == "members" || arguments.action == "switch";
   if (has_etcd && !is_members) {
-    return "--etcd: is for cluster members; leave it, and the flags that need it, out";
+    return "--etcd: is for cluster members and cluster switch; leave it, and the flags that need it, out";
   }
+  if (arguments.action == "members" && !arguments.to_member.empty()) {
+    return "--to: is for cluster switch; leave it out";
+  }
+  if (arguments.action == "switch" && arguments.json) return "--json: is for cluster members; leave it out";
   if (!is_init && !arguments.servers.empty()) {
     return "cluster " + arguments.action + ": takes the servers from " +
            (is_members ? "etcd" : "the file of --topology") + "; leave SERVER out";
   }
   if (arguments.action != "status" && !arguments.topology_file.empty()) {
-    return is_init
-               ? "--topology: is for cluster status; cluster init prints a file, as in `kvctl cluster init "
-                 "SERVER... > FILE`"
-               : "--topology: is for cluster status; cluster members asks etcd, so leave it out";
+    return is_init ? std::string(
+                         "--topology: is for cluster status; cluster init prints a file, as in `kvctl "
+                         "cluster init "
+                         "SERVER... > FILE`")
+                   : "--topology: is for cluster status; cluster " + arguments.action +
+                         " asks etcd, so leave it out";
   }
   if (is_init && arguments.servers.empty()) return "cluster init: name a SERVER for each shard";
   if (arguments.action == "status" && arguments.topology_file.empty()) {
     return "cluster status: name the file with --topology=FILE";
   }
   if (!is_members) return "";
-  if (!has_etcd) return "cluster members: name an address of etcd with --etcd=http://HOST:PORT";
-  if (arguments.shard.empty()) return "cluster members: name the shard with --shard=CLUSTER/NAME";
+  const std::string name = "cluster " + arguments.action;
+  if (!has_etcd) return name + ": name an address of etcd with --etcd=http://HOST:PORT";
+  if (arguments.shard.empty()) return name + ": name the shard with --shard=CLUSTER/NAME";
   return std::string(CheckEtcdFlags(arguments.etcd).message());
 }
 

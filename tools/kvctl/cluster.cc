@@ -116,6 +116,7 @@ Outcome ShowStatus(const Arguments& arguments, const Clock& clock) {
 
 Outcome Cluster(const Arguments& arguments, const Clock& clock) {
   if (arguments.action == "members") return ClusterMembers(arguments, clock);
+  if (arguments.action == "switch") return ClusterSwitch(arguments, clock);
   if (arguments.action == "status") return ShowStatus(arguments, clock);
   const absl::StatusOr<Topology> topology = Topology::Even(arguments.servers, RandomId());
   if (!topology.ok()) return FromStatus(topology.status());

@@ -320,16 +320,22 @@ void AddCluster(Command cluster, Arguments* arguments) {
       .Add(
           "ACTION", arguments->action,
           "init: print a topology file for the servers; status: show the shards of --topology; members: show "
-          "the members of a shard that fails over by itself")
+          "the members of a shard that fails over by itself; switch: make another of them the primary")
       .Required()
-      .IsOneOf({"init", "status", "members"});
+      .IsOneOf({"init", "status", "members", "switch"});
   cluster.Add("SERVER", arguments->servers,
               "init: the address of each shard's server, or several of it with commas between");
   cluster.Add("--topology", arguments->topology_file, "status: the topology file").TypeName("FILE");
-  const Option etcd = AddEtcdFlags(cluster, &arguments->etcd, "members: reads the configuration there");
-  cluster.Add("--shard", arguments->shard, "members: the shard, as CLUSTER/NAME")
+  const Option etcd =
+      AddEtcdFlags(cluster, &arguments->etcd, "members, switch: reads the configuration there");
+  cluster.Add("--shard", arguments->shard, "members, switch: the shard, as CLUSTER/NAME")
       .Check(FaultOfShard)
       .TypeName("SHARD")
+      .Needs(etcd);
+  cluster
+      .Add("--to", arguments->to_member,
+           "switch: the ID of the member; without, the first one that is in sync")
+      .TypeName("MEMBER")
       .Needs(etcd);
   cluster.AddFlag("--json", arguments->json, "members: as one JSON object").Needs(etcd);
 }

@@ -9,7 +9,7 @@
 //   config.cc      config
 //   size.cc        size
 //   cluster.cc     cluster init and status
-//   members.cc     cluster members; its report is in members/
+//   members.cc     cluster members, cluster switch; the report is in members/
 //   diagnosis.cc   doctor; its checks are in doctor/
 //   top.cc         top; its lines and pages are in top/
 //   main.cc        which part does which command
@@ -91,8 +91,9 @@ struct Arguments {
   std::string action;
   std::vector<std::string> servers;  // of the shards, for init
   std::string topology_file;
-  EtcdFlags etcd{};                // for members, as is the next one
+  EtcdFlags etcd{};                // for members and switch, as is the next one
   std::string shard;               // CLUSTER/NAME
+  std::string to_member;           // of switch; empty: any
   ShardIdentity expected_shard{};  // of the server, as the topology says; all zeros: any
   // Flags of the command doctor.
   std::uint64_t memory = 0;               // 0: the server's default
@@ -106,7 +107,7 @@ struct Arguments {
   bool administers() const {
     return command == "promote" || command == "ping" || command == "stats" || command == "config" ||
            command == "top" || command == "backup" || command == "doctor" ||
-           (command == "cluster" && action == "members");
+           (command == "cluster" && (action == "members" || action == "switch"));
   }
   /// Returns true if the command may have a server, and needs none.
   bool may_be_without_server() const { return command == "doctor" || command == "cluster"; }
@@ -173,6 +174,8 @@ Outcome Size(const Arguments& arguments);
 Outcome Cluster(const Arguments& arguments, const Clock& clock);
 /// The members of a shard that fails over by itself.
 Outcome ClusterMembers(const Arguments& arguments, const Clock& clock);
+/// Makes another member of such a shard its primary.
+Outcome ClusterSwitch(const Arguments& arguments, const Clock& clock);
 Outcome Promote(Client& client);
 Outcome Backup(Client& client);
 Outcome BackupOffline(const Arguments& arguments);

@@ -1,4 +1,4 @@
-// cluster members: the configuration of a shard in etcd, and the members that it names.
+// cluster members, cluster switch: the configuration of a shard in etcd, and the members that it names.
 #include <sysexits.h>
 
 #include <algorithm>
@@ -48,17 +48,62 @@ Outcome FailureOf(const absl::Status& status) {
   return outcome;
 }
 
-absl::StatusOr<MemberAnswer> Ask(const Replica& member, const Arguments& arguments, const Clock& clock) {
+absl::StatusOr<std::unique_ptr<Client>> ConnectTo(const Replica& member, const Arguments& arguments,
+                                                  const Clock& clock) {
   Arguments one = arguments;
   one.server = member.address;
   one.expected_shard = IdentityIn(arguments.shard).value();
   if (!member.address.starts_with("tls://")) one.tls = {};
-  REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, Connect(one, clock, /*reconnects=*/false));
+  return Connect(one, clock, /*reconnects=*/false);
+}
+
+absl::StatusOr<MemberAnswer> Ask(const Replica& member, const Arguments& arguments, const Clock& clock) {
+  REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, ConnectTo(member, arguments, clock));
   REMORA_ASSIGN_OR_RETURN(const auto metrics, client->Stats());
   return AnswerIn(metrics);
 }
 
+/// Returns the member that is to be the primary. FailedPrecondition: there is none that may.
+absl::StatusOr<Replica> ChooseMember(const ShardConfiguration& now, const std::string& to) {
+  if (!to.empty() && to == now.primary) {
+    return absl::FailedPreconditionError(absl::StrCat("cluster switch: ", to, " is the primary already"));
+  }
+  if (!to.empty() && now.AddressOf(to).empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cluster switch: the shard has no member ", to, "; see `kvctl cluster members`"));
+  }
+  for (const Member& one : now.in_sync) {
+    if (one.id == now.primary || (!to.empty() && one.id != to)) continue;
+    return Replica{.id = one.id, .address = std::string(now.AddressOf(one.id))};
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "cluster switch: ", to.empty() ? std::string("no other member") : to,
+      to.empty() ? " is in sync" : " is not in sync", "; wait until it is (kvctl cluster members)"));
+}
+
 }  // namespace
+
+Outcome ClusterSwitch(const Arguments& arguments, const Clock& clock) {
+  if (const absl::Status token = ReadToken(arguments).status(); !token.ok()) return FromStatus(token);
+  const absl::StatusOr<ShardConfiguration> now = ReadConfiguration(arguments);
+  if (!now.ok()) return FailureOf(now.status());
+  const absl::StatusOr<Replica> to = ChooseMember(*now, arguments.to_member);
+  if (!to.ok()) {
+    Outcome outcome = FromStatus(to.status());
+    if (absl::IsFailedPrecondition(to.status())) outcome.exit_code = kExitProblem;
+    return outcome;
+  }
+  const absl::StatusOr<std::unique_ptr<Client>> client = ConnectTo(*to, arguments, clock);
+  if (!client.ok()) return FromStatus(client.status());
+  const absl::StatusOr<Promotion> promotion = (*client)->Promote();
+  if (!promotion.ok()) {
+    Outcome outcome = FromStatus(promotion.status());
+    if (absl::IsFailedPrecondition(promotion.status())) outcome.exit_code = kExitProblem;
+    return outcome;
+  }
+  return WriteOutput(absl::StrCat(to->id, " is the primary in place of ", now->primary, ", in epoch ",
+                                  promotion->epoch, "\n"));
+}
 
 Outcome ClusterMembers(const Arguments& arguments, const Clock& clock) {
   // Before all else: it is wrong for each member alike.

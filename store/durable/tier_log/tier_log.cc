@@ -32,13 +32,15 @@ constexpr std::size_t kManyDeletes = 65536;
 
 /// Removes applied_to and the openings, which refer to a log that does not exist here. A restored backup of a
 /// store with a log has them. Also removes the number of the last group, because without a log, the store may
-/// have written outside of that history.
+/// have written outside of that history; a copy of a primary's files has not.
 absl::Status ForgetOtherLog(const TierLogOptions& options) {
   constexpr std::string_view kWhat = "forget the commit log of the store that was backed up";
   REMORA_ASSIGN_OR_RETURN(const std::vector<Opening> openings, ReadLogOpenings(options.db, options.meta));
   rocksdb::WriteBatch batch;
   rocksdb::Status status = batch.Delete(options.meta, LogApplier::kAppliedToKey);
-  if (status.ok()) status = batch.Delete(options.meta, {kGroupNumberKey.data(), kGroupNumberKey.size()});
+  if (status.ok() && !options.keeps_group_number) {
+    status = batch.Delete(options.meta, {kGroupNumberKey.data(), kGroupNumberKey.size()});
+  }
   for (const Opening& opening : openings) {
     if (status.ok()) status = batch.Delete(options.meta, LogOpeningKey(Lsn{opening.found}));
   }

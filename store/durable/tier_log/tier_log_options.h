@@ -41,6 +41,8 @@ struct TierLogOptions {
   LogWriterKind writer = LogWriterKind::kChoose;
   /// Bound on the bytes of all files together. LogFileSizeFor says how large each is.
   std::uint64_t max_bytes = std::uint64_t{1} << 30;
+  /// See DurableTierOptions::keeps_group_number.
+  bool keeps_group_number = false;
   /// Approximate bound on the memory of what is applied and not persisted. Another bound is a quarter of
   /// max_bytes, in bytes of the log.
   std::uint64_t write_buffer_bytes = std::uint64_t{64} << 20;

@@ -238,7 +238,11 @@ struct MetricEntry {
   X(kClusterInSync, "cluster_members_in_sync", "remora_cluster_members_in_sync", kGauge, kNone,              \
     "Of these, members that have each acknowledged write, the primary included")                             \
   X(kClusterMinInSync, "cluster_min_in_sync", "remora_cluster_min_in_sync", kGauge, kNone,                   \
-    "Members in sync below which no write is acknowledged (--min_in_sync); 0: it leads no shard")
+    "Members in sync below which no write is acknowledged (--min_in_sync); 0: it leads no shard")            \
+  X(kCopyBytesSent, "copy_bytes_sent", "remora_copy_bytes_sent_total", kCounter, kBytes,                     \
+    "Bytes of copies of its data that this primary has sent to members that could not go on from their own") \
+  X(kCopyBytesTaken, "copy_bytes_taken", "remora_copy_bytes_taken_total", kCounter, kBytes,                  \
+    "Bytes of copies of a primary's data that this member has taken; 0 again behind a start")
 
 /// The places of the metrics in the superblock.
 enum class Counter : std::uint32_t {

@@ -268,6 +268,7 @@ enum class Operation : std::uint8_t {
   kReplicate = 19,  // its value is a part of a group
   kPromote = 20,    // nothing: become a primary
   kSupport = 21,    // condition: the number of a round; say that you still follow
+  kCopy = 22,       // condition: a step of a copy of a primary's data
 };
 
 /// Condition of a kPing that asks for a lease: it is answered once a round has ended that began after it
@@ -294,7 +295,8 @@ constexpr bool IsWrite(Operation operation) {
 /// Returns whether it needs a token for replication.
 constexpr bool IsOfReplication(Operation operation) {
   return operation == Operation::kFollow || operation == Operation::kReplicate ||
-         operation == Operation::kPromote || operation == Operation::kSupport;
+         operation == Operation::kPromote || operation == Operation::kSupport ||
+         operation == Operation::kCopy;
 }
 
 /// Returns whether it needs a token for writing: writes, their preparations, backups, which fill the

@@ -19,10 +19,18 @@
 // Or condition: kFollowAsks. Nothing in the staging buffer. Reply: result and version as above, version: the
 // epoch; slot: 1 if it is a primary. Each reply to a kFollowBegins has the life of the member in its slot.
 //
+// Or condition: kFollowYields, to a primary. Nothing in the staging buffer. A member in sync is to take over
+// by an operator's wish. Reply: once the primary takes no more writes, and that member serves without a wait.
+// The primary goes on if nobody takes over within kYieldTime.
+//
 // Request (replicate): key_size 0. value: the part. condition: the number of the group. ttl_ms: the bytes of
 // the whole group. payload_checksum: the place of the part in it. A part that is not the last is answered at
 // once. The last one is answered when the follower has the whole group, at its level of durability.
 // Reply: version: the number of the last group that the follower acknowledges.
+//
+// Request (copy): of a primary whose follower cannot go on from its position (kTakesCopy). condition: a
+// CopyStep, which says what value, ttl_ms and payload_checksum are. They come in the order of the steps;
+// groups come between files and parts, too. Reply: nothing more than its status.
 //
 // Request (support): nothing in the staging buffer. condition: the number of a round of the primary's lease
 // line (store/format/memory/lease_line.h). It has the last slot, which no part uses. Reply: as of replicate.
@@ -32,15 +40,42 @@
 // comes when the lease of the primary before is over.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <type_traits>
+
+#include "store/format/memory/hash.h"
 
 namespace remora {
 
 inline constexpr std::uint64_t kFollowBegins = 1;
 inline constexpr std::uint64_t kFollowFails = 2;
 inline constexpr std::uint64_t kFollowAsks = 3;
+inline constexpr std::uint64_t kFollowYields = 4;
+
+inline constexpr std::chrono::milliseconds kYieldTime{3000};
+
+/// Result of a reply that rejects a kFollowBegins: the follower takes a copy of the primary's data instead.
+inline constexpr std::int64_t kTakesCopy = 1;
+
+enum class CopyStep : std::uint64_t {
+  kBegins = 1,  // value: FollowStart, and behind it its reigns: does the follower take a copy?
+  kFiles,       // ttl_ms: bytes of all files. They come from now on
+  kFile,        // value: its name. ttl_ms: its size
+  kPart,        // value: the next bytes of the file
+  kFileEnds,    // payload_checksum: of the file, by NextCopyChecksum
+  kGroup,       // value: a part of a group. payload_checksum: its number. ttl_ms: its size. key_size: 0
+  kEnds,        // payload_checksum: number of the files. The follower has all groups that were sent
+};
+
+/// Returns the checksum of a file of a copy up to the end of this part. `before`: that up to the part; 0: it
+/// is the first one.
+inline std::uint64_t NextCopyChecksum(std::uint64_t before, std::span<const std::byte> part) {
+  const std::uint64_t both[] = {before, HashValue(part.data(), part.size())};
+  return XXH3_64bits(both, sizeof(both));
+}
 
 /// Most reigns of a message, and of a stored history.
 inline constexpr std::size_t kMaxReigns = 256;

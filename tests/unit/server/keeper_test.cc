@@ -10,6 +10,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -304,6 +305,31 @@ TEST_F(KeeperTest, AMemberThatIsNotInSyncDoesNotTakeOver) {  // K7
   AwaitOrders(30);  // several times the silence after which a primary is given up
   EXPECT_FALSE(server_->orders().lead.has_value());
   EXPECT_EQ(Now().first.epoch, 3);
+}
+
+TEST_F(KeeperTest, ACopyIsTakenByAMemberOnWhichNobodyCounts) {  // K11
+  Put(With("b", {{.id = "b", .life = kLifeOfB}, {.id = "c", .life = 9}}));
+  Start();
+  Await([&] { return server_->orders().may_copy; }, "it may take a copy");
+  EXPECT_THAT(ended(), IsEmpty());
+  server_->Report([](MemberReport& report) { report.has_copy = true; });
+  Await([&] { return !ended().empty(); }, "it ends");
+  EXPECT_THAT(ended(), HasSubstr("this server goes on with it"));
+  EXPECT_TRUE(std::filesystem::exists(dir_.path() + "/REMORA-COPY-STATE"));
+}
+
+TEST_F(KeeperTest, AMemberInTheConfigurationKeepsItsData) {  // K11
+  Put(With("b", {self(), {.id = "b", .life = kLifeOfB}}));
+  bool may_copy = false;
+  on_order_ = [&](const MemberOrders& orders) { may_copy |= orders.may_copy; };
+  Start();
+  AwaitOrders(2);
+  server_->Report([](MemberReport& report) { report.has_copy = true; });
+  Await([&] { return !ended().empty(); }, "it ends");
+  EXPECT_THAT(ended(), HasSubstr("the configuration counts on those here"));
+  EXPECT_FALSE(std::filesystem::exists(dir_.path() + "/REMORA-COPY-STATE"));
+  server_.reset();
+  EXPECT_FALSE(may_copy);
 }
 
 TEST_F(KeeperTest, AReplacedPrimaryEnds) {  // K5

@@ -1,0 +1,233 @@
+"""Members of a shard that come back with data from which they cannot go on: they get a copy of the primary's data by
+themselves. Real processes, and a real etcd.
+
+REMORA_ROUNDS: how often a member is killed while it gets a copy, and the primary that sends it (1 by default).
+"""
+
+import os
+import pathlib
+import subprocess
+import unittest
+
+import harness
+from failover_test import NAMES, FailoverCase
+from kill_test import Writer
+from lease_test import remora
+
+ROUNDS = int(os.environ.get("REMORA_ROUNDS", "1"))
+# The log on disk goes back 64 MiB and some files.
+SHORT_LOG = ["--commit_log=8M", "--replication_buffer=1M"]
+FILLING = 100  # values of a megabyte that no table compresses
+
+
+class RejoinCase(FailoverCase):
+    FLAGS = []
+
+    def start(self, name, *flags, data=None):
+        return super().start(name, "--insecure_open", *self.FLAGS, *flags, data=data)
+
+    def others(self, *names):
+        return [name for name in NAMES if name not in names]
+
+    def fill(self, primary):
+        with remora.Client(self.addresses[primary], timeout=harness.PATIENCE) as store:
+            for i in range(FILLING):
+                store.put(f"fill{i}", os.urandom(1_000_000))
+
+    def folder_of(self, name):
+        return self.folder / f"{name}.data"
+
+    def copied_bytes(self, name):
+        """Bytes of a copy that has not taken the place of the data."""
+        sizes = []
+        for path in (self.folder_of(name) / "REMORA-COPY").glob("*"):
+            try:
+                sizes.append(path.stat().st_size)
+            except FileNotFoundError:
+                pass
+        return sum(sizes)
+
+    def await_copied(self, name):
+        """The service manager's part: a server that ends with 75 is started again."""
+        server = self.servers[name]
+        self.assertEqual(server.process.wait(harness.PATIENCE), 75, server.said())
+        self.assertRegex(server.said(), b"cluster_ended: a copy of the primary's data has come")
+        self.start(name).await_said(b"copy_taken: the copy of a primary's data is in place")
+
+    def diverge(self):
+        """Returns a primary that was killed with a write that no other member has, and its successor."""
+        old = self.start_all()
+        self.assertEqual(self.put(old, "key", "1"), 0)
+        for name in self.others(old):
+            self.servers[name].kill()
+        self.assertNotEqual(self.put(old, "unacknowledged", "1", "--timeout=500"), 0)
+        self.servers[old].kill()
+        for name in self.others(old):
+            self.start(name)
+        self.await_in_sync(2)
+        return old, self.primary()
+
+    def export(self, name):
+        run = harness.kvctl(self.addresses[name], "export")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        return run.stdout
+
+    def assert_equal_to_primary(self, member):
+        """Has the member take over, and compares every key with what the primary had."""
+        expected = self.export(self.primary())
+        for name in self.others(member):
+            self.servers[name].kill()
+            # Below the minimum, nothing changes: so one is killed after the other has left the configuration.
+            if name == self.others(member)[0]:
+                self.await_in_sync(2)
+        harness.wait_until(lambda: self.stat(member, "replication_role") == 3, "the member serves")
+        self.start(self.others(member)[0])
+        self.await_in_sync(2)  # a scan needs the minimum
+        self.assertEqual(self.export(member), expected)
+
+
+class RejoinTest(RejoinCase):
+    def test_an_old_primary_with_unacknowledged_writes_is_in_sync_again(self):
+        old, successor = self.diverge()
+        self.assertEqual(self.put(successor, "key", "2"), 0)
+        self.start(old)
+        self.await_copied(old)
+        self.await_in_sync(3)
+        self.servers[successor].await_said(b"follower_copied: .* it gets a copy of the data, [0-9]* bytes")
+        self.assertGreater(self.stat(successor, "copy_bytes_sent"), 0)
+        self.assert_equal_to_primary(old)
+        self.assertIsNone(self.get(old, "unacknowledged"))
+        self.assertEqual(self.get(old, "key"), "2")
+
+
+class LogTest(RejoinCase):
+    FLAGS = SHORT_LOG
+
+    def away(self, *flags):
+        """Returns a member that was away while more was written than the primary's log keeps."""
+        primary = self.start_all()
+        away = self.others(primary)[0]
+        self.servers[away].kill()
+        self.await_in_sync(2)
+        self.fill(primary)
+        return primary, away
+
+    def test_a_member_that_was_away_beyond_the_log_is_in_sync_again_under_load(self):
+        primary, away = self.away()
+        writers = [Writer(self.addresses[primary], f"w{i}", 200) for i in range(2)]
+        self.start(away)
+        self.await_copied(away)
+        self.await_in_sync(3)
+        for writer in writers:
+            writer.wait_for(100)
+            writer.kill()
+        self.assert_equal_to_primary(away)
+        for writer in writers:
+            writer.address = self.addresses[away]
+            self.assertEqual(writer.verify(), (0, ""))
+
+    def test_a_new_member_joins_an_old_shard(self):
+        primary, away = self.away()
+        del primary
+        self.FLAGS = SHORT_LOG
+        for path in sorted(self.folder_of(away).rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        self.start(away)
+        self.await_copied(away)
+        self.await_in_sync(3)
+        self.assert_equal_to_primary(away)
+
+
+class KillTest(RejoinCase):
+    """kill -9 in the middle of a copy, which takes some seconds."""
+
+    FLAGS = [*SHORT_LOG, "--copy_rate=16M"]
+
+    def begin_copy(self):
+        primary = self.start_all()
+        away = self.others(primary)[0]
+        self.servers[away].kill()
+        self.await_in_sync(2)
+        self.fill(primary)
+        self.start(away)
+        self.await_part(away)
+        return primary, away
+
+    def await_part(self, name):
+        harness.wait_until(lambda: self.copied_bytes(name) > 1_000_000, "a part of the copy is there")
+
+    def test_the_member_is_killed(self):
+        _, away = self.begin_copy()
+        for _ in range(ROUNDS):
+            self.await_part(away)
+            self.servers[away].kill()
+            self.start(away).await_said(b"copy_failed: a copy of a primary's data that was not whole is removed")
+        self.await_copied(away)
+        self.await_in_sync(3)
+        self.assert_equal_to_primary(away)
+
+    def test_the_primary_is_killed(self):
+        primary, away = self.begin_copy()
+        for _ in range(ROUNDS):
+            self.await_part(away)
+            self.servers[primary].kill()
+            self.assertIsNone(self.servers[away].process.poll(), "it goes on trying")
+            self.start(primary)
+            primary = self.primary()
+            self.assertNotEqual(primary, away, "its data are old")
+        harness.wait_until(lambda: self.servers[away].process.poll() is not None, "the copy has come")
+        self.await_copied(away)
+        for name in self.others(away):
+            if self.servers[name].process.poll() is not None:
+                self.start(name)
+        self.await_in_sync(3)
+        self.assert_equal_to_primary(away)
+
+
+class FullDiskTest(RejoinCase):
+    FLAGS = SHORT_LOG
+
+    def test_a_full_disk_is_named_and_the_copy_comes_once_there_is_space(self):
+        primary = self.start_all()
+        away = self.others(primary)[0]
+        self.servers[away].kill()
+        self.await_in_sync(2)
+        self.fill(primary)
+        disk = self.folder_of(away)
+        kept = self.folder / "kept"
+        disk.rename(kept)
+        disk.mkdir(0o700)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400m,mode=700", "tmpfs", str(disk)], capture_output=True, check=False)
+        if mounted.returncode != 0:
+            self.skipTest(f"no file system of its own: {mounted.stderr.decode().strip()}")
+        self.addCleanup(subprocess.run, ["umount", "-l", str(disk)], check=False)
+        subprocess.run(["cp", "-a", f"{kept}/.", str(disk)], check=True)
+        ballast = pathlib.Path(disk) / "ballast"
+        free = os.statvfs(disk)
+        ballast.write_bytes(b"x" * (free.f_bavail * free.f_frsize - (30 << 20)))
+        server = self.start(away)
+        server.await_said(b"copy_failed: .*has no space for a copy of [0-9]* bytes.*the data here stay")
+        self.servers[primary].await_said(b"follower_rejected: .*has no space for a copy of")
+        self.assertTrue((disk / "CURRENT").exists())
+        self.assertIsNone(server.process.poll())
+        ballast.unlink()
+        self.await_copied(away)
+        self.await_in_sync(3)
+        self.assert_equal_to_primary(away)
+
+
+class MisuseTest(RejoinCase):
+    def test_data_of_no_member_are_left_alone(self):
+        primary = self.start_all()
+        member = self.others(primary)[0]
+        self.servers[member].kill()
+        self.await_in_sync(2)
+        history = self.folder_of(member) / "REMORA-REPLICATION"
+        history.write_text("\n".join(history.read_text().split("\n")[:3]) + "\n")
+        server = self.start(member)
+        server.await_said(b"primary_rejected: .*has data that did not come from a primary")
+        self.assertIsNone(server.process.poll())
+
+
+if __name__ == "__main__":
+    unittest.main()
