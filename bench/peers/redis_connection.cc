@@ -58,12 +58,11 @@ absl::StatusOr<std::unique_ptr<RedisConnection>> RedisConnection::Connect(
 }
 
 absl::Status RedisConnection::StartTls(std::shared_ptr<const rdma::TlsContext> tls, const std::string& host) {
-  using Step = rdma::TlsStream::Step;
   REMORA_ASSIGN_OR_RETURN(tls_, rdma::TlsStream::OfClient(std::move(tls), host));
   for (;;) {
-    const Step step = tls_->Handshake(context_->fd);
-    if (step == Step::kFailed) return absl::UnavailableError(tls_->error().message());
-    if (step == Step::kDone) return absl::OkStatus();
+    const rdma::TlsStream::Step step = tls_->Handshake(context_->fd);
+    if (step == rdma::TlsStream::Step::kFailed) return absl::UnavailableError(tls_->error().message());
+    if (step == rdma::TlsStream::Step::kDone) return absl::OkStatus();
     REMORA_RETURN_IF_ERROR(Await(tls_->has_output()));
   }
 }

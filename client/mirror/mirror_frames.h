@@ -11,18 +11,16 @@
 // dead record, in memory that the server is about to reuse. These points show that a place of this table
 // leads to no other record than the one that its slot named:
 //
-//   M1 Each slot has a proof with the count of a refresh (G1 to G5). The proof says that after this refresh,
-//   at
-//      a moment m, nothing had been written anew where the slot leads, and the segment had not been emptied
-//      before the refresh. Then G4 and G5 hold as for a location that was learned at m. The reason: an
-//      emptying after the refresh changes the byte, and new bytes come 2T after it.
+//   M1 Each slot has a proof with the count of a refresh (G1 to G5). The proof says that after this
+//      refresh, at a moment m, nothing had been written anew where the slot leads, and the segment had not
+//      been emptied before the refresh. Then G4 and G5 hold as for a location that was learned at m. The
+//      reason: an emptying after the refresh changes the byte, and new bytes come 2T after it.
 //   M2 A slot of a bulk READ. The client READs the generations, then `retired` of the segments (layout.h),
-//   then
-//      the bucket at m. Suppose that the segment was emptied before the refresh ended, in the use that the
-//      slot means. The server shows a segment as retired before it changes the generation. It shows it as not
-//      retired when all slots that led there are cleared. The slot was still there at m, so the segment was
-//      retired from before the READ of `retired` until after m. The client drops slots of segments that this
-//      READ shows as retired.
+//      then the bucket at m. Suppose that the segment was emptied before the refresh ended, in the use that
+//      the slot means. The server shows a segment as retired before it changes the generation. It shows it
+//      as not retired when all slots that led there are cleared. The slot was still there at m, so the
+//      segment was retired from before the READ of `retired` until after m. The client drops slots of
+//      segments that this READ shows as retired.
 //   M3 A slot of a change (store/format/memory/change_log.h). The client READs a count of changes after a
 //      refresh. A change whose number is not less was appended after that (L3), when its record was live
 //      (L2): this is m.

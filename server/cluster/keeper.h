@@ -17,9 +17,8 @@
 //        members, which do not count, a round ends once etcd was read after it began, and has no change. A
 //        complete member that takes over serves T after its swap.
 //   K11  A member gives up its data, for a copy of the primary's, once it has read a configuration without
-//   its
-//        life. Then nobody counts on it for a takeover. It reads that after the whole copy has come. The copy
-//        has no life, so the member joins anew.
+//        its life. Then nobody counts on it for a takeover. It reads that after the whole copy has come.
+//        The copy has no life, so the member joins anew.
 //
 // Why readers of a replaced primary P are fenced (store/format/memory/lease_line.h): let X take over from P,
 // and take a round of P that has ended. If X counted when it ended, X answered it. If X was added later, it

@@ -32,8 +32,7 @@ namespace remora {
 absl::StatusOr<std::string> FindGate();
 
 /// Returns OK if the address is redis://HOST:PORT or redis:///PATH, and other machines do not reach it, or
-/// may
-/// (`is_open`). Else InvalidArgument, which says what to do.
+/// may (`is_open`). Else InvalidArgument, which says what to do.
 absl::Status CheckGateAddress(std::string_view address, bool is_open);
 
 struct RedisGateOptions {

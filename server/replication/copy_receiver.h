@@ -1,9 +1,8 @@
 // The follower's side of a copy: it takes the files and groups of a primary whose groups it cannot follow.
 //
 //   R15  A follower takes a copy only while its cluster says that nobody relies on its data. It takes one
-//   only of a
-//        primary of its own epoch at least, and of etcd's. It acknowledges nothing meanwhile. Its own data
-//        stay until the whole copy is there.
+//        only of a primary of its own epoch at least, and of etcd's. It acknowledges nothing meanwhile. Its
+//        own data stay until the whole copy is there.
 #pragma once
 
 #include <cstddef>

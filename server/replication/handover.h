@@ -1,8 +1,7 @@
 // An operator's wish that another member in sync becomes the primary (`kvctl cluster switch`).
 //
-//   kPromote ─▶ member ──kFollowYields──▶ primary: begins no round for T, then takes no write until all have
-//   all groups
-//               takes over ◀───reply────
+//   kPromote ─▶ member ──kFollowYields──▶ primary: begins no round for T, then takes no write until all
+//               takes over ◀───reply────           have all groups
 //
 // Nothing relies on this: a member in sync may take over from a primary that serves, as from one that is
 // dead, and serves T after its last answer. It is only that T is over by then, and that nothing is left to be

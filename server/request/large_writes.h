@@ -1,8 +1,7 @@
 // Space that clients have reserved for large values, and their right to write it.
 //
-//   Reserve      the store gives up space; where the transport can take a grant back, the client is granted
-//   to
-//                WRITE it; else it sends its bytes in parts, which are copied in
+//   Reserve      the store gives up space; where the transport can take a grant back, the client may WRITE
+//                it then; else it sends its bytes in parts, which are copied in
 //   BeginCommit  the grant is revoked: from here on nobody can change the bytes
 //   (the store verifies and publishes them, in place)
 //   EndCommit    the space is the record's, or the store's again

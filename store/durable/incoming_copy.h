@@ -1,25 +1,22 @@
 // A copy of another machine's store that comes into a data directory, beside the data that are there, and
 // then takes their place (store_copy.h is the other side).
 //
-//   DIR/REMORA-COPY/         the files of the copy; a data directory of its own once they have all come
-//   DIR/REMORA-COPY-GROUPS   the groups that were written since: number and size, 8 bytes each, then the
-//   bytes DIR/REMORA-COPY-STATE    "accepted", then "replaces" and the names of the copy's files
+//   DIR/REMORA-COPY/        the files of the copy; a data directory of its own once they have all come
+//   DIR/REMORA-COPY-GROUPS  the groups that were written since: number and size, 8 bytes each, and bytes
+//   DIR/REMORA-COPY-STATE   "accepted", then "replaces" and the names of the copy's files
 //
 //   Begin, files and groups, End ──AcceptCopy──▶ accepted ──next start: InstallCopy──▶ replaces ──▶ done
 //
 //   V3  Until the state says "replaces", the data in the directory stay as they are. A start that finds a
-//   copy
-//       without a state removes it. So a copy takes the place of data only as a whole, and once it is
+//       copy without a state removes it. So a copy takes the place of data only as a whole, and once it is
 //       accepted.
 //   V4  Once the state says "replaces", each start first goes on with that, whichever step came last. So
-//   nothing
-//       reads a mixture of two stores.
+//       nothing reads a mixture of two stores.
 //   V5  A file of the copy has the bytes that its checksum is for, and is on the disk, before the next one
 //       begins. The store of the copy was opened, and has applied its groups, before the state says
 //       "replaces".
 //   V6  The copy has the number of its last group, so it goes on with the next one. It has no file of the
-//   member's
-//       life: the data that acknowledged in that life are gone.
+//       member's life: the data that acknowledged in that life are gone.
 #pragma once
 
 #include <cstddef>
@@ -101,9 +98,8 @@ enum class InstalledCopy : std::uint8_t {
 /// groups.
 ///
 /// - AlreadyExists: another process uses the directory.
-/// - Aborted: the copy cannot be opened: it is damaged, or the disk is full. It was removed, and the data are
-/// as
-///   they were.
+/// - Aborted: the copy cannot be opened: it is damaged, or the disk is full. It was removed, and the data
+///   are as they were.
 /// - DataLoss: the state is damaged.
 /// - Unavailable, PermissionDenied, ResourceExhausted: the disk fails. The next call goes on.
 ///

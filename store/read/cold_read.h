@@ -1,8 +1,7 @@
 // A read of a record that is only in the durable tier, for a caller that does not wait for the disk.
 //
 //   under the writers' lock    the key is looked for in memory; if it is not there, the read begins
-//   without the lock, in any   the record is read from the durable tier, while writes go on
-//   thread
+//   without it, in any thread  the record is read from the durable tier, while writes go on
 //   under the lock             if the record is still the key's, it is promoted; else the read begins again
 //
 // The record that was read is the key's record in the end, because of these invariants:

@@ -3,10 +3,10 @@
 // and names that the disk was asked to keep, and fails where it is told to.
 //
 // The environment says where:
-//   REMORA_DISK          The folder that is watched, with all below it. No symbolic links, no blanks in
-//   names. REMORA_DISK_JOURNAL  A file outside of it, on the same file system; beside it a folder of the same
-//   name
-//                        and ".saved" comes to hold what was removed, or replaced. Unset: no journal.
+//   REMORA_DISK          The folder that is watched, with all below it. It has no symbolic links, and no
+//                        name has a blank.
+//   REMORA_DISK_JOURNAL  A file outside of it, on the same file system. A folder beside it, of the same name
+//                        and ".saved", comes to hold what was removed or replaced. Unset: no journal.
 //   REMORA_DISK_BOOT     A file that is read instead of the system's boot_id: a power cut starts the machine
 //                        again. Unset: the system's.
 //   REMORA_DISK_FAULTS   A file of kFaultBytes bytes, each a Fault; they count at once. Unset: no faults.

@@ -3,8 +3,7 @@
 //   {"remora_export":1}                                              the first line: the format's version
 //   {"key":"user/1","value":"Ada","version":17}                      a record
 //   {"key":"session","value":"x","expires_ms":1795305600000,"version":18}
-//   {"key_base64":"AP8=","value_base64":"gIGC","version":19}         bytes that are not UTF-8, or longer as
-//   text
+//   {"key_base64":"AP8=","value_base64":"gIGC","version":19}         bytes, not UTF-8 or longer as text
 //   {"records":3}                                                    the last line: all of it is there
 //
 // `expires_ms`: the moment of the server's clock, in ms since 1970, which stays the same when it is imported;

@@ -8,17 +8,14 @@
 //
 //   count:  bits 63..40 check, 39..0 changes so far, modulo 2^40
 //   change: the slot's word; bits 63..36 check, 35..0 place of its bucket, counted in buckets from the
-//   region's
-//           start
+//           region's start
 //
-//   L1 A READ may see any mixture of an old and a new state. So both have checks: the one of a change covers
-//   its
-//      number. A change that was overwritten, or is not there yet, fails the check; so does a torn one, but
-//      for one mixture in 2^28. It leads at most to a place where no record of the key is, as a torn slot
-//      does.
-//   L2 When the server appends a change, the record that the slot names is live, because one thread publishes
-//   the
-//      record, stores the slot and appends the change.
+//   L1 A READ may see any mixture of an old and a new state. So both have checks: the one of a change
+//      covers its number. A change that was overwritten, or is not there yet, fails the check; so does a
+//      torn one, but for one mixture in 2^28. It leads at most to a place where no record of the key is, as
+//      a torn slot does.
+//   L2 When the server appends a change, the record that the slot names is live, because one thread
+//      publishes the record, stores the slot and appends the change.
 //   L3 A change whose number is not less than a count that was READ was appended after that READ began.
 #pragma once
 

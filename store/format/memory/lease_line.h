@@ -7,8 +7,7 @@
 //      another incarnation.
 //   Q2 The primary stores `begun` = r before it asks the first follower in round r, and r increases by one.
 //   Q3 It stores `done` = r after all its followers have answered round r. In a cluster, those are the ones
-//   that
-//      count (K3 and K10 of server/cluster/keeper.h).
+//      that count (K3 and K10 of server/cluster/keeper.h).
 //   Q4 A follower answers only the primary from which it takes groups (R7), and keeps the time of its last
 //      answer. From the beginning of its promotion on, it answers nobody.
 //   Q5 A follower becomes a primary no sooner than T after its last answer, after it began to follow, and

@@ -20,12 +20,10 @@ namespace remora::kvgate {
 ///
 /// Invariants:
 ///   T1: each key that was read, also one that does not exist, has the same version at the one moment at
-///   which
-///       the server decides the batch.
+///       which the server decides the batch.
 ///   T2: a read of a key sees the last write of the transaction to it.
 ///   T3: a key is read from the server once. If a second read is needed for its value, it has to find the
-///   same
-///       version.
+///       same version.
 ///
 /// The class has more than 25 methods, because it has one for each operation of a key store.
 ///
