@@ -239,9 +239,9 @@ struct MetricEntry {
     "Of these, members that have each acknowledged write, the primary included")                             \
   X(kClusterMinInSync, "cluster_min_in_sync", "remora_cluster_min_in_sync", kGauge, kNone,                   \
     "Members in sync below which no write is acknowledged (--min_in_sync); 0: it leads no shard")            \
-  X(kCopyBytesSent, "copy_bytes_sent", "remora_copy_bytes_sent_total", kCounter, kBytes,                     \
+  X(kCopyBytesSent, "copy_bytes_sent", "remora_copy_sent_bytes_total", kCounter, kBytes,                     \
     "Bytes of copies of its data that this primary has sent to members that could not go on from their own") \
-  X(kCopyBytesTaken, "copy_bytes_taken", "remora_copy_bytes_taken_total", kCounter, kBytes,                  \
+  X(kCopyBytesTaken, "copy_bytes_taken", "remora_copy_taken_bytes_total", kCounter, kBytes,                  \
     "Bytes of copies of a primary's data that this member has taken; 0 again behind a start")
 
 /// The places of the metrics in the superblock.
