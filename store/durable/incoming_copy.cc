@@ -115,7 +115,8 @@ absl::Status WriteState(const std::string& data_dir, std::string_view text) {
 
 absl::StatusOr<std::string> ReadWhole(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0 && errno == ENOENT) return std::string();
+  // ENOTDIR: the data directory is none; opening the store says so.
+  if (file < 0 && (errno == ENOENT || errno == ENOTDIR)) return std::string();
   if (file < 0) return CopyFault("open", path, errno);
   std::string text;
   std::array<char, 4096> buffer;

@@ -11,7 +11,7 @@ constexpr std::size_t kMemoryPerBlock = std::size_t{8} << 10;
 
 constexpr std::uint64_t kUsesPerKey = 10;
 
-constexpr std::uint64_t kMask = 15;
+constexpr std::uint64_t kCountMask = 15;
 
 }  // namespace
 
@@ -39,7 +39,7 @@ std::uint32_t AccessFrequency::Count(const Block& block, const std::array<Place,
   std::uint64_t least = kMaxCount;
   for (const Place& place : places) {
     const std::uint64_t word = LoadWord(block.words[place.word], std::memory_order_relaxed);
-    least = std::min(least, word >> place.shift & kMask);
+    least = std::min(least, word >> place.shift & kCountMask);
   }
   return static_cast<std::uint32_t>(least);
 }
@@ -57,7 +57,7 @@ void AccessFrequency::Note(std::uint64_t key_hash) {
   // Only the counters at the minimum grow: uses of other keys raised the others.
   for (const Place& place : places) {
     const std::uint64_t word = LoadWord(block.words[place.word], std::memory_order_relaxed);
-    if ((word >> place.shift & kMask) != count) continue;
+    if ((word >> place.shift & kCountMask) != count) continue;
     StoreWord(block.words[place.word], word + (std::uint64_t{1} << place.shift), std::memory_order_relaxed);
   }
   const std::uint64_t notes = notes_.load(std::memory_order_relaxed) + 1;

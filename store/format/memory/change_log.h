@@ -44,8 +44,8 @@ inline std::uint64_t MixOfChange(std::uint64_t a, std::uint64_t b) {
 }
 
 inline std::uint64_t EncodeChangeCount(std::uint64_t count) {
-  constexpr std::uint64_t kMask = (std::uint64_t{1} << kChangeNumberBits) - 1;
-  return MixOfChange(count & kMask, 0) << kChangeNumberBits | (count & kMask);
+  constexpr std::uint64_t kNumberMask = (std::uint64_t{1} << kChangeNumberBits) - 1;
+  return MixOfChange(count & kNumberMask, 0) << kChangeNumberBits | (count & kNumberMask);
 }
 constexpr std::uint64_t ChangeCountOf(std::uint64_t word) {
   return word & ((std::uint64_t{1} << kChangeNumberBits) - 1);
