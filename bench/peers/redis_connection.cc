@@ -41,12 +41,11 @@ absl::Status SocketError(const char* call, int error) {
 
 absl::StatusOr<std::unique_ptr<RedisConnection>> RedisConnection::Connect(
     const PeerAddress& address, std::shared_ptr<const rdma::TlsContext> tls) {
-  constexpr timeval kPatience{kPatienceS, 0};
-  Context context(address.path.empty()
-                      ? redisConnectWithTimeout(address.host.c_str(), address.port, kPatience)
-                      : redisConnectUnixWithTimeout(address.path.c_str(), kPatience));
+  constexpr timeval kTimeout{kPatienceS, 0};
+  Context context(address.path.empty() ? redisConnectWithTimeout(address.host.c_str(), address.port, kTimeout)
+                                       : redisConnectUnixWithTimeout(address.path.c_str(), kTimeout));
   if (context == nullptr) return absl::ResourceExhaustedError("connect: no memory for a connection");
-  if (context->err != 0 || redisSetTimeout(context.get(), kPatience) != REDIS_OK) {
+  if (context->err != 0 || redisSetTimeout(context.get(), kTimeout) != REDIS_OK) {
     return WhyBroken(*context);
   }
   std::unique_ptr<RedisConnection> connection(new RedisConnection(std::move(context)));
