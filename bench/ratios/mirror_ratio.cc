@@ -223,9 +223,8 @@ absl::Status Run(const Flags& flags) {
 int main(int argc, char** argv) {
   remora::bench::Flags flags;
   remora::command_line::CommandLine line(
-      "mirror_ratio compares the GETs of a client that mirrors the index with bare READs, on one connection "
-      "to\n"
-      "a running server. It overwrites kvbench's records, and leaves them.\n",
+      "mirror_ratio compares the GETs of a client that mirrors the index with bare READs, on one\n"
+      "connection to a running server. It overwrites kvbench's records, and leaves them.\n",
       "mirror_ratio");
   line.Add("--server", flags.server, "verbs://HOST:PORT, tcp://HOST:PORT or local:///PATH").Required();
   line.Add("--token_file", flags.token_file,

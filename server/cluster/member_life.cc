@@ -1,10 +1,9 @@
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "store/base/random_id.h"
 #include "store/base/status_macros.h"
 #include "store/durable/data_dir.h"
+#include "store/durable/synced_file.h"
 
 namespace remora {
 namespace {
@@ -27,11 +27,10 @@ std::string BootId() {
   return id;
 }
 
-absl::Status Fault(std::string_view operation, const std::string& path) {
-  const int error = errno;
-  const std::string text = absl::StrCat("cluster: cannot ", std::string(operation), " ", path, ": ",
-                                        std::strerror(error), "; see to the disk, and start again");
-  return error == EACCES ? absl::PermissionDeniedError(text) : absl::UnavailableError(text);
+absl::Status FaultOf(const WriteFault& fault) {
+  const std::string text = absl::StrCat("cluster: cannot ", std::string(fault.step), " ", fault.path, ": ",
+                                        std::strerror(fault.error), "; see to the disk, and start again");
+  return fault.error == EACCES ? absl::PermissionDeniedError(text) : absl::UnavailableError(text);
 }
 
 }  // namespace
@@ -55,15 +54,7 @@ absl::StatusOr<std::uint64_t> MemberLife(const std::string& data_dir, bool is_sy
   }
   if (life == 0) life = RandomId();
   const std::string text = absl::StrCat("life ", absl::Hex(life, absl::kZeroPad16), " ", boot, "\n");
-  const std::string next = path + ".new";
-  const int file = ::open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (file < 0) return Fault("make", next);
-  const bool is_written =
-      ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::fsync(file) == 0;
-  const absl::Status status = is_written ? absl::OkStatus() : Fault("write", next);
-  ::close(file);
-  REMORA_RETURN_IF_ERROR(status);
-  if (std::rename(next.c_str(), path.c_str()) != 0) return Fault("replace", path);
+  if (const std::optional<WriteFault> fault = ReplaceSynced(path, text)) return FaultOf(*fault);
   REMORA_RETURN_IF_ERROR(SyncDirectory(data_dir));
   return life;
 }

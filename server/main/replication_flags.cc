@@ -57,8 +57,7 @@ void AddReplicationFlags(command_line::CommandLine& line, Flags* flags) {
       .TypeName("SIZE");
   line.Add("--copy_rate", flags->server.replication.copy_rate,
            "With --etcd: bytes per second at which a primary sends a copy of its data to a member that "
-           "cannot go on "
-           "from its own; 0: as fast as it can")
+           "cannot go on from its own; 0: as fast as it can")
       .Size()
       .ShowDefault()
       .TypeName("SIZE");

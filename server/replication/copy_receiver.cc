@@ -2,7 +2,6 @@
 
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace remora {
 
@@ -34,16 +33,11 @@ absl::Status CopyReceiver::TakeStep(const Request& request, std::span<const std:
     return absl::FailedPreconditionError("copy: this follower takes no copy from this connection; begin one");
   }
   switch (step) {
-    case CopyStep::kFile: {
-      // Copied, since the primary may still be writing to its staging buffer.
-      const std::string name(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-      return copy_->BeginFile(name, size);
-    }
-    case CopyStep::kPart: {
+    case CopyStep::kFile:
+      return copy_->BeginFile({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, size);
+    case CopyStep::kPart:
       bytes_ += bytes.size();
-      const std::vector<std::byte> part(bytes.begin(), bytes.end());
-      return copy_->Write(part);
-    }
+      return copy_->Write(bytes);
     case CopyStep::kFileEnds:
       return copy_->EndFile(request.payload_checksum);
     case CopyStep::kGroup: {
@@ -52,8 +46,7 @@ absl::Status CopyReceiver::TakeStep(const Request& request, std::span<const std:
       const std::uint64_t at = goes_on ? group_at_ : 0;
       group_ = request.payload_checksum;
       group_at_ = at + bytes.size();
-      const std::vector<std::byte> part(bytes.begin(), bytes.end());
-      return copy_->AddGroup(request.payload_checksum, size, at, part);
+      return copy_->AddGroup(request.payload_checksum, size, at, bytes);
     }
     case CopyStep::kEnds:
       if (absl::Status ended = copy_->End(request.payload_checksum, kHistoryFile, FormatHistory(history_));

@@ -29,7 +29,7 @@ class CopyReceiver {
   /// Takes a copy from this primary, a session, which has this history. An earlier copy is removed.
   void Begin(const void* primary, History history);
   bool IsFrom(const void* primary) const { return primary_ == primary && primary != nullptr; }
-  /// Takes a message behind the first one. `bytes`: its value.
+  /// Takes a message behind the first one. `bytes`: its value, which nobody changes meanwhile.
   ///
   /// - FailedPrecondition: nobody began it. Errors are those of IncomingCopy; then the copy is gone.
   absl::Status Take(const Request& request, std::span<const std::byte> bytes);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -16,6 +15,7 @@
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 #include "store/durable/data_dir.h"
+#include "store/durable/synced_file.h"
 
 namespace remora {
 namespace {
@@ -28,8 +28,7 @@ absl::Status Rejected(std::string_view why) {
   return absl::FailedPreconditionError(absl::StrCat("follow: ", AbslView(why)));
 }
 
-absl::Status FileError(std::string_view operation, const std::string& path) {
-  const int error = errno;
+absl::Status FileError(std::string_view operation, const std::string& path, int error) {
   const std::string text = absl::StrCat("replication: cannot ", AbslView(operation), " ", path, ": ",
                                         std::strerror(error), "; see to the disk, and start again");
   return error == EACCES ? absl::PermissionDeniedError(text) : absl::UnavailableError(text);
@@ -37,17 +36,6 @@ absl::Status FileError(std::string_view operation, const std::string& path) {
 
 std::string PathIn(const std::string& data_dir) {
   return absl::StrCat(data_dir, "/", AbslView(kHistoryFile));
-}
-
-/// Writes the text to a new file, and waits until the disk has it.
-absl::Status WriteSynced(const std::string& path, std::string_view text) {
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (file < 0) return FileError("make", path);
-  const bool is_written =
-      ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::fsync(file) == 0;
-  absl::Status status = is_written ? absl::OkStatus() : FileError("write", path);
-  ::close(file);
-  return status;
 }
 
 std::optional<Reign> ParseReign(absl::string_view line) {
@@ -159,9 +147,9 @@ absl::StatusOr<std::optional<History>> ReadHistory(const std::string& data_dir) 
   std::string text(kMaxFile, '\0');
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0 && (errno == ENOENT || errno == ENOTDIR)) return std::nullopt;
-  if (file < 0) return FileError("open", path);
+  if (file < 0) return FileError("open", path, errno);
   const ssize_t size = ::read(file, text.data(), text.size());
-  const absl::Status failed = size < 0 ? FileError("read", path) : absl::OkStatus();
+  const absl::Status failed = size < 0 ? FileError("read", path, errno) : absl::OkStatus();
   ::close(file);
   REMORA_RETURN_IF_ERROR(failed);
   text.resize(static_cast<std::size_t>(size));
@@ -173,9 +161,9 @@ absl::StatusOr<std::optional<History>> ReadHistory(const std::string& data_dir) 
 
 absl::Status WriteHistory(const std::string& data_dir, const History& history) {
   const std::string path = PathIn(data_dir);
-  const std::string next = path + ".new";
-  REMORA_RETURN_IF_ERROR(WriteSynced(next, FormatHistory(history)));
-  if (std::rename(next.c_str(), path.c_str()) != 0) return FileError("replace", path);
+  if (const std::optional<WriteFault> fault = ReplaceSynced(path, FormatHistory(history))) {
+    return FileError(fault->step, fault->path, fault->error);
+  }
   return SyncDirectory(data_dir);
 }
 

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include "store/base/status_macros.h"
 #include "store/durable/commit_log/log_file.h"
 #include "store/durable/data_dir.h"
+#include "store/durable/synced_file.h"
 #include "store/durable/tier.h"
 #include "store/durable/tier_log/shipped_group.h"
 #include "store/format/wire/replication_messages.h"
@@ -95,21 +97,12 @@ absl::Status RemoveAll(const std::string& path) {
 
 bool HasPath(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
-/// Writes a small file, and waits until the disk has it.
-absl::Status WriteFile(const std::string& path, std::string_view text) {
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (file < 0) return CopyFault("make", path, errno);
-  const bool is_written =
-      ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::fsync(file) == 0;
-  absl::Status status = is_written ? absl::OkStatus() : CopyFault("write", path, errno);
-  ::close(file);
-  return status;
+absl::Status CopyFaultOf(const std::optional<WriteFault>& fault) {
+  return fault ? CopyFault(fault->step, fault->path, fault->error) : absl::OkStatus();
 }
 
 absl::Status WriteState(const std::string& data_dir, std::string_view text) {
-  const std::string path = In(data_dir, kCopyState), next = path + ".new";
-  REMORA_RETURN_IF_ERROR(WriteFile(next, text));
-  if (::rename(next.c_str(), path.c_str()) != 0) return CopyFault("replace", path, errno);
+  REMORA_RETURN_IF_ERROR(CopyFaultOf(ReplaceSynced(In(data_dir, kCopyState), text)));
   return SyncDirectory(data_dir);
 }
 
@@ -336,7 +329,7 @@ absl::Status IncomingCopy::End(std::uint64_t files, std::string_view name, std::
     return BrokenProtocol("the copy ends before all of it came");
   }
   if (::fsync(groups_) != 0) return CopyFault("sync", In(data_dir_, kCopyGroups), errno);
-  REMORA_RETURN_IF_ERROR(WriteFile(PathOf(name), text));
+  REMORA_RETURN_IF_ERROR(CopyFaultOf(WriteSynced(PathOf(name), text)));
   REMORA_RETURN_IF_ERROR(SyncDirectory(In(data_dir_, kCopyFolder)));
   return SyncDirectory(data_dir_);
 }

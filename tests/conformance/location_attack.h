@@ -59,7 +59,7 @@ class LocationAttack : public SimServed, public testing::Test {
   }
 
   /// Makes a new reader know where the victim's record is, and remembers it here, too.
-  void Plant() {
+  virtual void Plant() {
     reader_ = Connect(std::size_t{1} << 16);
     PutVictim("good 1");
     for (int i = 0; i < 3; ++i) ASSERT_EQ(Get(kVictim), "good 1");
@@ -139,6 +139,31 @@ class LocationAttack : public SimServed, public testing::Test {
   }
   const std::byte* Region() const {
     return reinterpret_cast<const std::byte*>(&server_->store().superblock());
+  }
+
+  // --- Attacks on a reader that knows the place, whatever told it
+
+  void AttackWhileItSleeps() {
+    Plant();
+    Put(kVictim, "good 2");
+    Attack([] {});
+    EXPECT_EQ(Get(kVictim), "good 2");
+  }
+  void AttackADeletedKey() {
+    Plant();
+    ASSERT_TRUE(writer_->Delete(kVictim).ok());
+    Attack([] {});
+    EXPECT_EQ(Get(kVictim), "NOT_FOUND: no such key");
+  }
+  /// The reader's looks are recent all the time, because of other keys. It touches the victim's old place
+  /// only in the end.
+  void AttackWhileItReadsOtherKeys() {
+    Put("other", "value");
+    Plant();
+    Put(kVictim, "good 2");
+    Attack([&] { ASSERT_EQ(Get("other"), "value"); });
+    EXPECT_GT(reader_->counters().generation_reads, 1u);
+    EXPECT_EQ(Get(kVictim), "good 2");
   }
 
   std::unique_ptr<Client> reader_;

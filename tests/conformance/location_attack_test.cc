@@ -20,19 +20,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-TEST_F(LocationAttack, AReaderThatSleptThroughItIsNotDeceived) {
-  Plant();
-  Put(kVictim, "good 2");
-  Attack([] {});
-  EXPECT_EQ(Get(kVictim), "good 2");
-}
+TEST_F(LocationAttack, AReaderThatSleptThroughItIsNotDeceived) { AttackWhileItSleeps(); }
 
-TEST_F(LocationAttack, ADeletedKeyDoesNotComeBack) {
-  Plant();
-  ASSERT_TRUE(writer_->Delete(kVictim).ok());
-  Attack([] {});
-  EXPECT_EQ(Get(kVictim), "NOT_FOUND: no such key");
-}
+TEST_F(LocationAttack, ADeletedKeyDoesNotComeBack) { AttackADeletedKey(); }
 
 TEST_F(LocationAttack, AKeyThatWasMovedStaysWhatItWas) {
   Plant();
@@ -40,16 +30,7 @@ TEST_F(LocationAttack, AKeyThatWasMovedStaysWhatItWas) {
   EXPECT_EQ(Get(kVictim), "good 1");
 }
 
-// The reader's looks at generations are recent all the time, because of other keys; the victim's old place it
-// touches only in the end.
-TEST_F(LocationAttack, AReaderThatReadsOtherKeysIsNotDeceived) {
-  Plant();
-  Put("other", "value");
-  Put(kVictim, "good 2");
-  Attack([&] { ASSERT_EQ(Get("other"), "value"); });
-  EXPECT_GT(reader_->counters().generation_reads, 1u);
-  EXPECT_EQ(Get(kVictim), "good 2");
-}
+TEST_F(LocationAttack, AReaderThatReadsOtherKeysIsNotDeceived) { AttackWhileItReadsOtherKeys(); }
 
 // While a GET is in flight, at each moment of it that there is, the record is overwritten, its segment
 // emptied, and the place used again.

@@ -259,7 +259,7 @@ TEST_P(Mirror, ThroughCleaningNoValueIsEverWrong) {
   std::mt19937 random(11);
   for (std::uint64_t number = 1; number <= writes; ++number) {
     const auto i = static_cast<unsigned>(number <= kKeys ? number - 1 : random() % kKeys);
-    // Of the same few sizes all over: records come to stand exactly where others stood.
+    // Values have one of a few sizes, so new records come to stand exactly where others stood.
     const std::size_t size = 20'000 * (1 + number % 5);
     const std::string key = KeyOf(static_cast<int>(i));
     ASSERT_CODE(kOk, other->Put(key, MakeValue(key, number, size)));
