@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/ratios/ratio.h"
 #include "store/base/check.h"
 #include "store/durable/commit_log/commit_log.h"
 #include "tools/command_line/command_line.h"
@@ -211,11 +212,6 @@ class FileContestant final : public Contestant {
   std::size_t at_ = 0;
 };
 
-double MedianOf(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 double ThreadCpuNanoseconds() {
   timespec now{};
   REMORA_CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) == 0);
@@ -240,7 +236,7 @@ Cost CostOfEach(std::size_t calls, std::size_t at_once, const std::function<void
     start = now;
   }
   const auto made = static_cast<double>(means.size() * at_once);
-  return {MedianOf(std::move(means)), (ThreadCpuNanoseconds() - cpu) / made};
+  return {bench::MedianOf(std::move(means)), (ThreadCpuNanoseconds() - cpu) / made};
 }
 
 struct Line {
@@ -255,7 +251,7 @@ std::string RatiosOf(const std::vector<double>& ours, const std::vector<double>&
   for (std::size_t i = 0; i < ours.size(); ++i) ratios.push_back(ours[i] / first[i]);
   std::sort(ratios.begin(), ratios.end());
   std::array<char, 64> text;
-  std::snprintf(text.data(), text.size(), "%.2f (%.2f to %.2f)", MedianOf(ratios), ratios.front(),
+  std::snprintf(text.data(), text.size(), "%.2f (%.2f to %.2f)", bench::MedianOf(ratios), ratios.front(),
                 ratios.back());
   return text.data();
 }
@@ -276,8 +272,8 @@ void Compare(const GroupOptions& options, const std::string& title, std::vector<
   std::printf("%-28s %10s  %-28s %10s  %s\n", title.c_str(), "ns wall", "of the first", "ns CPU",
               "of the first");
   for (const Line& line : lines) {
-    std::printf("  %-26s %10.0f  %-28s %10.0f  %s\n", line.name.c_str(), MedianOf(line.wall),
-                RatiosOf(line.wall, lines[0].wall).c_str(), MedianOf(line.cpu),
+    std::printf("  %-26s %10.0f  %-28s %10.0f  %s\n", line.name.c_str(), bench::MedianOf(line.wall),
+                RatiosOf(line.wall, lines[0].wall).c_str(), bench::MedianOf(line.cpu),
                 RatiosOf(line.cpu, lines[0].cpu).c_str());
   }
 }

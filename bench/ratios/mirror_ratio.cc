@@ -3,8 +3,6 @@
 // meanwhile, if it is asked to.
 //
 // The program measures operation by operation on one connection, in turns, as path_ratio does.
-#include <sysexits.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -20,8 +18,9 @@
 #include "bench/kvbench/floor/raw_path.h"
 #include "bench/kvbench/load/random.h"
 #include "bench/kvbench/load/records.h"
+#include "bench/ratios/ratio.h"
+#include "bench/ratios/running_server.h"
 #include "client/client.h"
-#include "client/session/credentials.h"
 #include "store/base/clock.h"
 #include "store/base/status_macros.h"
 #include "tools/command_line/command_line.h"
@@ -31,9 +30,7 @@ namespace {
 
 constexpr std::size_t kMany = 16;
 
-struct Flags {
-  std::string server;
-  std::string token_file;
+struct Flags : ServerFlags {
   std::uint32_t records = 1'000'000;
   std::uint32_t rounds = 20'000;
   std::uint32_t places = 20'000;
@@ -60,18 +57,7 @@ class MirrorRatio {
     ClientOptions plain = options_;
     plain.location_cache_bytes = 0;
     REMORA_ASSIGN_OR_RETURN(writer_, Client::Connect(flags_.server, plain, clock_));
-    std::array<std::string, kMany> keys, values;
-    std::array<PutRequest, kMany> requests;
-    std::array<PutResult, kMany> results;
-    for (std::uint64_t first = 0; first < flags_.records; first += kMany) {
-      for (std::size_t i = 0; i < kMany; ++i) {
-        keys[i] = std::string(KeyText(first + i).view());
-        values[i] = std::string(values_.Make(first + i, first + i));
-        requests[i] = {keys[i], values[i]};
-      }
-      REMORA_RETURN_IF_ERROR(writer_->MultiPut(requests, results));
-    }
-    return absl::OkStatus();
+    return PutRecords(*writer_, values_, flags_.records);
   }
 
   absl::Status Build() {
@@ -140,10 +126,7 @@ class MirrorRatio {
     return status;
   }
   double Median(Timed kind) const {
-    std::vector<double> sorted = times_[kind];
-    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-    std::nth_element(sorted.begin(), middle, sorted.end());
-    return *middle - (kind == kNothing ? 0 : Median(kNothing));
+    return MedianOf(times_[kind]) - (kind == kNothing ? 0 : Median(kNothing));
   }
   void Row(const char* name, Timed ours, const char* base_name, Timed base) const {
     std::cout << absl::StrFormat("  %-16s %9.0f ns   %-26s %9.0f ns   ratio %6.3f\n", name, Median(ours),
@@ -202,10 +185,7 @@ class MirrorRatio {
 
 absl::Status Run(const Flags& flags) {
   const SteadyClock clock;
-  ClientOptions options;
-  if (!flags.token_file.empty()) {
-    REMORA_ASSIGN_OR_RETURN(options.token, ReadTokenFile(flags.token_file));
-  }
+  REMORA_ASSIGN_OR_RETURN(const ClientOptions options, OptionsOf(flags));
   MirrorRatio ratio(flags, options, clock);
   REMORA_RETURN_IF_ERROR(ratio.Load());
   std::cout << absl::StrFormat(
@@ -226,9 +206,7 @@ int main(int argc, char** argv) {
       "mirror_ratio compares the GETs of a client that mirrors the index with bare READs, on one\n"
       "connection to a running server. It overwrites kvbench's records, and leaves them.\n",
       "mirror_ratio");
-  line.Add("--server", flags.server, "verbs://HOST:PORT, tcp://HOST:PORT or local:///PATH").Required();
-  line.Add("--token_file", flags.token_file,
-           "Auth token, as `kvctl create_token` printed it, for a server that requires one");
+  AddServerFlags(line, flags);
   line.Add("--records", flags.records, "Records; rounded up to a multiple of 16")
       .Range(1u, 1'000'000'000u)
       .ShowDefault();
@@ -244,8 +222,5 @@ int main(int argc, char** argv) {
       .ShowDefault();
   line.Add("--index_mirror", flags.mirror, "Memory for the mirror").Size();
   if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
-  const absl::Status status = remora::bench::Run(flags);
-  if (status.ok()) return 0;
-  std::cerr << "mirror_ratio: " << flags.server << ": " << status.message() << "\n";
-  return status.code() == absl::StatusCode::kInvalidArgument ? EX_USAGE : EX_UNAVAILABLE;
+  return remora::bench::ExitStatusOf("mirror_ratio: " + flags.server, remora::bench::Run(flags));
 }

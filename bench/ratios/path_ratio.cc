@@ -3,8 +3,6 @@
 //
 // The program measures operation by operation on one connection, in turns, so that whatever disturbs one
 // disturbs the other. The noise between two runs is larger than most of the differences of interest.
-#include <sysexits.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <iostream>
@@ -18,8 +16,9 @@
 #include "absl/strings/str_format.h"
 #include "bench/kvbench/floor/raw_path.h"
 #include "bench/kvbench/load/records.h"
+#include "bench/ratios/ratio.h"
+#include "bench/ratios/running_server.h"
 #include "client/client.h"
-#include "client/session/credentials.h"
 #include "store/base/clock.h"
 #include "store/base/status_macros.h"
 #include "tools/command_line/command_line.h"
@@ -28,10 +27,8 @@
 namespace remora::bench {
 namespace {
 
-struct Flags {
-  std::string server;
+struct Flags : ServerFlags {
   std::string json;
-  std::string token_file;
   std::uint32_t rounds = 2000;
   std::uint32_t records = 2000;
   std::vector<std::size_t> value_sizes = {64, 1024, 4096};
@@ -63,12 +60,6 @@ class Times {
   }
 
  private:
-  static double MedianOf(std::vector<double> values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-  }
-
   std::vector<double> all_[kTimedCount];
 };
 
@@ -274,10 +265,8 @@ json_t* ToJson(std::size_t value_size, const PathRatio& measured) {
 
 absl::Status Run(const Flags& flags) {
   const SteadyClock clock;
-  ClientOptions options{.location_cache_bytes = 0};
-  if (!flags.token_file.empty()) {
-    REMORA_ASSIGN_OR_RETURN(options.token, ReadTokenFile(flags.token_file));
-  }
+  REMORA_ASSIGN_OR_RETURN(ClientOptions options, OptionsOf(flags));
+  options.location_cache_bytes = 0;
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
                           Client::Connect(flags.server, options, clock));
   options.location_cache_bytes = kDefaultLocationCacheBytes;
@@ -313,9 +302,7 @@ int main(int argc, char** argv) {
       "connection to a running server. It writes records of its own (keys path_ratio/...), and leaves "
       "them.\n",
       "path_ratio");
-  line.Add("--server", flags.server, "verbs://HOST:PORT or local:///PATH").Required();
-  line.Add("--token_file", flags.token_file,
-           "Auth token, as `kvctl create_token` printed it, for a server that requires one");
+  AddServerFlags(line, flags);
   line.Add("--rounds", flags.rounds, "Times that each is measured, for each size")
       .Range(1u, 100'000'000u)
       .ShowDefault();
@@ -326,8 +313,5 @@ int main(int argc, char** argv) {
       .ShowDefault();
   line.Add("--json", flags.json, "Writes the medians to this file, too, in nanoseconds");
   if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
-  const absl::Status status = remora::bench::Run(flags);
-  if (status.ok()) return 0;
-  std::cerr << "path_ratio: " << flags.server << ": " << status.message() << "\n";
-  return status.code() == absl::StatusCode::kInvalidArgument ? EX_USAGE : EX_UNAVAILABLE;
+  return remora::bench::ExitStatusOf("path_ratio: " + flags.server, remora::bench::Run(flags));
 }

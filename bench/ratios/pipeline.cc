@@ -3,8 +3,6 @@
 //
 // The program measures some operations of each kind in turns, so that whatever disturbs one disturbs the
 // others; it prints the medians of the turns.
-#include <sysexits.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -22,9 +20,10 @@
 #include "absl/strings/str_format.h"
 #include "bench/kvbench/load/random.h"
 #include "bench/kvbench/load/records.h"
+#include "bench/ratios/ratio.h"
+#include "bench/ratios/running_server.h"
 #include "client/async_client.h"
 #include "client/client.h"
-#include "client/session/credentials.h"
 #include "store/base/clock.h"
 #include "store/base/status_macros.h"
 #include "tools/command_line/command_line.h"
@@ -32,9 +31,7 @@
 namespace remora::bench {
 namespace {
 
-struct Flags {
-  std::string server;
-  std::string token_file;
+struct Flags : ServerFlags {
   std::uint64_t records = 1'000'000;
   std::size_t turns = 50;
   std::size_t operations = 2000;
@@ -51,12 +48,7 @@ struct Way {
   std::function<absl::Status()> turn;
   std::vector<double> nanoseconds{};  // of an operation, by turn
 
-  double Median() const {
-    std::vector<double> sorted = nanoseconds;
-    std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2),
-                     sorted.end());
-    return sorted[sorted.size() / 2];
-  }
+  double Median() const { return MedianOf(nanoseconds); }
 };
 
 /// The ways for one size of values.
@@ -80,18 +72,7 @@ class Pipeline {
   }
 
   absl::Status Load() {
-    std::vector<std::string> keys(kMany), values(kMany);
-    std::vector<PutRequest> requests(kMany);
-    std::vector<PutResult> results(kMany);
-    for (std::uint64_t first = 0; first < flags_.records; first += kMany) {
-      for (std::size_t i = 0; i < kMany; ++i) {
-        keys[i] = std::string(KeyText(first + i).view());
-        values[i] = std::string(values_.Make(first + i, first + i));
-        requests[i] = {keys[i], values[i]};
-      }
-      REMORA_RETURN_IF_ERROR(client_.MultiPut(requests, results));
-      for (const PutResult& result : results) REMORA_RETURN_IF_ERROR(result.status);
-    }
+    REMORA_RETURN_IF_ERROR(PutRecords(client_, values_, flags_.records));
     value_ = std::string(values_.Make(0, 0));
     memory_.resize(value_size_);
     std::memcpy(memory_.data(), value_.data(), value_size_);
@@ -217,11 +198,8 @@ class Pipeline {
 
 absl::Status Run(const Flags& flags) {
   const SteadyClock clock;
-  // Each GET is a cold one, whoever makes it.
-  ClientOptions options{.location_cache_bytes = 0};
-  if (!flags.token_file.empty()) {
-    REMORA_ASSIGN_OR_RETURN(options.token, ReadTokenFile(flags.token_file));
-  }
+  REMORA_ASSIGN_OR_RETURN(ClientOptions options, OptionsOf(flags));
+  options.location_cache_bytes = 0;  // each GET is a cold one, whoever makes it
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
                           Client::Connect(flags.server, options, clock));
   std::vector<std::unique_ptr<AsyncClient>> async(kDepths.size());
@@ -250,9 +228,7 @@ int main(int argc, char** argv) {
       "server.\n"
       "It overwrites kvbench's records, and leaves them.\n",
       "pipeline");
-  line.Add("--server", flags.server, "verbs://HOST:PORT or local:///PATH").Required();
-  line.Add("--token_file", flags.token_file,
-           "Auth token, as `kvctl create_token` printed it, for a server that requires one");
+  AddServerFlags(line, flags);
   line.Add("--records", flags.records, "Records; rounded up to a multiple of 16")
       .Range(1u, 1'000'000'000u)
       .ShowDefault();
@@ -268,8 +244,5 @@ int main(int argc, char** argv) {
       .ShowDefault();
   line.AddFlag("--gets_only", flags.gets_only, "Measure no PUTs");
   if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
-  const absl::Status status = remora::bench::Run(flags);
-  if (status.ok()) return 0;
-  std::cerr << "pipeline: " << flags.server << ": " << status.message() << "\n";
-  return status.code() == absl::StatusCode::kInvalidArgument ? EX_USAGE : EX_UNAVAILABLE;
+  return remora::bench::ExitStatusOf("pipeline: " + flags.server, remora::bench::Run(flags));
 }

@@ -6,25 +6,21 @@
 //
 // Measured in turns, so that whatever disturbs one disturbs the other. The files were just written, so the
 // system has them in memory: this is what the CPU does, and no disk.
-#include <stdlib.h>
-#include <sysexits.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "bench/kvbench/load/random.h"
+#include "bench/ratios/filled_tier.h"
+#include "bench/ratios/ratio.h"
 #include "store/base/clock.h"
 #include "store/base/status_macros.h"
 #include "store/durable/tier.h"
@@ -36,47 +32,9 @@
 namespace remora::bench {
 namespace {
 
-struct Flags {
-  std::string directory;
-  std::uint64_t keys = 1'000'000;
-  std::size_t value_size = 64;
-  std::uint32_t rounds = 9;
+struct Flags : TierFlags {
   std::vector<std::size_t> parts = {1, 2, 4};
 };
-
-/// A directory for this run, removed with what is in it.
-class RunDirectory {
- public:
-  explicit RunDirectory(const std::string& parent) : path_(absl::StrCat(parent, "/restart_scan-XXXXXX")) {
-    if (mkdtemp(path_.data()) == nullptr) path_.clear();
-  }
-  ~RunDirectory() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  RunDirectory(const RunDirectory&) = delete;
-  RunDirectory& operator=(const RunDirectory&) = delete;
-
-  /// Empty: it could not be made.
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-/// In an order that is not that of the keys, so that tables overlap until they are compacted.
-absl::Status Fill(DurableTier& tier, const Flags& flags) {
-  constexpr std::uint64_t kGroup = 1000;
-  tier.SetVersionLimit(flags.keys + 1);
-  std::string value(flags.value_size, '\0');
-  for (std::uint64_t i = 0; i < flags.keys; ++i) {
-    Random random(i);
-    std::generate(value.begin(), value.end(), [&] { return static_cast<char>(random.Next()); });
-    tier.Put(absl::StrFormat("user%016x", Mix64(i)), {.version = i + 1}, value);
-    if ((i + 1) % kGroup == 0) REMORA_RETURN_IF_ERROR(tier.Write());
-  }
-  return tier.Write();
-}
 
 /// The least work of a restart for an entry: to look at each byte, and know where the key belongs.
 class Reader {
@@ -106,13 +64,13 @@ struct Measured {
 
 class RestartScan {
  public:
-  RestartScan(const Flags& flags, const std::string& directory, const Clock& clock)
-      : flags_(flags), directory_(directory), clock_(clock) {}
+  RestartScan(const Flags& flags, std::string data, const Clock& clock)
+      : flags_(flags), data_(std::move(data)), clock_(clock) {}
 
   absl::Status Round(Measured& measured) {
     {
       const TimePoint begin = clock_.Now();
-      REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<DurableTier> tier, DurableTier::Open(directory_));
+      REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<DurableTier> tier, DurableTier::Open(data_));
       measured.open_seconds.push_back(SecondsSince(begin));
       REMORA_RETURN_IF_ERROR(Scan(*tier, measured));
     }
@@ -147,7 +105,7 @@ class RestartScan {
   absl::Status Load(Measured& measured) {
     StoreOptions options;
     options.durability = Durability::kLogged;
-    options.data_dir = directory_;
+    options.data_dir = data_;
     options.loading = Loading::kInBackground;
     options.load_threads = measured.parts;
     constexpr std::size_t kBeside = 160;  // of index, header and rounding, with some space left
@@ -204,16 +162,10 @@ class RestartScan {
   }
 
   const Flags& flags_;
-  const std::string& directory_;
+  const std::string data_;
   const Clock& clock_;
   std::uint64_t hash_ = 0;  // of the first round
 };
-
-double MedianOf(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 void Print(const Flags& flags, const std::vector<Measured>& all) {
   std::cout << absl::StrFormat("restart_scan: %d keys, values of %d bytes; medians of %d rounds in turns\n",
@@ -247,17 +199,9 @@ void Print(const Flags& flags, const std::vector<Measured>& all) {
 
 absl::Status Run(const Flags& flags) {
   const SteadyClock clock;
-  const RunDirectory directory(flags.directory);
-  if (directory.path().empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--directory: cannot make a directory in ", flags.directory));
-  }
-  {
-    REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<DurableTier> tier, DurableTier::Open(directory.path()));
-    REMORA_RETURN_IF_ERROR(Fill(*tier, flags));
-  }
-  // Here, as at a restart, writes that were in memory only become tables.
-  REMORA_RETURN_IF_ERROR(DurableTier::Open(directory.path()).status());
+  const RunDirectory directory(flags.directory, "restart_scan");
+  REMORA_RETURN_IF_ERROR(directory.status());
+  REMORA_RETURN_IF_ERROR(FillTier(directory.data(), flags));
   std::vector<Measured> all(1);
   for (const std::size_t parts : flags.parts)
     all.push_back({.parts = parts,
@@ -266,7 +210,7 @@ absl::Status Run(const Flags& flags) {
                    .serve_seconds = {},
                    .load_seconds = {},
                    .page_seconds = {}});
-  RestartScan scan(flags, directory.path(), clock);
+  RestartScan scan(flags, directory.data(), clock);
   for (std::uint32_t round = 0; round < flags.rounds; ++round) {
     for (Measured& measured : all) REMORA_RETURN_IF_ERROR(scan.Round(measured));
   }
@@ -279,24 +223,15 @@ absl::Status Run(const Flags& flags) {
 
 int main(int argc, char** argv) {
   remora::bench::Flags flags;
-  flags.directory = std::filesystem::temp_directory_path().string();
   remora::command_line::CommandLine line(
       "restart_scan measures how long a restart reads its durable tier, and loads it into a store, by one "
       "thread and\nby several. It fills a tier of its own, and removes it.\n",
       "restart_scan");
-  line.Add("--directory", flags.directory, "Where to make it").ShowDefault();
-  line.Add("--keys", flags.keys, "How many keys").Range(1u, 1'000'000'000u).ShowDefault();
-  line.Add("--value_size", flags.value_size, "Bytes of each value")
-      .Range(std::size_t{1}, remora::kMaxValueSize)
-      .ShowDefault();
-  line.Add("--rounds", flags.rounds, "Times that each is measured").Range(1u, 1'000'000u).ShowDefault();
+  AddTierFlags(line, flags);
   line.Add("--parts", flags.parts, "Numbers of ranges, and of threads")
       .Separator(',')
       .Range(std::size_t{1}, std::size_t{1000})
       .ShowDefault();
   if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
-  const absl::Status status = remora::bench::Run(flags);
-  if (status.ok()) return 0;
-  std::cerr << "restart_scan: " << status.message() << "\n";
-  return status.code() == absl::StatusCode::kInvalidArgument ? EX_USAGE : EX_UNAVAILABLE;
+  return remora::bench::ExitStatusOf("restart_scan", remora::bench::Run(flags));
 }

@@ -6,26 +6,23 @@
 // RocksDB's own, opened read-only on the same files.
 #include <rocksdb/db.h>
 #include <rocksdb/options.h>
-#include <stdlib.h>
-#include <sysexits.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <future>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "bench/kvbench/load/random.h"
+#include "bench/ratios/filled_tier.h"
+#include "bench/ratios/ratio.h"
 #include "client/client.h"
 #include "rdma/transport.h"
 #include "server/server.h"
@@ -37,47 +34,6 @@
 
 namespace remora::bench {
 namespace {
-
-struct Flags {
-  std::string directory;
-  std::uint64_t keys = 1'000'000;
-  std::size_t value_size = 64;
-  std::uint32_t rounds = 9;
-};
-
-/// A directory for this run, removed with what is in it.
-class RunDirectory {
- public:
-  explicit RunDirectory(const std::string& parent) : path_(absl::StrCat(parent, "/scan_ratio-XXXXXX")) {
-    if (mkdtemp(path_.data()) == nullptr) path_.clear();
-  }
-  ~RunDirectory() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  RunDirectory(const RunDirectory&) = delete;
-  RunDirectory& operator=(const RunDirectory&) = delete;
-
-  /// Empty: it could not be made.
-  const std::string& path() const { return path_; }
-  std::string data() const { return path_ + "/data"; }
-
- private:
-  std::string path_;
-};
-
-absl::Status Fill(DurableTier& tier, const Flags& flags) {
-  constexpr std::uint64_t kGroup = 1000;
-  tier.SetVersionLimit(flags.keys + 1);
-  std::string value(flags.value_size, '\0');
-  for (std::uint64_t i = 0; i < flags.keys; ++i) {
-    Random random(i);
-    std::generate(value.begin(), value.end(), [&] { return static_cast<char>(random.Next()); });
-    tier.Put(absl::StrFormat("user%016x", Mix64(i)), {.version = i + 1}, value);
-    if ((i + 1) % kGroup == 0) REMORA_RETURN_IF_ERROR(tier.Write());
-  }
-  return tier.Write();
-}
 
 /// A server on a thread of its own, and a client.
 class Served {
@@ -177,24 +133,11 @@ absl::StatusOr<Seen> ScanAll(From& from) {
   return seen;
 }
 
-double MedianOf(std::vector<double> numbers) {
-  std::sort(numbers.begin(), numbers.end());
-  return numbers[numbers.size() / 2];
-}
-
-absl::Status Run(const Flags& flags) {
+absl::Status Run(const TierFlags& flags) {
   const SteadyClock clock;
-  const RunDirectory directory(flags.directory);
-  if (directory.path().empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--directory: cannot make a directory in ", flags.directory));
-  }
-  {
-    REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<DurableTier> tier, DurableTier::Open(directory.data()));
-    REMORA_RETURN_IF_ERROR(Fill(*tier, flags));
-  }
-  // Here writes that were in memory only become tables, for all.
-  REMORA_RETURN_IF_ERROR(DurableTier::Open(directory.data()).status());
+  const RunDirectory directory(flags.directory, "scan_ratio");
+  REMORA_RETURN_IF_ERROR(directory.status());
+  REMORA_RETURN_IF_ERROR(FillTier(directory.data(), flags));
   // Opened before the store's own: its compactions could remove files while this is being opened.
   std::vector<rocksdb::ColumnFamilyHandle*> families;
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<rocksdb::DB> bare, OpenReadOnly(directory.data(), &families));
@@ -234,22 +177,13 @@ absl::Status Run(const Flags& flags) {
 }  // namespace remora::bench
 
 int main(int argc, char** argv) {
-  remora::bench::Flags flags;
-  flags.directory = std::filesystem::temp_directory_path().string();
+  remora::bench::TierFlags flags;
   remora::command_line::CommandLine line(
       "scan_ratio measures a store's scan, and a client's over the local transport, beside a RocksDB "
       "iterator.\n"
       "It fills a store of its own, and removes it.\n",
       "scan_ratio");
-  line.Add("--directory", flags.directory, "Where to make it").ShowDefault();
-  line.Add("--keys", flags.keys, "How many keys").Range(1u, 1'000'000'000u).ShowDefault();
-  line.Add("--value_size", flags.value_size, "Bytes of each value")
-      .Range(std::size_t{1}, remora::kMaxValueSize)
-      .ShowDefault();
-  line.Add("--rounds", flags.rounds, "Times that each is measured").Range(1u, 1'000'000u).ShowDefault();
+  AddTierFlags(line, flags);
   if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
-  const absl::Status status = remora::bench::Run(flags);
-  if (status.ok()) return 0;
-  std::cerr << "scan_ratio: " << status.message() << "\n";
-  return status.code() == absl::StatusCode::kInvalidArgument ? EX_USAGE : EX_UNAVAILABLE;
+  return remora::bench::ExitStatusOf("scan_ratio", remora::bench::Run(flags));
 }

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/ratios/ratio.h"
 #include "store/base/check.h"
 #include "store/server_store.h"
 #include "tools/command_line/command_line.h"
@@ -55,11 +56,6 @@ double Rate(std::size_t threads, double seconds, const Put& put) {
   stop = true;
   for (std::thread& writer : writers) writer.join();
   return static_cast<double>(done.load()) / Seconds(Steady::now() - start);
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 class RawFile {
@@ -178,7 +174,7 @@ std::vector<Measurement> MeasurementsOf(Targets& targets, std::size_t writers) {
 double MedianRatio(const Measurement& a, const Measurement& b) {
   std::vector<double> ratios;
   for (std::size_t i = 0; i < a.rates.size(); ++i) ratios.push_back(a.rates[i] / b.rates[i]);
-  return Median(std::move(ratios));
+  return bench::MedianOf(std::move(ratios));
 }
 
 void Measure(const Settings& settings) {
@@ -196,7 +192,7 @@ void Measure(const Settings& settings) {
     }
   }
   for (const Measurement& one : all) {
-    const double rate = Median(one.rates);
+    const double rate = bench::MedianOf(one.rates);
     std::printf("%-48s %10.0f /s %10.1f us each\n", one.name.c_str(), rate, 1e6 / rate);
   }
   std::printf("store, all writers / one sync per operation: %.1f\n",

@@ -99,6 +99,7 @@ AsyncClient::Begun AsyncClient::Core::BeginEmpty(Done&& done, const CallOptions&
 void AsyncClient::Core::Abort(AsyncOperation& operation, absl::Status status) {
   OperationList::Leave(operation);
   messages_.Abandon(operation);
+  reads_.Abandon(operation);
   operations_.End(operation, std::move(status));
 }
 

@@ -91,8 +91,14 @@ void AsyncReads::Take(AsyncOperation& operation) {
     operations_.Progress(operation);
   }
   if (!operation.ended) return Advance(operation);
+  operation.lookup.Abandon();
   if (operation.id == 0) return Free(operation);
   operations_.EndIfMemoryIsFree(operation);
+}
+
+void AsyncReads::Abandon(AsyncOperation& operation) {
+  // One in flight belongs to all lookups still: Take abandons the lookup.
+  if (!operation.read_in_flight) operation.lookup.Abandon();
 }
 
 void AsyncReads::EndRead(AsyncOperation& operation) {

@@ -52,6 +52,8 @@ class AsyncReads {
   absl::StatusOr<bool> Post();
   /// Takes the completion of the operation's READ. REQUIRES: the operation is a lookup.
   void Take(AsyncOperation& operation);
+  /// Gives up what the operation's lookup has planned, because the operation ends early.
+  void Abandon(AsyncOperation& operation);
   bool has_in_flight() const { return in_flight_ > 0; }
   /// Ends an operation whose lookup has a result that counts.
   void EndLookup(AsyncOperation& operation);

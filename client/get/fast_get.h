@@ -5,8 +5,10 @@
 // caller begins a search.
 //
 //   FastGet look;
-//   if (look.FindLine(...) && look.FindRecord(...) && look.Verify(...)) {
-//     copy the wanted part of look.record()
+//   LiveRecord record;
+//   if (look.FindLine(...) && look.FindRecord(...) && ReadLiveRecord(..., look.bytes(), ..., &record) &&
+//       session.region().ServerIsAlive()) {
+//     copy the wanted part of `record`
 //     if (look.Holds(...)) the copy is the key's
 //   }
 //
@@ -15,14 +17,14 @@
 //
 //   F1 A slot is one aligned word. The server stores it with one access, and the reader loads it with one
 //      access, so here no word is torn. A slot therefore names a record that was published, or a place where
-//      Verify fails.
+//      ReadLiveRecord fails.
 //   F2 A published record never changes, except for its live bit (layout.h, I4), until its memory is used for
 //      something else; `reuse_epoch` has grown before that (I6). FindRecord loads `reuse_epoch` first. If
 //      Holds finds it unchanged, the bytes that were verified and the bytes that were copied belong to one
 //      record.
 //   F3 A live record is the key's wherever it was found, so the reader needs neither the rest of the bucket
-//      nor a clock. The record was the key's when Verify saw its live bit, and the server was alive after
-//      that. If the server dies before the copy is made, its memory stays as it is.
+//      nor a clock. The record was the key's when ReadLiveRecord saw its live bit, and the server was alive
+//      after that. If the server dies before the copy is made, its memory stays as it is.
 //
 // The functions are inline and short, to keep the number of instructions between the record's first byte and
 // the next GET's first look small. A CPU can then begin the next GET while it waits for the memory of
@@ -53,8 +55,9 @@ class FastGet {
   static bool IsFor(const Session& session) { return session.region().reads_now() && !session.remembers(); }
   static constexpr std::size_t kLineSize = kWordsPerLine * sizeof(std::uint64_t);
 
-  // Call FindLine, FindRecord, Verify and Holds in this order, each after the previous one returned true.
-  // Between two of them, the caller may make steps of other GETs.
+  // Call FindLine, FindRecord, ReadLiveRecord, ServerIsAlive and Holds in this order, each after the previous
+  // one returned true. Between FindLine, FindRecord and ReadLiveRecord, the caller may make steps of other
+  // GETs.
   [[gnu::always_inline]] bool FindLine(const Session& session, std::uint64_t key_hash) {
     line_ = session.region().KnownOffsetOf({false, session.server().index().HomeOf(key_hash).bucket});
     const bool is_known = line_ != 0;
@@ -75,25 +78,23 @@ class FastGet {
     const std::uint64_t* const slot =
         found != 0 ? line + std::countr_zero(found) : FindInBucket(session, line_, key_hash);
     if (slot == nullptr) return false;
-    // Verify checks the place that the slot names: the slot may have changed since, or be another key's.
+    // ReadLiveRecord checks the record there: the slot may have changed since, or be another key's.
     const Slot leads_to = DecodeSlot(__atomic_load_n(slot, __ATOMIC_ACQUIRE));
     offset_ = leads_to.offset_bytes();
     size_ = leads_to.extent_bytes();
-    return size_ - sizeof(RecordHeader) <= kMaxSmallExtent - sizeof(RecordHeader);
+    bytes_ = session.region().At(offset_, size_);
+    return bytes_ != nullptr && size_ - sizeof(RecordHeader) <= kMaxSmallExtent - sizeof(RecordHeader);
   }
   void PrefetchRecord(const Session& session) const { session.region().Prefetch(offset_, size_); }
   std::uint64_t record_offset() const { return offset_; }
   std::size_t extent_bytes() const { return size_; }
-
-  [[gnu::always_inline]] bool Verify(Session& session, std::string_view key, std::uint64_t key_hash) {
-    session.counters().reads += 2;
-    const std::byte* const record = session.region().At(offset_, size_);
-    if (record == nullptr) return false;
-    const RecordPlace place{offset_ / kUnitSize, size_, {}, session.server().shape().incarnation};
-    return ReadLiveRecord(key, key_hash, record, place, &record_) && session.region().ServerIsAlive();
+  /// Returns the record's bytes, extent_bytes() of them, where the server may be writing.
+  const std::byte* bytes() const { return bytes_; }
+  [[gnu::always_inline]] RecordPlace place(const Session& session) const {
+    return {offset_ / kUnitSize, size_, {}, session.server().shape().incarnation};
   }
-  const LiveRecord& record() const { return record_; }
 
+  /// Returns whether the memory was not reused since FindRecord.
   [[gnu::always_inline]] bool Holds(const Session& session) const {
     std::atomic_thread_fence(std::memory_order_acquire);  // the loads of the copy come before
     return session.region().ReuseEpochInside() == reuse_epoch_;
@@ -117,7 +118,7 @@ class FastGet {
   std::uint64_t line_;    // offsets in the region
   std::uint64_t offset_;  // of the record
   std::size_t size_;
-  LiveRecord record_;
+  const std::byte* bytes_;
 };
 
 /// Verifies the record of `look`, and copies its value and version to the caller. Returns:
@@ -127,8 +128,10 @@ class FastGet {
 [[gnu::always_inline]] inline bool CopyVerified(Session& session, FastGet& look, std::string_view key,
                                                 std::uint64_t key_hash, std::string* value,
                                                 std::uint64_t* version) {
-  if (!look.Verify(session, key, key_hash)) return false;
-  const LiveRecord& record = look.record();
+  LiveRecord record;
+  session.counters().reads += 2;
+  if (!ReadLiveRecord(key, key_hash, look.bytes(), look.place(session), &record)) return false;
+  if (!session.region().ServerIsAlive()) return false;
   if (record.expiry_ms != 0 && !session.server().IsAlive(record.expiry_ms)) return false;
   Assign(record.value, value);
   if (!look.Holds(session)) return false;

@@ -150,11 +150,12 @@ void Lookup::Look(std::span<std::byte> buffer) {
     const bool is_named = fast_.FindRecord(*session_, key_hash_) && fast_.extent_bytes() <= buffer.size();
     return is_named ? Read(Reading::kLikely, fast_.record_offset(), fast_.extent_bytes()) : Search();
   }
-  if (!fast_.Verify(*session_, key_, key_hash_)) return Search();
-  const LiveRecord& record = fast_.record();
+  LiveRecord record;
+  session_->counters().reads += 2;
+  const bool is_live = ReadLiveRecord(key_, key_hash_, fast_.bytes(), fast_.place(*session_), &record);
+  if (!is_live || !session_->region().ServerIsAlive()) return Search();
   if (record.expiry_ms != 0 && !session_->server().IsAlive(record.expiry_ms)) return Search();
-  // The callback gets a view of this copy. RecordCopy expects the key before the value, but nothing reads the
-  // key here.
+  // The callback gets a view of this copy. RecordCopy expects a key before the value; nothing reads it here.
   std::byte* const body = buffer.data();
   CopySmall(reinterpret_cast<char*>(body) + key_.size(), record.value.data(), record.value.size());
   if (!fast_.Holds(*session_)) return Search();
@@ -195,12 +196,12 @@ void Lookup::Warm() {
 
 /// Makes a READ that keeps the mirror fresh, if one is due.
 bool Lookup::BeginUpkeep() {
-  if (generation_read_->is_in_flight || upkeep_reads_ == kMaxUpkeepReads) return false;
+  if (generation_read_->is_taken() || upkeep_reads_ == kMaxUpkeepReads) return false;
   const auto range =
       session_->mirror()->NextRead(start_, session_->region(), session_->cache().generations());
   if (!range) return false;
   ++upkeep_reads_;
-  generation_read_->is_in_flight = true;
+  generation_read_->reader = this;
   Read(Reading::kMirror, range->offset, range->size);
   return true;
 }
@@ -358,9 +359,9 @@ void Lookup::TakeRecord() {
 }
 
 bool Lookup::BeginGenerationRead(std::uint64_t segment) {
-  if (generation_read_->is_in_flight || !session_->cache().budget().has_some()) return false;
+  if (generation_read_->is_taken() || !session_->cache().budget().has_some()) return false;
   session_->cache().budget().Spend();
-  generation_read_->is_in_flight = true;
+  generation_read_->reader = this;
   refreshed_ = true;
   refreshed_segment_ = segment;
   const SegmentGenerations::Range range = session_->cache().generations().RangeOf(segment);
@@ -409,12 +410,12 @@ void Lookup::Take(std::span<const std::byte> bytes) {
     case Reading::kAllChunks:
       return;  // not READ at all, or not as one READ
     case Reading::kGenerations:
-      generation_read_->is_in_flight = false;
+      generation_read_->reader = nullptr;
       ++session_->counters().generation_reads;
       session_->cache().generations().Take(refreshed_segment_, bytes, refresh_posted_, session_->Coarse());
       return searches_ > 0 ? ReadFound() : Warm();
     case Reading::kMirror:
-      generation_read_->is_in_flight = false;
+      generation_read_->reader = nullptr;
       ++session_->counters().mirror_reads;
       session_->counters().mirror_read_bytes += bytes.size();
       session_->mirror()->Take(bytes, session_->Coarse(), session_->region(),

@@ -61,7 +61,9 @@ namespace remora {
 /// The READ of generations, or for the mirror of the index, that the lookups of one session share. They have
 /// one in flight at a time, because of two that overlap it is unknown which one saw the later state.
 struct GenerationRead {
-  bool is_in_flight = false;
+  const class Lookup* reader = nullptr;  // whose READ is planned or in flight; nullptr: none is
+
+  bool is_taken() const { return reader != nullptr; }
 };
 
 /// The key of a lookup, and the caller's wishes for its result.
@@ -129,6 +131,11 @@ class Lookup {
   void TakeChunks();
   void Posted();
   void Take(std::span<const std::byte> bytes);
+  /// Leaves the READ that is_shared and was not posted to other lookups. The driver calls it for a lookup
+  /// that it ends before the result is there; until the next Begin it makes no step.
+  void Abandon() {
+    if (generation_read_ != nullptr && generation_read_->reader == this) generation_read_->reader = nullptr;
+  }
   /// Offers the lookup the record that a FIND returned together with a bucket, after Take of that bucket.
   /// `bytes` are those of the record at `offset`. The lookup takes them if they are exactly the next READ,
   /// and ignores them otherwise. They must stay unchanged as long as the bytes of a READ must.

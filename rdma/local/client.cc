@@ -134,8 +134,8 @@ absl::StatusOr<UniqueFd> LocalClient::ConnectSocket(TimePoint deadline) const {
 
 absl::Status LocalClient::ServesAnother() const {
   return absl::PermissionDeniedError(absl::StrCat(
-      "connect: the server at ", path_, " serves uid ", peer_.uid, " and root, and this process runs as uid ",
-      geteuid(), "; run it as that user, or start kvserver with another --local_access"));
+      "connect: the server at ", path_, " does not serve uid ", geteuid(), "; run this process as uid ",
+      peer_.uid, ", as root or as a user that the server's --local_access admits, or start it with another"));
 }
 
 absl::StatusOr<ReceivedReply> LocalClient::AwaitReply(TimePoint deadline) {

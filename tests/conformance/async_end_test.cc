@@ -31,10 +31,10 @@ class AsyncEnd : public testing::Test, protected SimServed {
     other_ = Connect({});
   }
 
-  std::unique_ptr<AsyncClient> NewClient(const AsyncOptions& async) {
+  std::unique_ptr<AsyncClient> NewClient(const AsyncOptions& async,
+                                         const ClientOptions& options = {.location_cache_bytes = 0}) {
     auto connection = std::make_unique<TamperedConnection>(network_.Dial(), tampering_);
-    auto client =
-        AsyncClient::Connect(std::move(connection), {.location_cache_bytes = 0}, async, network_.clock());
+    auto client = AsyncClient::Connect(std::move(connection), options, async, network_.clock());
     EXPECT_TRUE(client.ok()) << client.status();
     return *std::move(client);
   }
@@ -56,6 +56,24 @@ class AsyncEnd : public testing::Test, protected SimServed {
   void WaitAll() {
     const absl::Status all = client_->WaitAll(network_.clock().Now() + seconds(60));
     ASSERT_TRUE(all.ok()) << all;
+  }
+  /// Begins a GET and cancels it: before its READ is posted, or while that is in flight.
+  void CancelAGet(std::string_view key, bool is_posted) {
+    Outcome outcome;
+    const AsyncClient::OperationId id = BeginGet(key, outcome);
+    tampering_.hold_reads = is_posted;
+    if (is_posted) client_->Poll();
+    ASSERT_TRUE(client_->Cancel(id));
+    tampering_.hold_reads = false;
+    WaitAll();
+    ASSERT_OUTCOME(kCancelled, outcome);
+    ASSERT_EQ(client_->free_slots(), 64u);
+  }
+  std::string Get(std::string_view key) {
+    Outcome outcome;
+    BeginGet(key, outcome);
+    WaitAll();
+    return outcome.text();
   }
   /// Returns the value of `key`, as another client sees it.
   std::string Seen(std::string_view key) {
@@ -118,6 +136,36 @@ TEST_F(AsyncEnd, ACancelledReadKeepsItsPlaceUntilTheDeviceIsDone) {
   EXPECT_EQ(outcomes[1].text(), "value");
   EXPECT_EQ(outcomes[0].calls, 1);
   ExpectThatAllIsWell();
+}
+
+// Lookups share the READ of generations: one that ends leaves it to the others.
+TEST_F(AsyncEnd, ACancelledLookupLeavesTheReadOfGenerationsToTheNext) {
+  client_ = NewClient({}, {.location_cache_bytes = kDefaultLocationCacheBytes});
+  for (const bool is_posted : {false, true}) {
+    ASSERT_TRUE(other_->Put("key", "value").ok());
+    ASSERT_EQ(Get("key"), "value");
+    network_.Advance(seconds(10));  // the last look is too old
+    const std::uint64_t looks = client_->counters().generation_reads;
+    CancelAGet("key", is_posted);
+    ASSERT_EQ(Get("key"), "value");
+    EXPECT_EQ(client_->counters().generation_reads, looks + 1) << (is_posted ? "posted" : "planned");
+    const std::uint64_t reads = client_->counters().reads;
+    ASSERT_EQ(Get("key"), "value");
+    EXPECT_EQ(client_->counters().reads, reads + 1) << (is_posted ? "posted" : "planned");
+  }
+}
+
+// The same of the READs that keep the mirror of the index.
+TEST_F(AsyncEnd, ACancelledLookupLeavesTheReadsForTheMirrorToTheNext) {
+  for (int i = 0; i < 500; ++i) ASSERT_TRUE(other_->Put(std::to_string(i), "value").ok());
+  for (const bool is_posted : {false, true}) {
+    client_ = NewClient({}, {.location_cache_bytes = 0, .index_mirror_bytes = std::size_t{1} << 20});
+    for (int i = 0; i < 40; ++i) {
+      CancelAGet(std::to_string(i), is_posted);
+      ASSERT_EQ(Get(std::to_string(i)), "value");
+    }
+    EXPECT_GT(client_->counters().mirror_hits, 0u) << (is_posted ? "posted" : "planned");
+  }
 }
 
 TEST_F(AsyncEnd, ACancelledWriteMayBeDone) {

@@ -84,7 +84,7 @@ class LocalAccessTest(unittest.TestCase):
         self.expect_rejected(MEMBER, b"become a member of the socket's group", groups=[SERVER])
         # Also where the file lets them through.
         (self.sockets / "socket").chmod(0o666)
-        self.expect_rejected(MEMBER, b"serves uid 1500001 and root", groups=[SERVER])
+        self.expect_rejected(MEMBER, b"does not serve uid %d; run this process as uid 1500001, as root" % MEMBER, groups=[SERVER])
 
     def test_a_group(self):
         self.serve("--local_access=group", f"--socket_group={GROUP}", "--socket_mode=660", groups=[GROUP])
