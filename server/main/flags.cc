@@ -30,6 +30,7 @@
 #include "server/main/listen_checks.h"
 #include "server/main/redis_gate.h"
 #include "server/main/replication_flags.h"
+#include "server/main/shards_flags.h"
 #include "server/memory/memory_budget.h"
 #include "server/memory/system_memory.h"
 #include "store/base/absl_view.h"
@@ -446,6 +447,7 @@ std::optional<int> ParseFlags(int argc, char** argv, FlagsFor purpose, Flags* fl
   AddAccessFlags(line, flags, &texts);
   AddReplicationFlags(line, flags);
   AddClusterFlags(line, flags);
+  AddShardsFlags(line, flags);
   AddMachineFlags(line, flags, &texts);
   AddOperatorFlags(line, flags, &texts);
   if (const std::optional<int> exit_status = line.Parse(argc, argv)) return exit_status;
@@ -456,6 +458,7 @@ std::optional<int> ParseFlags(int argc, char** argv, FlagsFor purpose, Flags* fl
   if (usable.ok()) usable = TakeAddresses(line, texts, flags);
   if (usable.ok()) usable = TakeReplication(flags);
   if (usable.ok()) usable = TakeCluster(flags);
+  if (usable.ok()) usable = TakeShards(line, flags);
   if (!usable.ok()) {
     report(std::string(usable.message()));
     return EX_USAGE;

@@ -30,6 +30,13 @@ struct ClusterFlags {
   std::uint32_t failover_after_ms = 1000;
 };
 
+/// The flags about several servers on this host (shards_flags.h).
+struct ShardsFlags {
+  std::uint32_t count = 1;
+  int number = -1;         // of the shard that this process is; negative: it is none of --shards
+  std::string topology{};  // the file for clients
+};
+
 struct Flags {
   ServerOptions server;
   std::vector<rdma::Address> listen;
@@ -45,6 +52,7 @@ struct Flags {
   std::string lease_time = "1s";
   rdma::TlsFiles replication_tls{};
   ClusterFlags cluster{};
+  ShardsFlags shards{};
   int ready_fd = -1;
   bool insecure_open = false;
   std::string http;                  // empty: not served

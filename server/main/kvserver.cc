@@ -36,6 +36,8 @@
 #include "server/main/redis_gate.h"
 #include "server/main/server_log.h"
 #include "server/main/service_notifier.h"
+#include "server/main/shard_servers.h"
+#include "server/main/shards_flags.h"
 #include "server/main/start_checks.h"
 #include "server/memory/memory_budget.h"
 #include "server/memory/memory_reserve.h"
@@ -193,15 +195,16 @@ class Gate {
     }
     if (flags.ready_fd >= 0) ::fcntl(flags.ready_fd, F_SETFD, FD_CLOEXEC);
     const auto local = std::ranges::find(flags.listen, rdma::TransportKind::kLocal, &rdma::Address::kind);
-    RedisGateOptions options{.program = program_,
-                             .arguments = {absl::StrCat("--server=", local->ToString())},
-                             .log = Log,
-                             .on_ready = std::move(on_ready),
-                             .on_failure = [this, &server](int exit_status, std::string why) {
-                               why_ = std::move(why);
-                               failure_ = exit_status;
-                               server.Stop();
-                             }};
+    ChildProgramOptions options{.name = "the gate of --redis",
+                                .program = program_,
+                                .arguments = {absl::StrCat("--server=", local->ToString())},
+                                .log = Log,
+                                .on_ready = std::move(on_ready),
+                                .on_failure = [this, &server](int exit_status, std::string why) {
+                                  why_ = std::move(why);
+                                  failure_ = exit_status;
+                                  server.Stop();
+                                }};
     for (const std::string& address : flags.redis) {
       options.arguments.push_back(absl::StrCat("--listen=", address));
     }
@@ -209,7 +212,7 @@ class Gate {
     if (!flags.redis_token_file.empty()) {
       options.arguments.push_back(absl::StrCat("--token_file=", flags.redis_token_file));
     }
-    REMORA_ASSIGN_OR_RETURN(gate_, RedisGate::Start(std::move(options)));
+    REMORA_ASSIGN_OR_RETURN(gate_, ChildProgram::Start(std::move(options)));
     return absl::OkStatus();
   }
 
@@ -225,7 +228,7 @@ class Gate {
   std::string program_;
   std::string why_;  // written before failure_
   std::atomic<int> failure_ = EX_OK;
-  std::unique_ptr<RedisGate> gate_;
+  std::unique_ptr<ChildProgram> gate_;
 };
 
 /// Returns null without --http.
@@ -303,14 +306,67 @@ void ReportStart(const std::vector<StartEvent>& events, MonitorService* shown, S
 void SetUpLog(Flags* flags) {
   standard_error->set_format(flags->log_format);
   standard_error->set_level(flags->log_level);
+  standard_error->set_shard(flags->shards.number);
   flags->server.log = Log;
 }
 
-int Main(int argc, char** argv) {
-  Flags flags;
-  if (const auto status = ParseFlags(argc, argv, FlagsFor::kStart, &flags, SayBadFlags)) return *status;
-  SetUpLog(&flags);
-  if (flags.checks_config) return CheckConfig(&flags, SayBadFlags);
+/// Finds the faults of each server of --shards. Returns the exit status of the first one.
+int CheckShards(int argc, char** argv, const Flags& whole) {
+  for (std::uint32_t shard = 0; shard < whole.shards.count; ++shard) {
+    std::string which = absl::StrCat("--shard=", IdentityText(IdentityOf(1, absl::StrCat(shard))));
+    std::vector<char*> arguments(argv, argv + argc);
+    arguments.push_back(which.data());
+    Flags flags;
+    const int parts = static_cast<int>(arguments.size());
+    if (const auto status = ParseFlags(parts, arguments.data(), FlagsFor::kStart, &flags, SayBadFlags)) {
+      return *status;
+    }
+    // The folder of all is made first.
+    const std::string& folder = whole.server.store.data_dir;
+    if (::access(folder.c_str(), F_OK) != 0) flags.server.store.data_dir = folder;
+    if (const int status = CheckConfig(&flags, SayBadFlags); status != EX_OK) return status;
+  }
+  return EX_OK;
+}
+
+/// Starts the servers of --shards, and ends with them.
+int ServeShards(int argc, char** argv, const Flags& flags) {
+  ServiceNotifier notifier(std::getenv("NOTIFY_SOCKET"), WarnOfManager);
+  const ServiceNotices notices = NoticesBy(&notifier);
+  // The manager hears this process alone.
+  for (const char* const name : {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}) ::unsetenv(name);
+  const auto lock = LockTopology(flags.shards.topology);
+  if (!lock.ok()) return Fail(StoreExitStatus(lock.status()), lock.status());
+  const absl::StatusOr<Topology> topology = PrepareTopology(flags, Log);
+  if (!topology.ok()) return Fail(StoreExitStatus(topology.status()), topology.status());
+  ShardServersOptions options{.arguments = {argv + 1, argv + argc},
+                              .log = Log,
+                              .ready_fd = flags.ready_fd,
+                              .on_ready =
+                                  [&] {
+                                    const std::string& path = flags.shards.topology;
+                                    notifier.Status("serving");
+                                    Log(LogEvent::kServing, absl::StrCat("serving ", flags.shards.count,
+                                                                         " shards; the topology is ", path));
+                                    notifier.Ready();
+                                    SayReady(flags, {path});
+                                  },
+                              .beat = notices.beat,
+                              .beat_interval = notices.beat_interval};
+  auto servers = ShardServers::Start(*topology, std::move(options));
+  if (!servers.ok()) return Fail(EX_OSERR, servers.status());
+  const int status = (*servers)->Run();
+  notifier.Stopping();
+  servers->reset();
+  if (status != EX_OK) {
+    return Fail(status, absl::UnavailableError("--shards: a server does not start; its lines say why"));
+  }
+  Log(LogEvent::kStopped, "stopped by a signal");
+  return EX_OK;
+}
+
+/// Serves one store until a signal.
+int Serve(int argc, char** argv, Flags flags) {
   ConfigReload reload(argc, argv, flags, *standard_error);  // outlives the server
   flags.server.settings = [&reload] { return reload.settings().json(); };
   if (flags.has_config_file) flags.server.on_reload = [&reload] { reload.Reload(); };
@@ -377,6 +433,16 @@ int Main(int argc, char** argv) {
   }
   Log(LogEvent::kServingFailed, StoreFailure(flags, *plan, ended));
   return StoreExitStatus(ended);
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  if (const auto status = ParseFlags(argc, argv, FlagsFor::kStart, &flags, SayBadFlags)) return *status;
+  SetUpLog(&flags);
+  if (StartsShards(flags)) {
+    return flags.checks_config ? CheckShards(argc, argv, flags) : ServeShards(argc, argv, flags);
+  }
+  return flags.checks_config ? CheckConfig(&flags, SayBadFlags) : Serve(argc, argv, std::move(flags));
 }
 
 /// Writes a line where there is no log, or no memory for it.

@@ -20,11 +20,12 @@
 namespace remora {
 namespace {
 
-std::string JsonLine(std::string_view time, const LogEventEntry& entry, std::string_view message) {
+std::string JsonLine(std::string_view time, const LogEventEntry& entry, std::string_view message, int shard) {
   const json::Value line(json_object());
   json_object_set_new(line.get(), "time", json::NewString(time));
   json_object_set_new(line.get(), "level", json::NewString(LogLevelName(entry.level)));
   json_object_set_new(line.get(), "event", json::NewString(entry.name));
+  if (shard >= 0) json_object_set_new(line.get(), "shard", json_integer(shard));
   json_object_set_new(line.get(), "message", json::NewString(message));
   const std::unique_ptr<char, decltype(&std::free)> text(json_dumps(line.get(), JSON_COMPACT), std::free);
   return text.get();
@@ -91,12 +92,14 @@ std::string_view LogLevelName(LogLevel level) {
   return "";
 }
 
-std::string FormatLogLine(LogFormat format, std::int64_t unix_ms, LogEvent event, std::string_view message) {
+std::string FormatLogLine(LogFormat format, std::int64_t unix_ms, LogEvent event, std::string_view message,
+                          int shard) {
   const LogEventEntry& entry = EntryOf(event);
   const std::string time =
       absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::FromUnixMillis(unix_ms), absl::UTCTimeZone());
-  if (format == LogFormat::kJson) return JsonLine(time, entry, message);
-  return absl::StrCat("kvserver: ", time, " ", AbslView(LogLevelName(entry.level)), " ", AbslView(entry.name),
+  if (format == LogFormat::kJson) return JsonLine(time, entry, message, shard);
+  const std::string program = shard >= 0 ? absl::StrCat("kvserver[", shard, "]: ") : "kvserver: ";
+  return absl::StrCat(program, time, " ", AbslView(LogLevelName(entry.level)), " ", AbslView(entry.name),
                       ": ", command_line::Printable(message));
 }
 

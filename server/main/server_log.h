@@ -3,6 +3,8 @@
 //
 //   kvserver: 2026-11-27T09:30:00.125Z info loaded: loaded 1000 keys in 0.02 s: ...
 //   {"time":"2026-11-27T09:30:00.125Z","level":"info","event":"loaded","message":"loaded 1000 keys ..."}
+//
+// The lines of server 2 of --shards begin with `kvserver[2]: `; those of JSON have "shard":2.
 #pragma once
 
 #include <atomic>
@@ -24,8 +26,10 @@ enum class LogFormat : std::uint8_t { kText = 1, kJson };
 std::string_view LogLevelName(LogLevel level);
 
 /// Returns the line, without its end. `message` may be any bytes: the line has no control character, and
-/// that of JSON is UTF-8. `unix_ms`: the time, in milliseconds since 1970.
-std::string FormatLogLine(LogFormat format, std::int64_t unix_ms, LogEvent event, std::string_view message);
+/// that of JSON is UTF-8. `unix_ms`: the time, in milliseconds since 1970. `shard`: the number of a server of
+/// --shards, which the line names; negative: it is none.
+std::string FormatLogLine(LogFormat format, std::int64_t unix_ms, LogEvent event, std::string_view message,
+                          int shard = -1);
 
 /// Writes a line to standard error, for a process that ends, and has no memory, or no log yet. Allocates
 /// nothing, and waits at most 2 s for a reader. `message`: ASCII; at most some 700 bytes of it are written.
@@ -47,6 +51,8 @@ class ServerLog {
   /// Events of lower levels are not written from now on.
   void set_level(LogLevel level) { level_ = level; }
   LogLevel level() const { return level_; }
+  /// Lines name this server of --shards from now on.
+  void set_shard(int shard) { lines_->shard = shard; }
 
   /// `message`: one line, without its end. Waits for no reader.
   void Write(LogEvent event, std::string_view message);
@@ -55,10 +61,11 @@ class ServerLog {
   /// How lines are made. The writer's thread may be there longer than the log, and has its share.
   struct Lines {
     std::string Make(LogEvent event, std::string_view message) const {
-      return FormatLogLine(format, unix_ms(), event, message);
+      return FormatLogLine(format, unix_ms(), event, message, shard);
     }
     std::function<std::int64_t()> unix_ms;
     std::atomic<LogFormat> format = LogFormat::kText;
+    std::atomic<int> shard = -1;
   };
 
   ServerLog(std::shared_ptr<Lines> lines, std::unique_ptr<LogWriter> writer)

@@ -16,6 +16,7 @@
 #include "server/connection/client_session.h"
 #include "server/http/http_listener.h"
 #include "server/http/monitor_service.h"
+#include "server/main/child_program.h"
 #include "server/main/cluster_flags.h"
 #include "server/main/descriptors.h"
 #include "server/main/exit_status.h"
@@ -89,7 +90,7 @@ absl::StatusOr<MemoryPlan> ApplyMemoryPlan(Flags* flags, std::vector<StartEvent>
   REMORA_ASSIGN_OR_RETURN(MemoryPlan plan,
                           PlanMemory(flags->memory, flags->max_clients, flags->listen, limits, session));
   const std::size_t open = OpenDescriptors() + (flags->http.empty() ? 0 : MonitorService::kDescriptors) +
-                           (flags->redis.empty() ? 0 : RedisGate::kDescriptors);
+                           (flags->redis.empty() ? 0 : ChildProgram::kDescriptors);
   REMORA_ASSIGN_OR_RETURN(const DescriptorPlan descriptors,
                           PlanDescriptors(RaiseDescriptorLimit(), open, flags->max_clients.value_or(1),
                                           is_durable, flags->listen));

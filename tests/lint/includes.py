@@ -26,6 +26,8 @@ LAYERS = {
     "store/": ("store/",),
     "rdma/": ("rdma/", "store/base/", "store/format/"),
     "client/": ("client/", "rdma/", "store/base/", "store/format/"),
+    # kvserver --shards writes the file that clients read.
+    "server/main/shard_servers.": ("server/", "rdma/", "store/", "client/cluster/topology.h"),
     "server/main/": ("server/", "rdma/", "store/", "tools/command_line/", "tools/json/"),
     "server/": ("server/", "rdma/", "store/"),
     "tools/command_line/": ("tools/command_line/",),

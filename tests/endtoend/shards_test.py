@@ -1,0 +1,287 @@
+"""kvserver --shards: several servers on one host, started, watched and ended by one process."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import unittest
+
+import harness
+
+SHARDS = 3
+EX_USAGE, EX_CANTCREAT, EX_TEMPFAIL, EX_CONFIG = 64, 73, 75, 78
+
+
+def running(pid):
+    """Returns whether the process runs; a zombie does not."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+class ShardsTestCase(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.data = self.folder / "data"
+        self.topology = self.data / "topology"
+
+    def flags(self, *flags, shards=SHARDS, address=None):
+        return [f"--shards={shards}", f"--listen={address or self.address}", f"--data_dir={self.data}",
+                "--durability=logged", "--memory=192M", "--commit_log=8M", *flags]  # fmt: skip
+
+    def start(self, *flags, **options):
+        server = harness.Server(*self.flags(*flags, **{k: options.pop(k) for k in ("shards", "address") if k in options}), **options)
+        self.addCleanup(server.close)
+        return server
+
+    def children(self, server):
+        """Returns the processes of the servers, by the number of their shard."""
+        found = {}
+        tasks = pathlib.Path(f"/proc/{server.process.pid}/task")
+        for task in tasks.iterdir():
+            for pid in (task / "children").read_text().split():
+                words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                number = [word for word in words if word.startswith(b"--shard=")][0].rsplit(b"/")[-1]
+                found[int(number)] = int(pid)
+        return found
+
+    def status(self):
+        """Returns the exit status, and the words of each shard's line."""
+        run = harness.kvctl(None, "cluster", "status", f"--topology={self.topology}", "--timeout=2000")
+        return run.returncode, [line.split() for line in run.stdout.decode().splitlines()[1:]]
+
+    def example(self, user, name):
+        return subprocess.run(
+            [harness.program("example_cluster"), str(self.topology), user, name],
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=harness.PATIENCE, check=False, text=True,
+        )  # fmt: skip
+
+    def expect_ended(self, children):
+        for pid in children.values():
+            harness.wait_until(lambda pid=pid: not running(pid), f"process {pid} has ended")
+
+    def rejected(self, *arguments):
+        """Returns the exit status, and what it said."""
+        run = subprocess.run([harness.program("kvserver"), *arguments], stdin=subprocess.DEVNULL, capture_output=True,
+                             timeout=harness.PATIENCE, check=False)  # fmt: skip
+        return run.returncode, run.stderr.decode()
+
+
+class ServingTest(ShardsTestCase):
+    def test_one_command_serves_a_cluster(self):
+        server = self.start()
+        code, lines = self.status()
+        self.assertEqual(code, 0)
+        addresses = [f"{self.address}.{shard}" for shard in range(SHARDS)]
+        self.assertEqual([(line[0], line[5]) for line in lines], [(str(i), address) for i, address in enumerate(addresses)])
+        for line in lines:
+            self.assertLessEqual(int(line[4]), 192 // SHARDS)
+        run = self.example("ada", "Ada Lovelace")
+        self.assertEqual((run.returncode, run.stderr), (0, ""), run.stdout)
+        # Each key is at its shard alone, and a server knows which one it is.
+        self.assertEqual(harness.kvctl(addresses[0], "ping").returncode, 0)
+        children = self.children(server)
+        self.assertEqual(sorted(children), list(range(SHARDS)))
+        code, output = server.stop()
+        self.assertEqual(code, 0)
+        self.assertEqual(output.decode(), f"kvserver: ready at {self.topology}\n")
+        self.expect_ended(children)
+        self.assertEqual([self.data.joinpath(str(shard), "REMORA-SHARD").exists() for shard in range(SHARDS)], [True] * SHARDS)
+
+    def test_a_server_that_is_killed_comes_back_with_its_data(self):
+        server = self.start()
+        self.assertEqual(self.example("ada", "Ada Lovelace").returncode, 0)
+        before = self.children(server)
+        keys = [line[2] for line in self.status()[1]]
+        for shard in range(SHARDS):
+            os.kill(before[shard], signal.SIGKILL)
+            server.await_said(b"shard %d: signal 9 ended it; it is started again" % shard)
+            harness.wait_until(lambda: self.status()[0] == 0, "all shards serve")
+            self.assertNotEqual(self.children(server)[shard], before[shard])
+        self.assertEqual([line[2] for line in self.status()[1]], keys)
+        self.assertEqual(server.stop()[0], 0)
+
+    def test_the_servers_end_with_the_process_that_started_them(self):
+        server = self.start()
+        children = self.children(server)
+        server.kill()
+        self.expect_ended(children)
+        # And it starts again, with the same cluster.
+        topology = self.topology.read_text()
+        again = self.start()
+        self.assertEqual(self.topology.read_text(), topology)
+        self.assertEqual(self.status()[0], 0)
+        self.assertEqual(again.stop(signal.SIGINT)[0], 0)
+
+    def test_addresses_may_change_and_the_cluster_stays(self):
+        self.start().stop()
+        cluster = re.search(r"^cluster (\w+)$", self.topology.read_text(), re.MULTILINE).group(1)
+        other = f"local://{self.folder}/other"
+        server = self.start(address=other)
+        text = self.topology.read_text()
+        self.assertIn(f"cluster {cluster}\n", text)
+        self.assertIn(f"{other}.2\n", text)
+        self.assertEqual(self.status()[0], 0)
+        self.assertEqual(server.stop()[0], 0)
+
+    def test_one_of_them_by_itself(self):
+        self.start().stop()
+        cluster = re.search(r"^cluster (\w+)$", self.topology.read_text(), re.MULTILINE).group(1)
+        server = self.start(f"--shard={cluster}/1")
+        self.assertEqual(self.children(server), {})
+        self.assertEqual(harness.kvctl(f"{self.address}.1", "put", "key", "value").returncode, 0)
+        self.assertTrue(server.await_said(rb"kvserver\[1\]: [^\n]* serving: "))
+        self.assertEqual(server.stop()[0], 0)
+
+    def test_ports_and_http_are_divided(self):
+        # Three free ports in a row.
+        while True:
+            port, http = harness.free_port(), harness.free_port()
+            sockets = []
+            try:
+                for number in (*range(port, port + SHARDS), *range(http, http + SHARDS)):
+                    sockets.append(socket.create_server(("127.0.0.1", number)))
+            except OSError:
+                continue
+            finally:
+                for one in sockets:
+                    one.close()
+            if abs(port - http) >= SHARDS:
+                break
+        server = self.start(f"--http=127.0.0.1:{http}", address=f"tcp://127.0.0.1:{port}")
+        self.assertEqual(self.status()[0], 0)
+        for shard in range(SHARDS):
+            run = subprocess.run(["curl", "-sf", f"http://127.0.0.1:{http + shard}/info.json"], capture_output=True, check=True)
+            self.assertRegex(json.loads(run.stdout)["shard"], rf"^[0-9a-f]{{16}}/{shard}$")
+        self.assertEqual(server.stop()[0], 0)
+
+    def test_memory_alone_needs_a_topology(self):
+        flags = [f"--shards={SHARDS}", f"--listen={self.address}", "--durability=memory", "--memory=192M"]
+        code, said = self.rejected(*flags)
+        self.assertEqual(code, EX_USAGE)
+        self.assertIn("needs --topology=FILE", said)
+        self.topology = self.folder / "topology"
+        server = harness.Server(*flags, f"--topology={self.topology}")
+        self.addCleanup(server.close)
+        self.assertEqual(self.status()[0], 0)
+        self.assertEqual(server.stop()[0], 0)
+
+
+class OperatingTest(ShardsTestCase):
+    def test_the_manager_hears_one_process(self):
+        path = str(self.folder / "notify")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.bind(path)
+            manager.settimeout(harness.PATIENCE)
+            server = self.start(environment={"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "1000000"})
+            heard = []
+            while heard.count(b"WATCHDOG=1") < 2 or not any(b"READY=1" in message for message in heard):
+                heard.append(manager.recv(1024))
+            self.assertEqual(len([message for message in heard if b"READY=1" in message]), 1, heard)
+            self.assertEqual(server.stop()[0], 0)
+
+    def test_the_log_names_the_server(self):
+        server = self.start("--log_format=json")
+        server.await_said(rb'"shard":2,"message":"serving at ')
+        self.assertEqual(server.stop()[0], 0)
+        lines = [json.loads(line) for line in server.said().decode().splitlines()]
+        self.assertEqual({line["shard"] for line in lines if line["event"] == "stopped" and "shard" in line}, set(range(SHARDS)))
+        self.assertEqual(len([line for line in lines if line["event"] == "shard_serving"]), SHARDS)
+
+    def test_a_file_is_read_anew_by_all(self):
+        config = self.folder / "kvserver.conf"
+        lines = [flag.removeprefix("--").replace("=", " = ", 1) for flag in self.flags()]
+        config.write_text("\n".join([*lines, "log_level = info"]) + "\n")
+        server = harness.Server(f"--config={config}")
+        self.addCleanup(server.close)
+        config.write_text("\n".join([*lines, "log_level = warning"]) + "\n")
+        server.process.send_signal(signal.SIGHUP)
+        for shard in range(SHARDS):
+            server.await_said(rb"kvserver\[%d\]: [^\n]* config_reloaded: " % shard)
+        self.assertEqual(server.stop()[0], 0)
+
+    def test_the_configuration_is_checked_for_each(self):
+        code, said = self.rejected(*self.flags("--check_config"))
+        self.assertEqual((code, said), (0, ""))
+        self.assertFalse(self.data.exists())
+        code, said = self.rejected(*self.flags("--check_config", "--memory=6M"))
+        self.assertNotEqual(code, 0)
+        self.assertIn("--memory", said)
+
+
+class MisuseTest(ShardsTestCase):
+    def test_flags_that_make_no_sense_are_rejected(self):
+        for flags, said in (
+            (["--shards=0"], "--shards"),
+            (["--shards=65"], "--shards"),
+            (["--shards=1", "--topology=x"], "one server has no topology"),
+            (self.flags(f"--redis=redis://{self.folder}/redis"), "a gate reaches one server"),
+            (self.flags("--replicate_to=local:///x"), "replicas are of one server"),
+            (self.flags("--shard=0123456789abcdef/3"), "are called 0 to 2"),
+            (self.flags("--shard=0123456789abcdef/01"), "are called 0 to 2"),
+            (self.flags(address="tcp://127.0.0.1:65534"), "65535 is the last one"),
+            (self.flags("--insecure_open", address="tcp://0.0.0.0:7470"), "name one"),
+            (self.flags("--listen=tcp://127.0.0.1:7471", address="tcp://127.0.0.1:7470"), "more distance"),
+            (self.flags(address=f"local:///{'x' * 105}"), "107"),
+        ):
+            with self.subTest(flags=flags):
+                code, output = self.rejected(*(flags if len(flags) > 2 else [f"--listen={self.address}", "--durability=memory", *flags]))
+                self.assertEqual(code, EX_USAGE, output)
+                self.assertIn(said, output)
+                self.assertFalse(self.data.exists())
+
+    def test_another_division_is_rejected(self):
+        self.start().stop()
+        before = self.topology.read_bytes()
+        code, said = self.rejected(*self.flags(shards=2))
+        self.assertEqual(code, EX_CONFIG)
+        self.assertIn("has 3 shards, and --shards=2 are asked for", said)
+        self.topology.write_text(self.topology.read_text().replace("0-5460", "0-5459").replace("5461-", "5460-"))
+        code, said = self.rejected(*self.flags())
+        self.assertEqual(code, EX_CONFIG)
+        self.assertIn("has other keys", said)
+        self.topology.write_text("nothing of a topology\n")
+        code, said = self.rejected(*self.flags())
+        self.assertEqual(code, EX_USAGE, said)
+        self.topology.unlink()
+        code, said = self.rejected(*self.flags())
+        self.assertEqual(code, EX_CONFIG)
+        self.assertIn("REMORA-SHARD names; restore the file", said)
+        self.topology.write_bytes(before)
+        self.assertEqual(self.start().stop()[0], 0)
+
+    def test_a_second_process_leaves_the_first_alone(self):
+        server = self.start()
+        before = self.topology.read_bytes()
+        code, said = self.rejected(*self.flags(address=f"local://{self.folder}/other"))
+        self.assertEqual(code, EX_TEMPFAIL)
+        self.assertIn("another kvserver --shards serves", said)
+        self.assertEqual(self.topology.read_bytes(), before)
+        self.assertEqual(self.status()[0], 0)
+        self.assertEqual(server.stop()[0], 0)
+
+    def test_a_server_that_does_not_start_ends_all(self):
+        other = self.memory_server(address=f"{self.address}.1")
+        code, said = self.rejected(*self.flags())
+        self.assertEqual(code, EX_TEMPFAIL, said)
+        self.assertRegex(said, rf"kvserver\[1\]: [^\n]*start_failed: [^\n]*{self.folder}/socket.1")
+        self.assertIn("a server does not start", said)
+        self.assertEqual(harness.kvctl(f"{self.address}.1", "ping").returncode, 0)
+        for shard in (0, 2):
+            self.assertNotEqual(harness.kvctl(f"{self.address}.{shard}", "ping").returncode, 0)
+        self.assertEqual(other.stop()[0], 0)
+        self.assertEqual(self.start().stop()[0], 0)
+
+    def test_a_folder_that_cannot_be_made(self):
+        self.data = self.folder / "missing" / "data"
+        code, said = self.rejected(*self.flags())
+        self.assertEqual(code, EX_CANTCREAT, said)
+        self.assertIn(str(self.data), said)
+
+
+if __name__ == "__main__":
+    unittest.main()
