@@ -246,7 +246,7 @@ class Client {
   absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options);
 
   /// Stores a value that is in memory which this client registered. One WRITE gathers {key, value}: the
-  /// client does not copy the value, and reads it once, for its checksum. Below kLeastGathered bytes the
+  /// client does not copy the value, and reads it once, for its checksum. Below kMinZeroCopyBytes bytes the
   /// client copies the value nevertheless. Outcomes as for Put with options, and:
   ///   DataLoss: the memory changed during the call; the server did nothing.
   ///   InvalidArgument: another client registered `value`.

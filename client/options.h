@@ -81,7 +81,7 @@ inline const Clock& DefaultClock() {
 /// Smallest size, in bytes, of a value in registered memory that a PUT sends from there without a copy.
 /// (Measured, without and with a copy a PUT of 64 to 512 bytes takes equally long. Of 1 KiB it takes 0.97 of
 /// the time through a mapping, and 0.99 on soft-RoCE. Of 64 KiB it takes 0.97 on both.)
-inline constexpr std::size_t kLeastGathered = 1024;
+inline constexpr std::size_t kMinZeroCopyBytes = 1024;
 
 /// Default of ClientOptions::location_cache_bytes over verbs and TCP, in bytes.
 inline constexpr std::size_t kDefaultLocationCacheBytes = std::size_t{8} << 20;

@@ -34,41 +34,41 @@ absl::Status Exhausted(const std::string& name, std::size_t size, const char* ca
 
 }  // namespace
 
-bool ProvideLargePage(std::byte* at) {
+bool ProvideHugePage(std::byte* at) {
   // Of the kernel's interface; the C library's headers may be older than the kernel.
   constexpr int kPopulateRead = 22;
   constexpr int kCollapse = 25;
   const int before = errno;
   // Where there is nothing at all, there is nothing to be made large: one small page of it first.
-  bool done = madvise(at, 1, kPopulateRead) == 0 && madvise(at, kLargePage, kCollapse) == 0;
+  bool done = madvise(at, 1, kPopulateRead) == 0 && madvise(at, kHugePage, kCollapse) == 0;
   // One of its pages was just being used; the next moment it is not.
   for (int tries = 1; !done && (errno == EAGAIN || errno == EBUSY) && tries < 8; ++tries) {
-    done = madvise(at, kLargePage, kCollapse) == 0;
+    done = madvise(at, kHugePage, kCollapse) == 0;
   }
   errno = before;
   return done;
 }
 
 void* MapShared(int fd, std::size_t size, int protection) {
-  if (size < kLargePage) {
+  if (size < kHugePage) {
     return mmap(nullptr, size, protection, MAP_SHARED, fd, 0);
   }
   // Space for it wherever the first multiple is, and then what is too much of that.
   const std::size_t rounded = SharedMemory::RoundUp(size);
   void* const space =
-      mmap(nullptr, rounded + kLargePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      mmap(nullptr, rounded + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (space == MAP_FAILED) return MAP_FAILED;
   auto* const start = static_cast<std::byte*>(space);
-  const std::size_t before = (kLargePage - reinterpret_cast<std::uintptr_t>(space) % kLargePage) % kLargePage;
+  const std::size_t before = (kHugePage - reinterpret_cast<std::uintptr_t>(space) % kHugePage) % kHugePage;
   void* const address = mmap(start + before, size, protection, MAP_SHARED | MAP_FIXED, fd, 0);
   if (address == MAP_FAILED) {
     const int error = errno;
-    munmap(space, rounded + kLargePage);
+    munmap(space, rounded + kHugePage);
     errno = error;
     return MAP_FAILED;
   }
   if (before > 0) munmap(space, before);
-  if (before < kLargePage) munmap(start + before + rounded, kLargePage - before);
+  if (before < kHugePage) munmap(start + before + rounded, kHugePage - before);
   AskForLargePages(address, size);
   return address;
 }

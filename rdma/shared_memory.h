@@ -11,14 +11,14 @@
 namespace remora::rdma {
 
 /// Size of a huge page on x86-64, and on other CPUs with pages of 4 KiB.
-inline constexpr std::size_t kLargePage = std::size_t{2} << 20;
+inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 /// Provides the bytes from here on with one huge page (madvise(2)), even while they are in use. Returns false
 /// if the system has none now, or was told to have none at all (shmem_enabled: deny), or does not know how
 /// (before Linux 6.1).
 ///
-/// REQUIRES: `at` is a multiple of kLargePage in a SharedMemory, which has as much from there on.
-bool ProvideLargePage(std::byte* at);
+/// REQUIRES: `at` is a multiple of kHugePage in a SharedMemory, which has as much from there on.
+bool ProvideHugePage(std::byte* at);
 
 /// Maps the first `size` bytes of a memfd, shared, with huge pages if the system gives them on
 /// request. If a huge page fits in, the mapping begins at a multiple of its size: no other place

@@ -9,7 +9,7 @@
 //   if (look.FindLine(...) && look.FindRecord(...) && ReadLiveRecord(..., look.bytes(), ..., &record) &&
 //       session.region().ServerIsAlive()) {
 //     copy the wanted part of `record`
-//     if (look.Holds(...)) the copy is the key's
+//     if (look.IsUnchanged(...)) the copy is the key's
 //   }
 //
 // The caller copies the wanted part alone; FastGet looks at everything else in place. These invariants say
@@ -20,8 +20,8 @@
 //      ReadLiveRecord fails.
 //   F2 A published record never changes, except for its live bit (layout.h, I4), until its memory is used for
 //      something else; `reuse_epoch` has grown before that (I6). FindRecord loads `reuse_epoch` first. If
-//      Holds finds it unchanged, the bytes that were verified and the bytes that were copied belong to one
-//      record.
+//      IsUnchanged finds it unchanged, the bytes that were verified and the bytes that were copied belong to
+//      one record.
 //   F3 A live record is the key's wherever it was found, so the reader needs neither the rest of the bucket
 //      nor a clock. The record was the key's when ReadLiveRecord saw its live bit, and the server was alive
 //      after that. If the server dies before the copy is made, its memory stays as it is.
@@ -55,9 +55,9 @@ class FastGet {
   static bool IsFor(const Session& session) { return session.region().reads_now() && !session.remembers(); }
   static constexpr std::size_t kLineSize = kWordsPerLine * sizeof(std::uint64_t);
 
-  // Call FindLine, FindRecord, ReadLiveRecord, ServerIsAlive and Holds in this order, each after the previous
-  // one returned true. Between FindLine, FindRecord and ReadLiveRecord, the caller may make steps of other
-  // GETs.
+  // Call FindLine, FindRecord, ReadLiveRecord, ServerIsAlive and IsUnchanged in this order, each after the
+  // previous one returned true. Between FindLine, FindRecord and ReadLiveRecord, the caller may make steps of
+  // other GETs.
   [[gnu::always_inline]] bool FindLine(const Session& session, std::uint64_t key_hash) {
     line_ = session.region().KnownOffsetOf({false, session.server().index().HomeOf(key_hash).bucket});
     const bool is_known = line_ != 0;
@@ -95,7 +95,7 @@ class FastGet {
   }
 
   /// Returns whether the memory was not reused since FindRecord.
-  [[gnu::always_inline]] bool Holds(const Session& session) const {
+  [[gnu::always_inline]] bool IsUnchanged(const Session& session) const {
     std::atomic_thread_fence(std::memory_order_acquire);  // the loads of the copy come before
     return session.region().ReuseEpochInside() == reuse_epoch_;
   }
@@ -134,7 +134,7 @@ class FastGet {
   if (!session.region().ServerIsAlive()) return false;
   if (record.expiry_ms != 0 && !session.server().IsAlive(record.expiry_ms)) return false;
   Assign(record.value, value);
-  if (!look.Holds(session)) return false;
+  if (!look.IsUnchanged(session)) return false;
   if (version != nullptr) *version = record.version;
   session.NoteRead(key_hash);
   return true;

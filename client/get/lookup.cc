@@ -158,7 +158,7 @@ void Lookup::Look(std::span<std::byte> buffer) {
   // The callback gets a view of this copy. RecordCopy expects a key before the value; nothing reads it here.
   std::byte* const body = buffer.data();
   CopySmall(reinterpret_cast<char*>(body) + key_.size(), record.value.data(), record.value.size());
-  if (!fast_.Holds(*session_)) return Search();
+  if (!fast_.IsUnchanged(*session_)) return Search();
   record_ = {.header = {.version_live = record.version << 1 | kLiveBit,
                         .checksum = 0,
                         .value_size = static_cast<std::uint32_t>(record.value.size()),

@@ -17,12 +17,12 @@
 namespace remora {
 
 /// A value in flight to the server. With a `local_key` it is in memory registered under that key. The device
-/// gathers it from there if that pays (kLeastGathered); otherwise the client copies it.
+/// gathers it from there if that pays (kMinZeroCopyBytes); otherwise the client copies it.
 struct SentValue {
   std::string_view bytes{};
   std::optional<std::uint32_t> local_key{};
 
-  bool is_gathered() const { return local_key.has_value() && bytes.size() >= kLeastGathered; }
+  bool is_gathered() const { return local_key.has_value() && bytes.size() >= kMinZeroCopyBytes; }
   rdma::Sge sge() const {  // REQUIRES: local_key
     // The device only reads the source of a WRITE.
     return {reinterpret_cast<std::byte*>(const_cast<char*>(bytes.data())),

@@ -53,13 +53,13 @@ void HugePages::Run() {
   using std::chrono::steady_clock;
   int failures = 0;
   MutexLock lock(mutex_);
-  for (std::uint64_t end = rdma::kLargePage; end <= region_.size(); end += rdma::kLargePage) {
+  for (std::uint64_t end = rdma::kHugePage; end <= region_.size(); end += rdma::kHugePage) {
     while (reached_ < end && !stop_) lock.Wait(changed_);
     if (stop_ || failures == kMaxFailures) break;
     lock.Unlock();
     const steady_clock::time_point start = steady_clock::now();
-    const bool done = rdma::ProvideLargePage(region_.data() + end - rdma::kLargePage);
-    if (done) store_->Add(Counter::kLargePageBytes, static_cast<std::int64_t>(rdma::kLargePage));
+    const bool done = rdma::ProvideHugePage(region_.data() + end - rdma::kHugePage);
+    if (done) store_->Add(Counter::kLargePageBytes, static_cast<std::int64_t>(rdma::kHugePage));
     failures = done ? 0 : failures + 1;
     const steady_clock::time_point now = steady_clock::now();
     lock.Lock();

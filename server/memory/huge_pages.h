@@ -26,7 +26,7 @@ namespace remora {
 /// Thread safety: Reached may be called from any thread; the rest by one.
 class HugePages {
  public:
-  /// Provides pages for `region`, which begins at a multiple of rdma::kLargePage, as SharedMemory
+  /// Provides pages for `region`, which begins at a multiple of rdma::kHugePage, as SharedMemory
   /// does.
   explicit HugePages(std::span<std::byte> region) : region_(region) {}
   ~HugePages() { Stop(); }

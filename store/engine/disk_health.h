@@ -12,8 +12,9 @@ namespace remora {
 /// Remembers the outcome of the last write to the durable tier, and whether a sync (fsync) has ever failed.
 ///
 /// After a failed sync, it is unknown which writes the disk has, and a second fsync proves nothing. So a
-/// failed sync is final: the store takes no more writes. A failed write is not final here: the next one may
-/// succeed, unless the commit log or RocksDB rejects it.
+/// failed sync is final: the store takes no more writes. A failed write is final only if it is unknown
+/// whether the disk has it (NoteUnknownWrite). Otherwise the next one may succeed, unless the commit log or
+/// RocksDB rejects it.
 ///
 /// Thread safety: none; only the writer uses it.
 class DiskHealth {

@@ -2,6 +2,7 @@
 // with the connection of who sent it.
 #include "tests/adversarial/fields.h"
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <vector>
@@ -60,6 +61,7 @@ class Fields : public Hostile {
             {Operation::kReplicate, "", "a part of a group"},
             {Operation::kPromote, "", ""},
             {Operation::kSupport, "", ""},
+            {Operation::kCopy, "", ""},
             {Operation::kQueryCompletion, "", ""}};
   }
 
@@ -162,6 +164,10 @@ INSTANTIATE_TEST_SUITE_P(On, LocalFields, testing::Values(rdma::TransportKind::k
 TEST_P(Fields, OfRequestsAndTheirPayloads) {
   START_HOSTILE();
   Rejoin();
+  for (int number = 1; number <= static_cast<int>(kLastOperation); ++number) {
+    const auto tries = [number](const Base& base) { return static_cast<int>(base.operation) == number; };
+    EXPECT_TRUE(std::ranges::any_of(Bases(), tries)) << "operation " << number;
+  }
   for (const Base& base : Bases()) {
     const bool has_payload = !base.value.empty() || base.operation == Operation::kLocate;
     if (is_verbs() && !has_payload && base.operation != Operation::kPing) continue;  // for its time alone

@@ -101,7 +101,7 @@ TEST_F(FastGetTest, ADelayedReaderSearchesAgainAfterReuseOfMemory) {
   // Held up for whatever else: its record is as good as ever.
   for (int i = 0; i < 100; ++i) ASSERT_CODE(kOk, client_->Put("another", std::to_string(i)));
   clock_.Sleep(3 * kGrace);
-  EXPECT_TRUE(verify() && look.Holds(**session));
+  EXPECT_TRUE(verify() && look.IsUnchanged(**session));
   const auto use_memory_again = [&] {
     const std::uint64_t before = (*session)->region().ReuseEpoch();
     const std::string large(100'000, 'l');
@@ -113,11 +113,11 @@ TEST_F(FastGetTest, ADelayedReaderSearchesAgainAfterReuseOfMemory) {
   };
   ASSERT_TRUE(find());
   ASSERT_NO_FATAL_FAILURE(use_memory_again());
-  EXPECT_FALSE(verify() && look.Holds(**session)) << "it might have been this record's";
+  EXPECT_FALSE(verify() && look.IsUnchanged(**session)) << "it might have been this record's";
   ASSERT_TRUE(find() && verify());
   ASSERT_NO_FATAL_FAILURE(use_memory_again());
-  EXPECT_FALSE(look.Holds(**session)) << "what was copied might be something else";
-  EXPECT_TRUE(find() && verify() && look.Holds(**session));
+  EXPECT_FALSE(look.IsUnchanged(**session)) << "what was copied might be something else";
+  EXPECT_TRUE(find() && verify() && look.IsUnchanged(**session));
 }
 
 // The fast path leaves a search that it does not do as a whole.

@@ -68,7 +68,7 @@ TEST_P(HugePagesTest, ReadersFindTheSameBytesBeforeAndBehind) {
   const std::uint64_t at_first = LargePageBytes();
   Fill();
   // Full pages: those of the values alone.
-  const std::uint64_t wanted = kLargePageKeys * kFiller.size() / rdma::kLargePage * rdma::kLargePage;
+  const std::uint64_t wanted = kLargePageKeys * kFiller.size() / rdma::kHugePage * rdma::kHugePage;
   const auto patience = steady_clock::now() + std::chrono::seconds(120);
   while (LargePageBytes() < wanted && steady_clock::now() < patience) ReadAll();
   ReadAll();

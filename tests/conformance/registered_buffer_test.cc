@@ -21,8 +21,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr std::size_t kSizes[] = {0,           1,
-                                  100,         kLeastGathered - 1,
-                                  4000,        kLeastGathered,
+                                  100,         kMinZeroCopyBytes - 1,
+                                  4000,        kMinZeroCopyBytes,
                                   100'000,     kMaxSmallValueSize,
                                   kMiB,        kMaxSmallValueSize + 1,
                                   5 * kMiB + 3};

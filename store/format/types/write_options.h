@@ -15,7 +15,8 @@ namespace remora {
 /// before.
 enum class Durability : std::uint8_t {
   kMemory = 1,  // nothing: it is visible, and may be gone with the process
-  kLogged = 2,  // it is in RocksDB's write-ahead log: it survives the process's death, not the machine's
+  kLogged =
+      2,  // it is in the commit log, or RocksDB's log: it survives the process's death, not the machine's
   kSynced = 3,  // the disk has it, and had it before anybody could read it
 };
 

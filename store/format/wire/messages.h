@@ -270,6 +270,7 @@ enum class Operation : std::uint8_t {
   kSupport = 21,    // condition: the number of a round; say that you still follow
   kCopy = 22,       // condition: a step of a copy of a primary's data
 };
+inline constexpr Operation kLastOperation = Operation::kCopy;
 
 /// Condition of a kPing that asks for a lease: it is answered once a round has ended that began after it
 /// came.

@@ -52,26 +52,26 @@ std::size_t MappedInLargePages() {
 }
 
 TEST(SharedMemory, LargePagesHoldWhatWasThere) {
-  const std::size_t size = 2 * kLargePage;
+  const std::size_t size = 2 * kHugePage;
   const auto memory = Make(size + 4096, SharedMemory::Writers::kOwnerOnly);
   std::byte* const bytes = memory->bytes().data();
-  ASSERT_EQ(reinterpret_cast<std::uintptr_t>(bytes) % kLargePage, 0u);
+  ASSERT_EQ(reinterpret_cast<std::uintptr_t>(bytes) % kHugePage, 0u);
   void* const mapped = MapShared(memory->fd(), size, PROT_READ);
   ASSERT_NE(mapped, MAP_FAILED);
   const auto* const other = static_cast<const std::byte*>(mapped);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(mapped) % kLargePage, 0u);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(mapped) % kHugePage, 0u);
   // Of the second nothing is there so far.
-  for (std::size_t i = 0; i < kLargePage; ++i) bytes[i] = static_cast<std::byte>(i * 31 % 251);
+  for (std::size_t i = 0; i < kHugePage; ++i) bytes[i] = static_cast<std::byte>(i * 31 % 251);
   const std::size_t before = MappedInLargePages();
-  const bool has_some = ProvideLargePage(bytes) && ProvideLargePage(bytes + kLargePage);
-  for (std::size_t i = 0; i < kLargePage; ++i) {
+  const bool has_some = ProvideHugePage(bytes) && ProvideHugePage(bytes + kHugePage);
+  for (std::size_t i = 0; i < kHugePage; ++i) {
     ASSERT_EQ(bytes[i], static_cast<std::byte>(i * 31 % 251)) << i;
     ASSERT_EQ(other[i], bytes[i]) << i;
   }
-  EXPECT_TRUE(std::ranges::all_of(memory->bytes().subspan(kLargePage),
+  EXPECT_TRUE(std::ranges::all_of(memory->bytes().subspan(kHugePage),
                                   [](std::byte byte) { return byte == std::byte{0}; }));
-  bytes[kLargePage - 1] = std::byte{252};
-  EXPECT_EQ(other[kLargePage - 1], std::byte{252});
+  bytes[kHugePage - 1] = std::byte{252};
+  EXPECT_EQ(other[kHugePage - 1], std::byte{252});
   const std::size_t in_large = MappedInLargePages() - before;
   munmap(mapped, size);
   if (!has_some)

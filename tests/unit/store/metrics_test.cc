@@ -46,10 +46,10 @@ TEST(MetricRegistryTest, NamesFollowTheConventionsOfPrometheus) {
   }
 }
 
-// Programs of other releases READ these places. A new metric goes behind all others, and changes no number
-// here.
+// Programs of other releases READ these places. A new metric goes behind all others. It changes no place
+// here, and raises kPinned.
 TEST(MetricRegistryTest, EntriesNeverMove) {
-  constexpr std::size_t kPinned = 64;
+  constexpr std::size_t kPinned = 102;
   ASSERT_GE(kMetricCount, kPinned);
   std::string names;
   for (std::size_t i = 0; i < kPinned; ++i) names += std::string(kMetrics[i].name) + "\n";
