@@ -128,7 +128,7 @@ class OrderedLeaf {
   std::uint32_t capacity_;
   std::uint32_t used_ = 0;
   std::uint32_t count_ = 0;
-  std::uint32_t reserved_ = 0;
+  [[maybe_unused]] std::uint32_t reserved_ = 0;
 };
 
 }  // namespace remora
