@@ -99,6 +99,7 @@ void OrderedScan::CopySome(std::size_t looks) {
     }
     if (takes_saved) {  // V1
       const auto& [key, record] = *first_saved();
+      REMORA_CHECK(rest.Contains(key));  // V2
       if (record->is_there) Append(key, record->value, record->version, record->expiry_ms);
       done = key;
       rest.reverse ? void(--last) : void(++next);
