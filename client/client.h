@@ -318,8 +318,9 @@ class Client {
   /// (client/scan.h). It includes records that are only in the server's durable tier. The caller owns the
   /// scan. Cost: one message, and one for each further page. Outcomes:
   ///   FailedPrecondition: the server's store is only in memory and keeps no order (use
-  ///     ScanOptions::any_order, which says what such a scan shows); or the store has an order, and the
-  ///     resume token is from a scan without one; or this client has no window for scans.
+  ///     ScanOptions::any_order, which says what such a scan shows, or kvserver --ordered=memory); or the
+  ///     store has an order, and the resume token is from a scan without one; or this client has no window
+  ///     for scans.
   ///   InvalidArgument: a bound is longer than a key, or the resume token is malformed.
   absl::StatusOr<std::unique_ptr<ClientScan>> Scan(const ScanOptions& options = {});
 
@@ -335,9 +336,10 @@ class Client {
   ///   FailedPrecondition: the store is only in memory, or ClientOptions::scan_window_bytes is 0.
   absl::StatusOr<std::unique_ptr<ClientWatch>> Watch(const WatchOptions& options = {});
 
-  /// Returns how many keys a scan of the range would show: as of one moment or, if the server's store is only
-  /// in memory, as for ScanOptions::any_order. Errors as for Scan. Cost: one message, and one more for about
-  /// each 2000 keys (1000 if the store is only in memory).
+  /// Returns how many keys a scan of the range would show: as of one moment or, if the server's store keeps
+  /// no order of its keys, as for ScanOptions::any_order. Errors as for Scan. Cost: one message, and one more
+  /// for about each 2000 keys (1000 if the store is only in memory). With an ordered index it is one message,
+  /// unless records have expired that are not removed yet.
   absl::StatusOr<std::uint64_t> Count(const RangeOptions& range);
 
   /// Deletes the keys of the range, or all keys, and returns how many it deleted. Keys that were written

@@ -17,16 +17,20 @@ namespace remora {
 
 /// A scan of a store's keys and values (Client::Scan).
 ///
-/// On a store with a durable tier, a scan shows exactly the records that had been written when it began,
-/// whatever is written meanwhile; of each batch all or nothing. It omits expired records: the server's clock
-/// decides, at a moment of the call that would show the record. On a store that is only in memory,
-/// ScanOptions::any_order says which records a scan shows. It shows each as it was when the server made the
-/// page. The server may give up such a scan's position, and the scan still continues and shows each key once.
+/// On an ordered store, a scan shows exactly the records that had been written when it began, whatever is
+/// written meanwhile; of each batch all or nothing. An ordered store has a durable tier, or an ordered index
+/// (kvserver --ordered=memory). The scan omits expired records: the server's clock decides, at a moment of
+/// the call that would show the record. On another store, ScanOptions::any_order says which records a scan
+/// shows. It shows each as it was when the server made the page. The server may give up such a scan's
+/// position, and the scan still continues and shows each key once.
 ///
 /// The server keeps the positions of kMaxCursors scans of a client at once. It gives one up when the client
 /// begins more scans, does not continue this one for kCursorSeconds, or reconnects. Then the scan continues
 /// after the last entry that it showed, as of that later moment. With ScanOptions::one_moment the scan ends
 /// instead. (A scan with a limit also continues so when entries expired before they arrived.)
+///
+/// A server with an ordered index keeps each record that changes until the open scans have shown it, in up to
+/// 1/64 of its memory. It also gives a scan up when that is full, or when more than 256 scans are open.
 ///
 /// The client may make other calls, and use other scans, between two calls of Next. Scans share the client's
 /// window: scans that take turns copy those entries in the window that they have not shown yet.

@@ -57,6 +57,11 @@ struct StoreOptions {
   /// Level of a write that does not choose one. Any level but kMemory gives the store a durable tier.
   Durability durability = Durability::kMemory;
   Eviction eviction = Eviction::kLeastUsed;
+  /// Keeps all keys in order, in memory of the store beside memory_size: some 22 bytes for a random key of 23
+  /// bytes (docs/operating/memory-sizing.md). Then a store that is only in memory has ordered scans, of one
+  /// moment (store/scan.h), and a deletion of a range looks only at keys of that range. Only with
+  /// Durability::kMemory: other stores have the order from RocksDB.
+  bool ordered_index = false;
   /// RocksDB's directory. Open makes it if it is missing; its parent must exist. Empty exactly when
   /// `durability` is kMemory.
   std::string data_dir{};

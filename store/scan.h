@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,8 +28,14 @@ struct ScanRange;
 /// While the scan exists, the data that it shows stay on disk, and a write buffer of RocksDB in memory. So
 /// destroy it soon.
 ///
-/// In a store that is only in memory, ScanOptions::any_order says which records a scan shows. The scan takes
-/// the store's lock for each entry and for each bucket of the index, and does not use the disk.
+/// A store that is only in memory, with StoreOptions::ordered_index, keeps that promise for 256 scans at
+/// once. It keeps what is overwritten or deleted meanwhile, if a scan has yet to show it, in up to 1/64 of
+/// memory_size for all scans together. If more is written, or if there are more scans, it gives up a scan,
+/// which then ends with Aborted. It does not use the disk, and takes the store's lock for some entries at a
+/// time.
+///
+/// In a store that is only in memory without it, ScanOptions::any_order says which records a scan shows. The
+/// scan takes the store's lock for each entry and for each bucket of the index, and does not use the disk.
 ///
 /// Thread safety: none, but other threads may use the store meanwhile. The caller owns the scan, and must
 /// destroy it before the store.
@@ -50,7 +57,8 @@ class StoreScan {
   /// Returns when the entry expires, by the store's clock (Clock::UnixMillis). 0: never.
   std::uint64_t expiry_ms() const { return expiry_ms_; }
 
-  /// Returns the outcome of the scan so far. DataLoss, Unavailable: the durable tier cannot be read.
+  /// Returns the outcome of the scan so far. DataLoss, Unavailable: the durable tier cannot be read. Aborted:
+  /// the store has given up the scan's moment; continue with resume_token(), as of a later one.
   const absl::Status& status() const;
 
   /// Returns a resume token for ScanOptions::resume_token, with which another scan continues after the last
@@ -66,6 +74,11 @@ class StoreScan {
   enum class Step : std::uint8_t { kEntry = 1, kNotYet = 2, kEnd = 3 };
   Step Advance();
 
+  /// Returns how many entries the scan would show, if the store knows that without a look at each of them.
+  /// It has an ordered index then, and no record has expired, or changed since the scan began. Otherwise
+  /// returns nothing. REQUIRES: the scan has made no step.
+  std::optional<std::uint64_t> CountAtOnce();
+
   /// Returns whether the keys come in the order of store/format/memory/hash_order.h.
   bool by_hash() const;
 
@@ -77,6 +90,7 @@ class StoreScan {
                                                           std::uint64_t limit, bool keys_only, bool may_wait);
   explicit StoreScan(std::unique_ptr<Rep> rep);
   Step AdvanceByHash();
+  Step AdvanceByIndex();
 
   const std::unique_ptr<Rep> rep_;
   std::string key_;  // key of the last entry; empty before the first one

@@ -166,8 +166,9 @@ class Store {
   /// (store/scan.h). It includes records that are not in memory, or not loaded yet. If writes are waiting for
   /// the disk, the call waits, too. The caller owns the scan. Outcomes:
   ///   InvalidArgument: a bound is longer than a key, or the resume token is malformed.
-  ///   FailedPrecondition: the store is only in memory and keeps no order (use ScanOptions::any_order); or it
-  ///     has a durable tier, and the resume token is from a scan without order.
+  ///   FailedPrecondition: the store is only in memory and keeps no order (use ScanOptions::any_order, or
+  ///     StoreOptions::ordered_index); or it has a durable tier, and the resume token is from a scan without
+  ///     order.
   ///   Aborted: there is no space now to make waiting writes visible; or followers have yet to acknowledge
   ///     writes (ServerStore::SetGroupSink); try again later.
   ///   Unavailable: the disk failed.

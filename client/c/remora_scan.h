@@ -39,14 +39,15 @@ void remora_scan_options_init(remora_scan_options* options);
  * Other calls of the client, and other scans, may come between its steps. If the client begins more than
  * four scans, or a step comes half a minute after the last one, the scan continues as of a later moment.
  *
- * A store that is only in memory keeps no order and no past. There remora_scan_begin ends with
- * REMORA_FAILED_PRECONDITION, unless the options ask for any_order. Such a scan shows each key that exists
- * from the scan's begin to its end exactly once. It shows a key that is written or goes meanwhile once or
- * not at all, as it is at some moment in between. This holds also when the server gives the scan's
- * position up and the scan continues. The server looks at all keys, whatever the range.
+ * A store that is only in memory keeps no order and no past, except with kvserver --ordered=memory. Without
+ * that, remora_scan_begin ends with REMORA_FAILED_PRECONDITION, unless the options ask for any_order. Such
+ * a scan shows each key that exists from the scan's begin to its end exactly once. It shows a key that is
+ * written or goes meanwhile once or not at all, as it is at some moment in between. This holds also when the
+ * server gives the scan's position up and the scan continues. The server looks at all keys, whatever the
+ * range.
  *
- * On a store with a disk, any order is the order of the keys. A resume token of the one kind of scan does
- * not work with the other: REMORA_FAILED_PRECONDITION.
+ * On a store with a disk or an ordered index, any order is the order of the keys. A resume token of the one
+ * kind of scan does not work with the other: REMORA_FAILED_PRECONDITION.
  *
  * The caller owns *scan and ends it with remora_scan_end. Outcomes of remora_scan_begin, besides these:
  *   REMORA_INVALID_ARGUMENT: a bound is longer than a key, or the resume token is malformed. */

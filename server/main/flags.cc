@@ -187,6 +187,12 @@ void AddStorageFlags(command_line::CommandLine& line, Flags* flags, Texts* texts
           "When memory is full: none (reject writes; all data must fit), least_used (records that were "
           "not used lately stay on disk only; with --durability=memory, they are dropped)")
       .DefaultText("least_used");
+  line.AddChoice(
+          "--ordered", flags->server.store.ordered_index, {{"off", false}, {"memory", true}},
+          "Order of the keys with --durability=memory: off (scans show keys in any order), memory (an index "
+          "of all keys beside --memory; scans and counts are of one moment, in order). With a disk, RocksDB "
+          "has the order")
+      .DefaultText("off");
   line.Add("--default_ttl", texts->default_ttl,
            "Time to live of a key whose write gives none: 500ms, 30s, 15m, 12h, 7d, ... or never")
       .Check(FaultOfTtl)
@@ -367,6 +373,10 @@ absl::Status TakeStorage(const Texts& texts, const SystemMemory& system, Flags* 
     if (texts.commit_log && ReadCommitLogSize(*texts.commit_log) != 0)
       return reject("--durability=memory logs nothing; leave out --commit_log");
     return absl::OkStatus();
+  }
+  if (store.ordered_index) {
+    return reject(
+        "--ordered=memory is for --durability=memory; with a disk, RocksDB has the order: leave it out");
   }
   store.commit_log_bytes = texts.commit_log ? ReadCommitLogSize(*texts.commit_log).value()
                                             : DefaultCommitLogSize(store.data_dir, system);

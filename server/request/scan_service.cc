@@ -32,6 +32,12 @@ absl::Status NoSuchCursor() {
 
 absl::Status Busy() { return absl::AbortedError("scan: the last page is in flight"); }
 
+/// Returns the status of a scan. If the store has given up its moment, its cursor is lost as if the server
+/// had closed it: the client continues with another one, or ends the scan (ScanOptions::one_moment).
+absl::Status StatusOf(const StoreScan& scan) {
+  return absl::IsAborted(scan.status()) ? NoSuchCursor() : scan.status();
+}
+
 /// Copies bytes [from, from + to.size()) of what `pieces` are one behind the other.
 void CopyPart(std::span<const std::string_view> pieces, std::size_t from, std::span<std::byte> to) {
   for (const std::string_view piece : pieces) {
@@ -187,7 +193,7 @@ absl::StatusOr<ScanService::Found> ScanService::Advance(Cursor& cursor) {
     case StoreScan::Step::kNotYet:
       return Found::kNotYet;
     default:
-      REMORA_RETURN_IF_ERROR(cursor.scan->status());
+      REMORA_RETURN_IF_ERROR(StatusOf(*cursor.scan));
       return Found::kEnd;
   }
 }
@@ -252,11 +258,17 @@ absl::StatusOr<bool> ScanService::FillPage(Cursor& cursor, std::span<std::byte> 
 }
 
 absl::StatusOr<bool> ScanService::CountSome(Cursor& cursor, std::int64_t* count) {
+  if (!std::exchange(cursor.is_counting, true)) {
+    if (const std::optional<std::uint64_t> all = cursor.scan->CountAtOnce()) {
+      *count = static_cast<std::int64_t>(*all);
+      return false;
+    }
+  }
   for (std::size_t looks = 0; looks < kMaxCounted; ++looks) {
     const StoreScan::Step step = cursor.scan->Advance();
     if (step == StoreScan::Step::kEntry) ++*count;
     if (step != StoreScan::Step::kEnd) continue;
-    REMORA_RETURN_IF_ERROR(cursor.scan->status());
+    REMORA_RETURN_IF_ERROR(StatusOf(*cursor.scan));
     return false;
   }
   return true;

@@ -63,6 +63,7 @@ class ScanService {
     std::unique_ptr<StoreWatch> watch;        // of kChanges; then the others are null
     bool in_entry = false;                    // the scan is at an entry that is not sent, or not all of it
     std::size_t entry_sent = 0;               // bytes of it
+    bool is_counting = false;                 // of kCount: it has made a step
 
     bool has_pages() const {
       return kind == ScanKind::kEntries || kind == ScanKind::kKeys || kind == ScanKind::kChanges;

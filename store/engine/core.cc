@@ -8,6 +8,9 @@
 namespace remora {
 namespace {
 
+// All scans together keep at most this share of the memory as it was at their moments.
+constexpr std::size_t kSavedShare = 64;
+
 /// Fills the superblock in, while only this thread sees the memory.
 Superblock& MakeSuperblock(const StoreOptions& options, std::span<std::byte> region) {
   auto& superblock = *reinterpret_cast<Superblock*>(region.data());
@@ -36,6 +39,8 @@ StoreCore::StoreCore(const StoreOptions& options, const Clock& store_clock,
       segments(region, Duration::zero(), options.on_reach),
       log(region, segments, shape.incarnation),
       index(region, segments, log, Duration::zero()),
+      ordered(options.ordered_index ? std::make_unique<OrderedIndex>(log, region.size() / kSavedShare)
+                                    : nullptr),
       frequency(options.eviction == Eviction::kNone ? 0 : region.size()),
       follows(options.follows),
       tier(std::move(durable_tier)) {}

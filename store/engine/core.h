@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
+#include <string_view>
 
 #include "store/base/clock.h"
 #include "store/durable/tier.h"
@@ -22,6 +24,7 @@
 #include "store/index/load_coverage.h"
 #include "store/memory_plan.h"
 #include "store/options.h"
+#include "store/ordered/ordered_index.h"
 #include "store/read/cold_read.h"
 #include "store/reclaim/access_frequency.h"
 #include "store/region/segments.h"
@@ -67,6 +70,19 @@ struct StoreCore {
   /// Notes that the write of a group with this key has failed. If the disk may have it after all, reads of
   /// the key that need the tier fail from then on.
   void NoteFailedKey(std::string_view key) REMORA_WRITER;
+  /// Notes in the ordered index, if there is one, that the key is about to lose its record `old`, if it has
+  /// one. `is_delete`: it gets no other.
+  void NoteChange(std::string_view key, const std::optional<Index::Entry>& old,
+                  bool is_delete) REMORA_WRITER {
+    if (ordered == nullptr) return;
+    if (!old) {
+      ordered->NoteInsert(key);
+    } else if (is_delete) {
+      ordered->NoteRemove(old->place);
+    } else {
+      ordered->NoteReplace(old->place);
+    }
+  }
   /// Counts a use of the key with this hash.
   void NoteRead(std::uint64_t key_hash) {
     if (wants_reads()) frequency.Note(key_hash);
@@ -89,6 +105,8 @@ struct StoreCore {
   // Written under `mutex`. Readers without it use only the members that allow this.
   ValueLog log;
   Index index;
+  /// Null: StoreOptions::ordered_index is false. Used under `mutex`.
+  const std::unique_ptr<OrderedIndex> ordered;
 
   // Any thread.
   AccessFrequency frequency;

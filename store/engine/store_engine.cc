@@ -37,6 +37,10 @@ absl::Status CheckOptions(const StoreOptions& options) {
           "open: a store that is only in memory has no data directory; set no data_dir");
     case Durability::kLogged:
     case Durability::kSynced:
+      if (options.ordered_index) {
+        return absl::InvalidArgumentError(
+            "open: a logged or synced store has the order of its keys from RocksDB; leave ordered_index out");
+      }
       if (!options.data_dir.empty()) return absl::OkStatus();
       return absl::InvalidArgumentError(
           "open: a logged or synced store needs a data directory; set data_dir");
@@ -188,6 +192,8 @@ std::optional<TimePoint> StoreEngine::NextWork() const {
 }
 
 bool StoreEngine::RemoveExpired() { return maintenance_.has_expired() && Work(); }
+
+bool StoreEngine::MayHaveExpired() const { return space_.expirer().MayHaveExpired(core_.clock.UnixMillis()); }
 
 void StoreEngine::BeginToBeWatched() {
   const WriterLock lock(core_.mutex);

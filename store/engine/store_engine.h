@@ -36,6 +36,8 @@ namespace remora {
 
 /// Owns the parts of a store.
 ///
+/// The class has more than 25 methods, because operations that need several parts are here.
+///
 /// Thread safety: any thread may call all members, but TakeCompletions only once. Each part documents its own
 /// thread safety.
 class StoreEngine {
@@ -61,6 +63,8 @@ class StoreEngine {
   /// Calls Work if a record has expired. A watch that waits for such a deletion calls this, because no other
   /// thread may be working. Returns false if there was nothing to do.
   bool RemoveExpired();
+  /// Returns false only if no record in memory has expired.
+  bool MayHaveExpired() const REMORA_WRITER;
   /// Notes that a watch has begun: from now on, the store removes expired records soon. REQUIRES: has_tier().
   void BeginToBeWatched();
 

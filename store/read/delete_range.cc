@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "store/base/check.h"
 #include "store/base/status_macros.h"
 #include "store/engine/store_engine.h"
 #include "store/format/types/expiry.h"
@@ -29,13 +32,15 @@ constexpr std::chrono::seconds kBeginPatience{5};
 
 }  // namespace
 
-// The keys come from the durable tier, as of one moment, or, in a store without one, from the index.
+// The keys come from the durable tier, as of one moment, or, in a store without one, from the ordered index
+// or the hash index.
 struct RangeDeletion::Rep {
   StoreEngine& engine;
   const ScanRange range;
   const std::uint64_t versions_end;                   // greater than the versions of all writes before it
   const std::unique_ptr<DurableTier::Cursor> cursor;  // null: there is no tier
   IndexWalk walk;
+  ScanRange rest;  // of the ordered index: the part of the range in which keys are still to be found
   bool all_found = false;
 
   std::vector<VersionedKey> keys;  // keys that were found, and not deleted yet
@@ -45,6 +50,10 @@ struct RangeDeletion::Rep {
 
   absl::Status Find() {
     keys.clear();
+    if (engine.core().ordered != nullptr) {
+      FindInOrder();
+      return absl::OkStatus();
+    }
     if (cursor == nullptr) {
       const auto is_later = [&](const auto& key) { return key.version >= versions_end; };
       for (std::size_t i = 0; i < kMaxBuckets && keys.size() < kMaxKeys && !walk.over; ++i) {
@@ -64,6 +73,22 @@ struct RangeDeletion::Rep {
       keys.push_back({std::string(entry.key), entry.header.version});
     }
     return absl::OkStatus();
+  }
+
+  /// Finds the keys of the range among the next kMaxKeys ones of the ordered index.
+  void FindInOrder() {
+    const StoreCore& core = engine.core();
+    const WriterLock lock(core.mutex);
+    KeyBatch found;
+    core.ordered->keys().First(rest.begin, rest.end, kMaxKeys, &found);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const std::optional<Index::Entry> entry = core.index.Find(found[i], HashKey(found[i]));
+      REMORA_CHECK(entry.has_value());  // V4
+      const std::uint64_t version = core.log.Header(entry->place).version_live >> 1;
+      if (version < versions_end) keys.push_back({std::string(found[i]), version});
+    }
+    all_found = found.size() < kMaxKeys;
+    if (!all_found) rest.GoBehind(found[found.size() - 1]);
   }
 };
 
@@ -140,7 +165,7 @@ absl::StatusOr<std::unique_ptr<RangeDeletion>> RangeDeletion::Begin(StoreEngine&
   }
   const std::uint64_t versions_end = engine.VersionsEnd();
   return std::unique_ptr<RangeDeletion>(new RangeDeletion(std::unique_ptr<Rep>(
-      new Rep{engine, std::move(range), versions_end, std::move(cursor), {}, false, {}, {}, 0, 0})));
+      new Rep{engine, range, versions_end, std::move(cursor), {}, range, false, {}, {}, 0, 0})));
 }
 
 absl::StatusOr<std::uint64_t> Store::DeleteRange(const RangeOptions& options) {

@@ -1,4 +1,6 @@
-// Scans and counts. They show the contents of the durable tier, which are exactly the published writes.
+// Scans and counts. A store that is only in memory has them from its ordered index (ordered_scan.h), if it
+// has one; else they walk over the hash index. With a durable tier, they show the contents of the durable
+// tier, which are exactly the published writes.
 //
 // Why the tier has exactly these. All writes go through WritePipeline::CommitGroup, or the fast path for one
 // put (WriteFastPath). Both hold core_.mutex from before the tier's write until they have published the
@@ -23,6 +25,7 @@
 #include "store/format/types/expiry.h"
 #include "store/format/types/scan_range.h"
 #include "store/read/index_walk.h"
+#include "store/read/ordered_scan.h"
 #include "store/server_store.h"
 
 namespace remora {
@@ -30,8 +33,8 @@ namespace {
 
 absl::Status NoOrder() {
   return absl::FailedPreconditionError(
-      "scan: a store that is only in memory keeps no order of its keys; scan it in any order (any_order), "
-      "or open it as logged (kvserver --durability=logged)");
+      "scan: the store keeps no order of its keys; scan it in any order (any_order), or open it with an "
+      "ordered index (kvserver --ordered=memory) or as logged (kvserver --durability=logged)");
 }
 
 absl::Status NoHashes() {
@@ -50,9 +53,10 @@ struct StoreScan::Rep {
   const ScanRange range;
   const bool keys_only;
   std::uint64_t left;                                 // entries that the limit still allows
-  const std::unique_ptr<DurableTier::Cursor> cursor;  // null: by hash
+  const std::unique_ptr<DurableTier::Cursor> cursor;  // null: there is no tier
+  const std::unique_ptr<OrderedScan> ordered;         // null: not by the ordered index
 
-  // By hash: the keys of one bucket; the scan has not shown those from index `next` on.
+  // By hash, if both are null: the keys of one bucket; the scan has not shown those from index `next` on.
   IndexWalk walk{};
   std::vector<VersionedKey> keys{};
   std::size_t next = 0;
@@ -70,7 +74,10 @@ StoreScan::StoreScan(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
 StoreScan::~StoreScan() = default;
 
 bool StoreScan::by_hash() const { return rep_->range.by_hash; }
-const absl::Status& StoreScan::status() const { return by_hash() ? rep_->ok : rep_->cursor->status(); }
+const absl::Status& StoreScan::status() const {
+  if (rep_->ordered != nullptr) return rep_->ordered->status();
+  return by_hash() ? rep_->ok : rep_->cursor->status();
+}
 
 bool StoreScan::Next() {
   Step step = Step::kNotYet;
@@ -80,6 +87,7 @@ bool StoreScan::Next() {
 
 StoreScan::Step StoreScan::Advance() {
   if (rep_->left == 0) return Step::kEnd;
+  if (rep_->ordered != nullptr) return AdvanceByIndex();
   if (by_hash()) return AdvanceByHash();
   if (!rep_->cursor->Next()) return Step::kEnd;
   const DurableTier::Entry& entry = rep_->cursor->entry();
@@ -90,6 +98,27 @@ StoreScan::Step StoreScan::Advance() {
   version_ = entry.header.version;
   value_ = rep_->keys_only ? std::string_view() : entry.value;
   return Step::kEntry;
+}
+
+StoreScan::Step StoreScan::AdvanceByIndex() {
+  if (!rep_->ordered->Advance(rep_->left)) return Step::kEnd;
+  const OrderedScan::Entry* const entry = rep_->ordered->entry();
+  if (entry == nullptr || rep_->IsOver(entry->expiry_ms)) return Step::kNotYet;
+  --rep_->left;
+  key_ = entry->key;
+  value_ = entry->value;
+  version_ = entry->version;
+  expiry_ms_ = entry->expiry_ms;
+  return Step::kEntry;
+}
+
+std::optional<std::uint64_t> StoreScan::CountAtOnce() {
+  if (rep_->ordered == nullptr) return std::nullopt;
+  const WriterLock lock(rep_->engine.core().mutex);
+  // A scan shows no expired record.
+  if (rep_->engine.MayHaveExpired()) return std::nullopt;
+  const std::optional<std::uint64_t> count = rep_->ordered->CountAtOnce();
+  return count ? std::optional(std::min(*count, rep_->left)) : std::nullopt;
 }
 
 StoreScan::Step StoreScan::AdvanceByHash() {
@@ -139,17 +168,21 @@ absl::StatusOr<std::unique_ptr<StoreScan>> StoreScan::Begin(StoreEngine& engine,
                                                             std::uint64_t limit, bool keys_only,
                                                             bool may_wait) {
   std::unique_ptr<DurableTier::Cursor> cursor;
+  std::unique_ptr<OrderedScan> ordered;
   if (engine.core().has_tier()) {
     if (!range.after.empty()) return NoHashes();
     range.by_hash = false;
     REMORA_ASSIGN_OR_RETURN(cursor, engine.NewCursor(range, may_wait));
+  } else if (engine.core().ordered != nullptr && range.after.empty()) {
+    range.by_hash = false;
+    ordered = std::make_unique<OrderedScan>(engine.core(), range, keys_only);
   } else if (!range.by_hash) {
     return NoOrder();
   }
   const std::uint64_t left = limit != 0 ? limit : ~std::uint64_t{0};
   const std::uint64_t place = range.after.empty() ? 0 : HashOrder(range.after);
-  return std::unique_ptr<StoreScan>(new StoreScan(std::unique_ptr<Rep>(
-      new Rep{engine, std::move(range), keys_only, left, std::move(cursor), {.place = place}})));
+  return std::unique_ptr<StoreScan>(new StoreScan(std::unique_ptr<Rep>(new Rep{
+      engine, std::move(range), keys_only, left, std::move(cursor), std::move(ordered), {.place = place}})));
 }
 
 // --- Backups, and counts --------------------------------------------------------------------------------
@@ -177,6 +210,7 @@ absl::StatusOr<std::uint64_t> Store::Count(const RangeOptions& range) {
                                                                        .end = range.end,
                                                                        .any_order = true,
                                                                        .keys_only = true}));
+  if (const std::optional<std::uint64_t> all = scan->CountAtOnce()) return *all;
   std::uint64_t count = 0;
   while (scan->Next()) ++count;
   REMORA_RETURN_IF_ERROR(scan->status());

@@ -39,6 +39,7 @@ bool Evictor::MayLeave(const Place& place) const {
 
 bool Evictor::Evict(std::uint64_t key_hash, const Index::Entry& entry, TimePoint now) {
   if (mode_ == Mode::kDrop) {
+    if (ordered_ != nullptr) ordered_->NoteRemove(entry.place);
     log_.Kill(entry.place);  // I5
     index_.Erase(key_hash, entry);
   } else {

@@ -16,6 +16,7 @@
 #include "store/base/clock.h"
 #include "store/durable/tier.h"
 #include "store/index/index.h"
+#include "store/ordered/ordered_index.h"
 #include "store/reclaim/access_frequency.h"
 #include "store/reclaim/cold_expirer.h"
 #include "store/region/segments.h"
@@ -35,13 +36,15 @@ class Evictor {
   };
 
   /// Makes an evictor. All arguments must outlive it. With kMarkCold, it asks `tier` whether the tier has a
-  /// record before it evicts that record. Null: the tier has every record at once.
-  Evictor(Mode mode, Segments& segments, ValueLog& log, Index& index, ColdExpirer& cold_expirer,
-          const AccessFrequency& frequency, const DurableTier* tier)
+  /// record before it evicts that record. Null: the tier has every record at once. `ordered`: null, or
+  /// the index that lists the keys with a record.
+  Evictor(Mode mode, Segments& segments, ValueLog& log, Index& index, OrderedIndex* ordered,
+          ColdExpirer& cold_expirer, const AccessFrequency& frequency, const DurableTier* tier)
       : mode_(mode),
         segments_(segments),
         log_(log),
         index_(index),
+        ordered_(ordered),
         cold_expirer_(cold_expirer),
         frequency_(frequency),
         tier_(tier) {}
@@ -77,6 +80,7 @@ class Evictor {
   Segments& segments_;
   ValueLog& log_;
   Index& index_;
+  OrderedIndex* const ordered_;
   ColdExpirer& cold_expirer_;
   const AccessFrequency& frequency_;
   const DurableTier* const tier_;

@@ -92,6 +92,7 @@ bool Expirer::RemoveIfExpired(const Place& place, std::int64_t unix_ms) {
   // But it must not reach the tier after a later write of the same key. So it goes into the tier's batch now,
   // before any such write.
   if (tier_ != nullptr) tier_->Delete(key);
+  if (ordered_ != nullptr) ordered_->NoteRemove(place);
   log_.Kill(place);  // I5
   index_.Erase(key_hash, *entry);
   Removed(key);

@@ -19,6 +19,7 @@
 #include "store/durable/tier.h"
 #include "store/durable/unsynced_keys.h"
 #include "store/index/index.h"
+#include "store/ordered/ordered_index.h"
 #include "store/region/segments.h"
 #include "store/region/value_log.h"
 
@@ -30,12 +31,18 @@ namespace remora {
 /// writes depend on the records that existed when the writer decided them.
 class Expirer {
  public:
-  /// Makes an expirer. `tier` may be null. All arguments must outlive it. It skips unsynced keys, because its
-  /// deletion would come after their last write. It removes nothing while `follows` is true: the deletions
-  /// come from the primary (G7 of store/durable/group_sink.h).
-  Expirer(Segments& segments, ValueLog& log, Index& index, DurableTier* tier, const UnsyncedKeys& unsynced,
-          const std::atomic<bool>& follows)
-      : segments_(segments), log_(log), index_(index), tier_(tier), unsynced_(unsynced), follows_(follows) {}
+  /// Makes an expirer. `tier` and `ordered` may be null. All arguments must outlive it. It skips unsynced
+  /// keys, because its deletion would come after their last write. It removes nothing while `follows` is
+  /// true: the deletions come from the primary (G7 of store/durable/group_sink.h).
+  Expirer(Segments& segments, ValueLog& log, Index& index, OrderedIndex* ordered, DurableTier* tier,
+          const UnsyncedKeys& unsynced, const std::atomic<bool>& follows)
+      : segments_(segments),
+        log_(log),
+        index_(index),
+        ordered_(ordered),
+        tier_(tier),
+        unsynced_(unsynced),
+        follows_(follows) {}
   Expirer(const Expirer&) = delete;
   Expirer& operator=(const Expirer&) = delete;
 
@@ -53,6 +60,10 @@ class Expirer {
   /// Returns the time, by Clock::UnixMillis, at which Work next has something to do. Nothing: no record will
   /// expire.
   std::optional<std::int64_t> next_due_ms() const;
+  /// Returns false only if no record in memory has expired.
+  bool MayHaveExpired(std::int64_t unix_ms) const {
+    return sweep_ || segments_.AnyExpired(unix_ms).has_value();
+  }
 
   /// Removes a live record if it has expired by now, and returns whether it did. The deletion reaches the
   /// durable tier with Flush at the latest.
@@ -89,6 +100,7 @@ class Expirer {
   Segments& segments_;
   ValueLog& log_;
   Index& index_;
+  OrderedIndex* const ordered_;
   DurableTier* const tier_;
   const UnsyncedKeys& unsynced_;
   const std::atomic<bool>& follows_;

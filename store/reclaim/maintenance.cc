@@ -148,6 +148,11 @@ void Maintenance::SetSizeCounters() {
   core_.metrics.Set(Counter::kIndexBytes, core_.index.segment_count() * kSegmentSize);
   core_.metrics.Set(Counter::kIndexBuckets, core_.index.bucket_count());
   core_.metrics.Set(Counter::kOverflowBuckets, core_.index.overflow_count());
+  if (core_.ordered != nullptr) {
+    core_.metrics.Set(Counter::kOrderedIndexBytes, core_.ordered->keys().memory_bytes());
+    core_.metrics.Set(Counter::kScanSavedBytes, core_.ordered->saved_bytes());
+    core_.metrics.Set(Counter::kScansOvertaken, core_.ordered->given_up());
+  }
   core_.metrics.Set(Counter::kMemoryBytesFree, core_.segments.free_count() * kSegmentSize);
   core_.metrics.Set(Counter::kLogBytesUsed, core_.log.bytes_used());
   core_.metrics.Set(Counter::kLogBytesDead, core_.log.bytes_dead());

@@ -47,6 +47,7 @@ class SpaceManager {
   SpaceManager(StoreCore& core, const StoreOptions& options);
 
   Expirer& expirer() { return expirer_; }
+  const Expirer& expirer() const { return expirer_; }
   ColdExpirer& cold_expirer() { return cold_expirer_; }
   Evictor& evictor() { return evictor_; }
   const Evictor& evictor() const { return evictor_; }

@@ -76,6 +76,7 @@ bool WriteFastPath::TryPut(Write& write, TimePoint now, std::int64_t unix_ms) {
     }
   }
   // I5, as in WritePipeline::Publish.
+  core_.NoteChange(key, old, /*is_delete=*/false);
   if (old) core_.log.Kill(old->place);
   core_.log.MakeLive(place);
   if (old) {

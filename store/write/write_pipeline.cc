@@ -338,6 +338,7 @@ void WritePipeline::Publish(const StagedWrite& staged, TimePoint now) {
   }
   // I5: the old record's live bit is cleared before the slot changes. The new record becomes live after that,
   // so that a key has at most one live record at each moment.
+  core_.NoteChange(staged.key, entry, staged.is_delete());
   if (entry) core_.log.Kill(entry->place);
   if (!entry)
     core_.coverage.AddKey(staged.key);  // a load may reach it later (store/recovery/index_loader.h, L2)

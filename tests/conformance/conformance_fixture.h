@@ -30,18 +30,25 @@ inline testing::AssertionResult HasCode(absl::StatusCode code, const absl::Statu
 /// The least window of scans and watches there may be: pages of 4 KiB.
 inline const ClientOptions kSmallWindow{.scan_window_bytes = 2 * kMinPageSize};
 
-/// Where a test's store runs. Converts from and to its kind, since few tests have a commit log.
+/// Where a test's store runs. Converts from and to its kind, since few tests have a commit log or an ordered
+/// index.
 struct TestedDeployment {
-  TestedDeployment(DeploymentKind where, bool has_log = false)  // NOLINT(google-explicit-constructor)
-      : kind(where), has_commit_log(has_log) {}
+  TestedDeployment(DeploymentKind where, bool has_log = false,  // NOLINT(google-explicit-constructor)
+                   bool has_order = false)
+      : kind(where), has_commit_log(has_log), has_ordered_index(has_order) {}
   operator DeploymentKind() const { return kind; }  // NOLINT(google-explicit-constructor)
 
   DeploymentKind kind;
-  bool has_commit_log;  // if the test's store is logged
+  bool has_commit_log;     // if the test's store is logged
+  bool has_ordered_index;  // the tests of scans then have a store that is only in memory
 };
 inline TestedDeployment WithCommitLog(DeploymentKind kind) { return {kind, /*has_log=*/true}; }
+inline TestedDeployment WithOrderedIndex(DeploymentKind kind) {
+  return {kind, /*has_log=*/false, /*has_order=*/true};
+}
 inline void PrintTo(const TestedDeployment& tested, std::ostream* out) {
-  *out << NameOf(tested) << (tested.has_commit_log ? " with a commit log" : "");
+  *out << NameOf(tested) << (tested.has_commit_log ? " with a commit log" : "")
+       << (tested.has_ordered_index ? " with an ordered index" : "");
 }
 
 /// A fixture's test runs on every kind of deployment.

@@ -391,6 +391,7 @@ std::unique_ptr<Deployment> Deployment::Create(DeploymentKind kind, const Option
   server.store.memory_size = options.memory_size;
   server.store.durability = options.durability;
   server.store.eviction = options.eviction;
+  server.store.ordered_index = options.ordered_index;
   server.store.grace = options.grace;
   server.store.default_ttl = options.default_ttl;
   server.store.loading = options.loading;

@@ -110,6 +110,7 @@ class Deployment {
     Durability durability = Durability::kMemory;
     std::size_t memory_size = std::size_t{16} << 20;
     Eviction eviction = Eviction::kNone;
+    bool ordered_index = false;
     std::uint32_t max_clients = 512;
     std::chrono::milliseconds grace{100};
     std::chrono::milliseconds default_ttl = kNeverExpires;

@@ -12,69 +12,39 @@
 
 #include "store/format/wire/scan_messages.h"
 #include "tests/conformance/conformance_fixture.h"
+#include "tests/conformance/scans_fixture.h"
 #include "tests/support/sizes.h"
 
 namespace remora {
 namespace {
 
 using testing::HasSubstr;
-using Pairs = std::vector<std::pair<std::string, std::string>>;
 using Map = std::map<std::string, std::string>;
 
-class Scans : public Behaviour {
- protected:
-  void StartLogged(const ClientOptions& client = {}, std::size_t memory_size = 16 * kMiB) {
-    Start({.durability = Durability::kLogged, .memory_size = memory_size, .eviction = Eviction::kLeastUsed},
-          client);
-  }
-  std::unique_ptr<KeyScan> Begin(const ScanOptions& options = {}) { return Begin(*kv_, options); }
-  static std::unique_ptr<KeyScan> Begin(KeyValue& kv, const ScanOptions& options = {}) {
-    auto scan = kv.Scan(options);
-    EXPECT_TRUE(scan.ok()) << scan.status();
-    return *std::move(scan);
-  }
-  static Pairs Rest(KeyScan& scan) {
-    Pairs pairs;
-    while (scan.Next()) pairs.emplace_back(scan.key(), scan.value());
-    EXPECT_CODE(kOk, scan.status());
-    EXPECT_FALSE(scan.Next()) << "an end is the end";
-    return pairs;
-  }
-  Pairs All(const ScanOptions& options = {}) { return Rest(*Begin(options)); }
-  std::vector<std::string> Keys(const ScanOptions& options = {}) {
-    std::vector<std::string> keys;
-    for (auto& [key, value] : All(options)) keys.push_back(key);
-    return keys;
-  }
-  static std::string KeyOf(int i) { return "key " + std::to_string(100'000 + i); }
-  /// Puts `count` keys; returns what a scan should show.
-  Pairs Fill(int count, std::size_t value_size = 100) {
-    Pairs pairs;
-    for (int i = 0; i < count; ++i) {
-      pairs.emplace_back(KeyOf(i), std::to_string(i) + std::string(value_size, 'v'));
-      EXPECT_CODE(kOk, Put(pairs.back().first, pairs.back().second));
-    }
-    return pairs;
-  }
-  /// Until the server has seen it.
-  void ExpectCounter(Counter counter, std::uint64_t value) {
-    for (int i = 0; i < 100'000 && store().Read(counter) != value; ++i) {
-      ASSERT_CODE(kOk, kv_->client()->Ping());
-    }
-    EXPECT_EQ(store().Read(counter), value);
-  }
-};
 INSTANTIATE_TEST_SUITE_P(On, Scans,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
                                          DeploymentKind::kTcp, DeploymentKind::kTls, DeploymentKind::kVerbs,
-                                         DeploymentKind::kSim),
-                         [](const auto& test) { return NameOf(test.param); });
+                                         DeploymentKind::kSim, WithOrderedIndex(DeploymentKind::kEmbedded),
+                                         WithOrderedIndex(DeploymentKind::kLocal),
+                                         WithOrderedIndex(DeploymentKind::kTcp),
+                                         WithOrderedIndex(DeploymentKind::kVerbs),
+                                         WithOrderedIndex(DeploymentKind::kSim)),
+                         NameOfScanned);
 class RemoteScans : public Scans {};
 INSTANTIATE_TEST_SUITE_P(On, RemoteScans,
                          testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
-                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
-                         [](const auto& test) { return NameOf(test.param); });
-
+                                         DeploymentKind::kVerbs, DeploymentKind::kSim,
+                                         WithOrderedIndex(DeploymentKind::kLocal),
+                                         WithOrderedIndex(DeploymentKind::kTcp),
+                                         WithOrderedIndex(DeploymentKind::kSim)),
+                         NameOfScanned);
+/// Scans of stores with a disk.
+class LoggedScans : public Scans {};
+INSTANTIATE_TEST_SUITE_P(On, LoggedScans,
+                         testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
+                                         DeploymentKind::kTcp, DeploymentKind::kTls, DeploymentKind::kVerbs,
+                                         DeploymentKind::kSim),
+                         NameOfScanned);
 Pairs Expected(const Map& map, const ScanOptions& options) {
   Pairs pairs;
   for (const auto& [key, value] : map) {
@@ -90,7 +60,7 @@ Pairs Expected(const Map& map, const ScanOptions& options) {
 
 // Entries of all sizes beside a page's, so that many are cut.
 TEST_P(Scans, AgreeWithAMap) {
-  StartLogged(kSmallWindow);
+  StartInOrder(kSmallWindow);
   if (IsSkipped() || HasFatalFailure()) return;
   std::mt19937 random(3);
   Map map;
@@ -118,7 +88,7 @@ TEST_P(Scans, AgreeWithAMap) {
 }
 
 TEST_P(Scans, ManyKeysInManyPages) {
-  StartLogged();
+  StartInOrder();
   if (IsSkipped() || HasFatalFailure()) return;
   const int count = slow() ? 3000 : 20'000;
   Pairs pairs = Fill(count, 8);
@@ -130,7 +100,7 @@ TEST_P(Scans, ManyKeysInManyPages) {
 }
 
 TEST_P(Scans, AnEmptyStoreAndEmptyRanges) {
-  StartLogged();
+  StartInOrder();
   if (IsSkipped() || HasFatalFailure()) return;
   EXPECT_TRUE(All().empty());
   EXPECT_EQ(kv_->Count().value(), 0u);
@@ -148,7 +118,7 @@ TEST_P(Scans, AnEmptyStoreAndEmptyRanges) {
 }
 
 TEST_P(Scans, KeysAndBoundsOfTheLargestSize) {
-  StartLogged(kSmallWindow);
+  StartInOrder(kSmallWindow);
   if (IsSkipped() || HasFatalFailure()) return;
   const std::string key(kMaxKeySize, 'k');
   ASSERT_CODE(kOk, Put(key, "value"));
@@ -175,7 +145,7 @@ TEST_P(Scans, AStoreInMemoryHasNoOrder) {
 }
 
 TEST_P(Scans, TheLargestValue) {
-  StartLogged({}, 256 * kMiB);
+  StartInOrder({}, 256 * kMiB);
   if (IsSkipped() || HasFatalFailure()) return;
   const std::string value(slow() ? 5'000'001 : kMaxValueSize, 'v');
   ASSERT_CODE(kOk, Put("a", "before"));
@@ -190,7 +160,7 @@ TEST_P(Scans, TheLargestValue) {
 }
 
 TEST_P(Scans, ShowTheMomentWhenTheyBeganWhateverIsWrittenMeanwhile) {
-  StartLogged(kSmallWindow);
+  StartInOrder(kSmallWindow);
   if (IsSkipped() || HasFatalFailure()) return;
   const Pairs before = Fill(500);
   const auto scan = Begin();
@@ -211,7 +181,7 @@ TEST_P(Scans, ShowTheMomentWhenTheyBeganWhateverIsWrittenMeanwhile) {
 }
 
 TEST_P(Scans, SayVersionsAndExpiries) {
-  StartLogged();
+  StartInOrder();
   if (IsSkipped() || HasFatalFailure()) return;
   std::uint64_t first = 0, second = 0;
   ASSERT_CODE(kOk, kv_->Put("a", "1", {.ttl = std::chrono::hours(1), .version = &first}));
@@ -226,7 +196,7 @@ TEST_P(Scans, SayVersionsAndExpiries) {
 }
 
 TEST_P(Scans, KeysThatExpireDuringAScanAreNotShown) {
-  StartLogged();
+  StartInOrder();
   if (IsSkipped() || HasFatalFailure()) return;
   for (int i = 0; i < 20; ++i) {
     const auto ttl = i % 2 == 0 ? std::chrono::milliseconds(10'000) : kNeverExpires;
@@ -244,8 +214,8 @@ TEST_P(Scans, KeysThatExpireDuringAScanAreNotShown) {
   EXPECT_EQ(kv_->Count({.prefix = "key"}).value(), 10u);
 }
 
-TEST_P(Scans, ColdKeysAreShown) {
-  StartLogged();
+TEST_P(LoggedScans, ColdKeysAreShown) {
+  StartInOrder();
   if (IsSkipped() || HasFatalFailure()) return;
   const Pairs pairs = Fill(600, 40'000);
   ASSERT_GT(store().Read(Counter::kColdKeys), 50u);
@@ -256,7 +226,7 @@ TEST_P(Scans, ColdKeysAreShown) {
 // --- Several at once --------------------------------------------------------------------------------------
 
 TEST_P(Scans, ThoseThatTakeTurnsEachShowAll) {
-  StartLogged(kSmallWindow);
+  StartInOrder(kSmallWindow);
   if (IsSkipped() || HasFatalFailure()) return;
   Pairs pairs = Fill(300, 300);
   ASSERT_CODE(kOk, Put(KeyOf(150), std::string(10'000, 'l')));
@@ -282,7 +252,7 @@ TEST_P(Scans, ThoseThatTakeTurnsEachShowAll) {
 
 // The entry that another scan shows stays what it is, though its page is overwritten.
 TEST_P(Scans, AnotherScanLeavesTheEntryShownAlone) {
-  StartLogged(kSmallWindow);
+  StartInOrder(kSmallWindow);
   if (IsSkipped() || HasFatalFailure()) return;
   const Pairs pairs = Fill(100, 500);
   const auto first = Begin();
@@ -296,7 +266,7 @@ TEST_P(Scans, AnotherScanLeavesTheEntryShownAlone) {
 }
 
 TEST_P(RemoteScans, MoreThanTheServerKeepsGoOnAsOfALaterMoment) {
-  StartLogged(kSmallWindow);
+  StartInOrder(kSmallWindow);
   if (IsSkipped() || HasFatalFailure()) return;
   const Pairs pairs = Fill(300);
   const auto any = Begin();
@@ -320,7 +290,7 @@ TEST_P(RemoteScans, MoreThanTheServerKeepsGoOnAsOfALaterMoment) {
 }
 
 TEST_P(RemoteScans, OneThatRestsForTooLongGoesOnAsOfALaterMoment) {
-  StartLogged(kSmallWindow);
+  StartInOrder(kSmallWindow);
   if (IsSkipped() || HasFatalFailure()) return;
   Fill(300);
   const auto any = Begin({.limit = 250});
@@ -343,7 +313,7 @@ TEST_P(RemoteScans, OneThatRestsForTooLongGoesOnAsOfALaterMoment) {
 }
 
 TEST_P(RemoteScans, OnesThatAreNotShownToTheEndLeaveLittleBehind) {
-  StartLogged(kSmallWindow);
+  StartInOrder(kSmallWindow);
   if (IsSkipped() || HasFatalFailure()) return;
   const Pairs pairs = Fill(300);
   for (int i = 0; i < 50; ++i) {
@@ -361,7 +331,7 @@ TEST_P(RemoteScans, OnesThatAreNotShownToTheEndLeaveLittleBehind) {
 }
 
 TEST_P(RemoteScans, AClientMayDoWithoutAWindow) {
-  StartLogged({.scan_window_bytes = 0});
+  StartInOrder({.scan_window_bytes = 0});
   if (IsSkipped() || HasFatalFailure()) return;
   Fill(10);
   EXPECT_CODE(kFailedPrecondition, kv_->Scan({}).status());
@@ -378,7 +348,7 @@ TEST_P(RemoteScans, AClientMayDoWithoutAWindow) {
 // --- Tokens -----------------------------------------------------------------------------------------------
 
 TEST_P(Scans, PagesByTokensGoOnWithOtherClientsAndServers) {
-  StartLogged();
+  StartInOrder();
   if (IsSkipped() || HasFatalFailure()) return;
   const Pairs pairs = Fill(100);
   for (const bool reverse : {false, true}) {
@@ -405,7 +375,7 @@ TEST_P(Scans, PagesByTokensGoOnWithOtherClientsAndServers) {
     for (int i = 0; i < 60; ++i) ASSERT_TRUE(scan->Next());
     token = scan->resume_token();
   }
-  Restart();
+  if (!is_in_memory()) Restart();
   EXPECT_EQ(All({.resume_token = token}).size(), 40u);
   token[token.size() / 2] = token[token.size() / 2] == 'A' ? 'B' : 'A';
   EXPECT_CODE(kInvalidArgument, kv_->Scan({.resume_token = token}).status());
@@ -414,7 +384,7 @@ TEST_P(Scans, PagesByTokensGoOnWithOtherClientsAndServers) {
 // --- Deleting ---------------------------------------------------------------------------------------------
 
 TEST_P(Scans, DropsDeleteWhatIsThere) {
-  StartLogged();
+  StartInOrder();
   if (IsSkipped() || HasFatalFailure()) return;
   Fill(slow() ? 1000 : 5000);
   ASSERT_CODE(kOk, Put("other", "stays"));
@@ -422,17 +392,17 @@ TEST_P(Scans, DropsDeleteWhatIsThere) {
   EXPECT_EQ(Keys(), std::vector<std::string>{"other"});
   EXPECT_CODE(kNotFound, GetStatus(KeyOf(7)));
   ASSERT_CODE(kOk, Put(KeyOf(7), "again"));
-  Restart();
+  if (!is_in_memory()) Restart();
   EXPECT_EQ(Get(KeyOf(7)), "again");
   EXPECT_EQ(kv_->DropAll().value(), 2u);
-  Restart();
+  if (!is_in_memory()) Restart();
   EXPECT_TRUE(All().empty());
 }
 
 // --- While others write ----------------------------------------------------------------------------------
 
 TEST_P(Scans, BatchesAreWholeWhileOthersWriteThem) {
-  StartLogged(kSmallWindow);
+  StartInOrder(kSmallWindow);
   if (IsSkipped() || HasFatalFailure()) return;
   if (!deployment_->concurrent()) GTEST_SKIP() << "nobody writes at the same time";
   constexpr int kKeys = 60;

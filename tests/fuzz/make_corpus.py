@@ -118,6 +118,17 @@ def handshake():
     yield 'reply_cut', b'\1' + hello()[:12]
 
 
+def ordered():
+    # A change is a byte (% 4: 0 a look, 1 an erase, else an insert) and a key: its size - 1 (128: a long one), its bytes.
+    def change(kind, key, shape=0):
+        return bytes([kind, shape | (len(key) - 1)]) + key
+    keys = [bytes([97 + i * 7 % 26, 97 + i % 5]) for i in range(40)]
+    fill = b''.join(change(2, key) for key in keys)
+    yield 'grows_and_shrinks', b'\0' + fill + change(8, b'a') + b''.join(change(1, key) for key in keys)
+    yield 'large_between_small', b'\x50' + fill + change(2, b'm', 0x98) + change(2, b'mm', 0xb0) + change(4, b'a') + b'\0z'
+    yield 'ascends', b'\x10' + b''.join(change(2, b'key' + bytes([48 + i])) for i in range(60)) + change(16, b'k')
+
+
 def ring():
     yield 'messages', bytes([0x10, 3, 100, 0, 5, 4, 10, 0, 2, 0x30, 11, 0, 4, 5, 5])
     yield 'of_many_slots', bytes([4, 0, 0x20, 2, 4, 0, 0x20, 0xf0, 0x10, 3, 0, 0x10, 5])
@@ -276,7 +287,7 @@ def configuration():
 
 def main():
     root = pathlib.Path(sys.argv[1])
-    for harness in (messages, texts, files, region, log, commit_log, handshake, ring, frames, tls, durable, superblock, pieces, pages,
+    for harness in (messages, texts, files, region, ordered, log, commit_log, handshake, ring, frames, tls, durable, superblock, pieces, pages,
                     client, server, http, resp, configuration):
         directory = root / harness.__name__
         os.makedirs(directory, exist_ok=True)

@@ -42,11 +42,11 @@ PARTS = {
     "store": (
         "store/base/|store/format/memory/", "store/format/types/|store/format/cluster/",
         "store/format/wire/",
-        "store/backup.h|store/scan.h|store/watch.h", "store/region/", "store/index/", "store/durable/",
+        "store/backup.h|store/scan.h|store/watch.h", "store/region/", "store/index/|store/ordered/", "store/durable/",
         "store/memory_plan, store/options.h, store/write/write., store/read/location.h, store/read/cold_read.h,"
         " store/store.h, store/server_store.h, store/delete_range.h", "store/reclaim/access_frequency",
         "store/engine/core, store/engine/disk_health, store/engine/metrics, store/engine/writer_lock", "store/reclaim/",
-        "store/write/|store/read/index_walk, store/read/point_read, store/read/promote", "store/recovery/", "store/engine/",
+        "store/write/|store/read/index_walk, store/read/ordered_scan, store/read/point_read, store/read/promote", "store/recovery/", "store/engine/",
         "store/read/|store/",
     ),
     "rdma": ("rdma/", "rdma/auth/", "rdma/local/|rdma/tcp/|rdma/verbs/", "rdma/transport.cc"),

@@ -37,7 +37,6 @@ SimSettings Choose(std::mt19937_64& random) {
   store.syncing = Syncing::kInSteps;
   store.grace = milliseconds(below(2) == 0 ? kMinGraceMs : 100);
   workload.durabilities = has_disk && below(2) == 0;
-  workload.scans = has_disk;
   settings.crashes = has_disk;
   settings.server.max_clients = 64;
   settings.client.timeout = milliseconds(below(3) == 0 ? 200 : 5000);
@@ -56,6 +55,8 @@ SimSettings Choose(std::mt19937_64& random) {
   settings.fault_gap = below(8) == 0 ? 0 : std::uint64_t{1000} << below(6);
   // Too little for a frame, or for all buckets, or enough.
   if (below(2) == 0) settings.client.index_mirror_bytes = std::size_t{1} << (11 + below(8));
+  store.ordered_index = !has_disk && below(2) == 0;
+  workload.scans = has_disk || store.ordered_index;
   return settings;
 }
 
@@ -68,7 +69,7 @@ std::string Text(const SimSettings& settings) {
          (settings.workload.large_permille > 0 ? " and large" : "") +
          (settings.workload.ttls ? ", ttls" : "") + ", durability " +
          std::to_string(static_cast<int>(store.durability)) +
-         (settings.workload.durabilities ? " and others" : "") +
+         (settings.workload.durabilities ? " and others" : "") + (store.ordered_index ? ", in order" : "") +
          (store.loading == Loading::kInSteps ? ", loading in steps" : "") + ", grace " +
          std::to_string(store.grace.count()) + " ms, cache " +
          std::to_string(settings.client.location_cache_bytes.value_or(0)) + ", mirror " +

@@ -31,8 +31,8 @@ A logged server's keys have an order. A scan is of one moment, whatever is writt
         store.delete_range(prefix="tmp/")
         store.put(key, value, ttl=remora.Until(scan.expiry()))  # of a scan of another server's
 
-One that is only in memory keeps no order and no past. All of the above goes there, but a scan has to be asked for in
-any order. It shows each key that is there all the while exactly once, and others once or not at all:
+One that is only in memory keeps no order and no past, except with kvserver --ordered=memory. All of the above goes
+there, but a scan has to be asked for in any order. It shows each key that is there all the while exactly once, and others once or not at all:
 
         for key, value in store.scan(prefix="user/", any_order=True): ...
 

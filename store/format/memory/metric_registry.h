@@ -242,7 +242,13 @@ struct MetricEntry {
   X(kCopyBytesSent, "copy_bytes_sent", "remora_copy_sent_bytes_total", kCounter, kBytes,                     \
     "Bytes of copies of its data that this primary has sent to members that could not go on from their own") \
   X(kCopyBytesTaken, "copy_bytes_taken", "remora_copy_taken_bytes_total", kCounter, kBytes,                  \
-    "Bytes of copies of a primary's data that this member has taken; 0 again behind a start")
+    "Bytes of copies of a primary's data that this member has taken; 0 again behind a start")                \
+  X(kOrderedIndexBytes, "ordered_index_bytes", "remora_ordered_index_bytes", kGauge, kBytes,                 \
+    "Memory of the ordered index (--ordered=memory), beside --memory; 0: there is none")                     \
+  X(kScanSavedBytes, "scan_saved_bytes", "remora_scan_saved_bytes", kGauge, kBytes,                          \
+    "Memory of records that changed and that open scans have yet to show, as they were (--ordered=memory)")  \
+  X(kScansOvertaken, "scans_overtaken", "remora_scans_overtaken_total", kCounter, kNone,                     \
+    "Scans whose moment was given up because too much was written meanwhile (--ordered=memory)")
 
 /// The places of the metrics in the superblock.
 enum class Counter : std::uint32_t {

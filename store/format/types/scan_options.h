@@ -22,10 +22,10 @@ struct ScanOptions {
   std::string_view begin{};
   std::string_view end{};
   bool reverse = false;  // from the last key to the first
-  /// Shows keys in whatever order the store has. A store with a durable tier shows them in the
-  /// order of the keys, as of one moment.
+  /// Shows keys in whatever order the store has. A store with a durable tier or an ordered index
+  /// (StoreOptions::ordered_index) shows them in the order of the keys, as of one moment.
   ///
-  /// A store that is only in memory has no other order, and no moment. It shows each key that is
+  /// Another store, only in memory, has no other order, and no moment. It shows each key that is
   /// there from the scan's begin to its end exactly once. It shows a key that is written or removed
   /// meanwhile once or not at all, as it is at some moment in between. This holds whatever else
   /// happens: growth, cleaning, a resume token used later. Evicted or expired keys are gone. Each
@@ -42,7 +42,7 @@ struct ScanOptions {
   /// end, reverse and any_order.
   std::string_view resume_token{};
   /// A client's scan, which the server may have to give up (ClientScan): ends with Aborted then, instead of
-  /// going on as of a later moment. A store's never has to.
+  /// going on as of a later moment. A store's own scan (StoreScan) never goes on so.
   bool one_moment = false;
 };
 

@@ -49,7 +49,7 @@ TEST(MetricRegistryTest, NamesFollowTheConventionsOfPrometheus) {
 // Programs of other releases READ these places. A new metric goes behind all others. It changes no place
 // here, and raises kPinned.
 TEST(MetricRegistryTest, EntriesNeverMove) {
-  constexpr std::size_t kPinned = 102;
+  constexpr std::size_t kPinned = 105;
   ASSERT_GE(kMetricCount, kPinned);
   std::string names;
   for (std::size_t i = 0; i < kPinned; ++i) names += std::string(kMetrics[i].name) + "\n";

@@ -64,17 +64,37 @@ ScanPairs ExpectedPairs(const ScanMap& map, const ScanOptions& options) {
   return pairs;
 }
 
-class ScanTest : public ScanFixture, public testing::WithParamInterface<std::uint64_t> {
+/// The part of the scanned store that has the order.
+enum class OrderBy : std::uint8_t { kRocksdbLog = 1, kCommitLog = 2, kOrderedIndex = 3 };
+
+class ScanTest : public ScanFixture, public testing::WithParamInterface<OrderBy> {
  protected:
-  ScanTest() : ScanFixture(GetParam()) {}
+  ScanTest() : ScanFixture(GetParam() == OrderBy::kCommitLog ? kSomeCommitLog : 0) {}
+
+  StoreOptions InOrder() {
+    if (GetParam() != OrderBy::kOrderedIndex) return Logged();
+    return {.memory_size = LoggedIn({}).memory_size, .ordered_index = true};
+  }
 };
-std::string NameOfScanned(const testing::TestParamInfo<std::uint64_t>& info) {
-  return info.param == 0 ? "RocksdbLog" : "CommitLog";
+std::string NameOfScanned(const testing::TestParamInfo<OrderBy>& info) {
+  switch (info.param) {
+    case OrderBy::kRocksdbLog:
+      return "RocksdbLog";
+    case OrderBy::kCommitLog:
+      return "CommitLog";
+    default:
+      return "OrderedIndex";
+  }
 }
-INSTANTIATE_TEST_SUITE_P(All, ScanTest, testing::Values(0, kSomeCommitLog), NameOfScanned);
+constexpr auto kAllOrders = {OrderBy::kRocksdbLog, OrderBy::kCommitLog, OrderBy::kOrderedIndex};
+constexpr auto kLoggedOrders = {OrderBy::kRocksdbLog, OrderBy::kCommitLog};
+INSTANTIATE_TEST_SUITE_P(All, ScanTest, testing::ValuesIn(kAllOrders), NameOfScanned);
+/// Scans of a store with a disk.
+class LoggedScanTest : public ScanTest {};
+INSTANTIATE_TEST_SUITE_P(All, LoggedScanTest, testing::ValuesIn(kLoggedOrders), NameOfScanned);
 
 TEST_P(ScanTest, AnEmptyStoreHasNothing) {
-  Open(Logged());
+  Open(InOrder());
   EXPECT_THAT(KeysShown(*store_), IsEmpty());
   EXPECT_THAT(KeysShown(*store_, {.reverse = true}), IsEmpty());
   EXPECT_EQ(store_->Count().value(), 0u);
@@ -84,7 +104,7 @@ TEST_P(ScanTest, AnEmptyStoreHasNothing) {
 
 // Bounds of all kinds, also some that are not valid keys, over keys that are hard to tell apart.
 TEST_P(ScanTest, AgreesWithAMap) {
-  Open(Logged());
+  Open(InOrder());
   std::mt19937 random(1);
   const std::string letters("\0a\x7f\x80\xff", 5);
   const auto some_bytes = [&](std::size_t least) {
@@ -114,7 +134,7 @@ TEST_P(ScanTest, AgreesWithAMap) {
 }
 
 TEST_P(ScanTest, APrefixOfTheLastBytesThereAre) {
-  Open(Logged());
+  Open(InOrder());
   for (const char* key : {"\xfe\xff", "\xff", "\xff\xff", "\xff\xff\x01", "\xff\x01"}) {
     ASSERT_NO_FATAL_FAILURE(Put(key, "value"));
   }
@@ -125,7 +145,7 @@ TEST_P(ScanTest, APrefixOfTheLastBytesThereAre) {
 }
 
 TEST_P(ScanTest, EmptyRangesShowNothing) {
-  Open(Logged());
+  Open(InOrder());
   ASSERT_NO_FATAL_FAILURE(Put("b", "value"));
   for (const bool reverse : {false, true}) {
     EXPECT_THAT(KeysShown(*store_, {.begin = "b", .end = "b", .reverse = reverse}), IsEmpty());
@@ -136,7 +156,7 @@ TEST_P(ScanTest, EmptyRangesShowNothing) {
 }
 
 TEST_P(ScanTest, OptionsOutOfBoundsAreRejected) {
-  Open(Logged());
+  Open(InOrder());
   const std::string long_bound(kMaxKeySize + 2, 'k');
   EXPECT_TRUE(absl::IsInvalidArgument(store_->Scan({.prefix = long_bound}).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(store_->Count({.end = long_bound}).status()));
@@ -150,13 +170,14 @@ TEST_P(ScanTest, AStoreInMemoryHasNoOrderAndSaysWhatToDo) {
   Open({.memory_size = kMinMemorySize});
   const absl::Status status = store_->Scan().status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("logged"), HasSubstr("any_order")));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("logged"), HasSubstr("any_order"), HasSubstr("--ordered=memory")));
   ASSERT_NO_FATAL_FAILURE(Put("key", "value"));
   EXPECT_EQ(store_->Count().value(), 1u);
 }
 
 TEST_P(ScanTest, ShowsWhatAGetShows) {
-  Open(Logged());
+  Open(InOrder());
   std::uint64_t version = 0;
   ASSERT_NO_FATAL_FAILURE(Put("for a while", "1", {.ttl = std::chrono::hours(1), .version = &version}));
   ASSERT_NO_FATAL_FAILURE(Put("for ever", "2"));
@@ -172,7 +193,7 @@ TEST_P(ScanTest, ShowsWhatAGetShows) {
 }
 
 TEST_P(ScanTest, ShowsTheMomentWhenItBegan) {
-  Open(Logged());
+  Open(InOrder());
   for (const char* key : {"a", "b", "c"}) ASSERT_NO_FATAL_FAILURE(Put(key, "old"));
   const auto forth = BeginScan(*store_);
   const auto back = BeginScan(*store_, {.reverse = true});
@@ -186,7 +207,7 @@ TEST_P(ScanTest, ShowsTheMomentWhenItBegan) {
 }
 
 TEST_P(ScanTest, ExpiredKeysAreNotShown) {
-  Open(Logged());
+  Open(InOrder());
   for (const char* key : {"a", "b", "c", "d"}) {
     ASSERT_NO_FATAL_FAILURE(Put(key, "v", {.ttl = *key == 'd' ? kNeverExpires : std::chrono::minutes(1)}));
   }
@@ -199,7 +220,7 @@ TEST_P(ScanTest, ExpiredKeysAreNotShown) {
   EXPECT_EQ(store_->Count({.begin = "a"}).value(), 1u);
 }
 
-TEST_P(ScanTest, ColdKeysAreShown) {
+TEST_P(LoggedScanTest, ColdKeysAreShown) {
   StoreOptions options = Logged();
   options.memory_size = kMinMemorySize;
   Open(options);
@@ -217,7 +238,7 @@ TEST_P(ScanTest, ColdKeysAreShown) {
   EXPECT_EQ(store_->Count().value(), 1500u);
 }
 
-TEST_P(ScanTest, KeysThatAreNotLoadedAreShownAndDeleted) {
+TEST_P(LoggedScanTest, KeysThatAreNotLoadedAreShownAndDeleted) {
   Open(Logged());
   for (int i = 0; i < 3000; ++i) ASSERT_NO_FATAL_FAILURE(Put(std::to_string(i), "value"));
   StoreOptions options = Logged();
@@ -233,7 +254,7 @@ TEST_P(ScanTest, KeysThatAreNotLoadedAreShownAndDeleted) {
 }
 
 TEST_P(ScanTest, TheLargestValue) {
-  StoreOptions options = Logged();
+  StoreOptions options = InOrder();
   options.memory_size = std::size_t{256} << 20;
   Open(options);
   const std::string value(kMaxValueSize, 'v');
@@ -260,10 +281,12 @@ class ScanWhileWritingTest : public ScanTest {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, ScanWhileWritingTest, testing::Values(0, kSomeCommitLog), NameOfScanned);
+INSTANTIATE_TEST_SUITE_P(All, ScanWhileWritingTest, testing::ValuesIn(kAllOrders), NameOfScanned);
+class LoggedScanWhileWritingTest : public ScanWhileWritingTest {};
+INSTANTIATE_TEST_SUITE_P(All, LoggedScanWhileWritingTest, testing::ValuesIn(kLoggedOrders), NameOfScanned);
 
 TEST_P(ScanWhileWritingTest, BatchesAreWholeInEveryScan) {
-  Open(Logged());
+  Open(InOrder());
   const auto apply = [&](int round) {
     WriteBatch batch;
     for (int i = 0; i < 20; ++i) batch.Put("key " + std::to_string(i * 7 % 20), std::to_string(round));
@@ -282,7 +305,7 @@ TEST_P(ScanWhileWritingTest, BatchesAreWholeInEveryScan) {
 // The last write of a large group is in the durable tier some
 // time before it is published. No reader sees it before that.
 TEST_P(ScanWhileWritingTest, AGetSeesAllThatAScanShowed) {
-  Open(Logged());
+  Open(InOrder());
   std::vector<std::string> keys;
   for (int i = 0; i < 1000; ++i) keys.push_back("key " + std::to_string(10'000 + i));
   std::atomic<int> rounds = 0;
@@ -311,7 +334,7 @@ TEST_P(ScanWhileWritingTest, AGetSeesAllThatAScanShowed) {
   });
 }
 
-TEST_P(ScanWhileWritingTest, GrowthCleaningAndEvictionHideNothing) {
+TEST_P(LoggedScanWhileWritingTest, GrowthCleaningAndEvictionHideNothing) {
   StoreOptions options = Logged();
   options.memory_size = kMinMemorySize;
   Open(options);
@@ -337,7 +360,7 @@ TEST_P(ScanWhileWritingTest, GrowthCleaningAndEvictionHideNothing) {
 // -------------------------------------------------------------------------------------------------
 
 TEST_P(ScanTest, ATokenGoesOnBehindEachEntry) {
-  Open(Logged());
+  Open(InOrder());
   std::vector<std::string> keys;
   for (int i = 0; i < 30; ++i) keys.push_back(std::string("p\xff") + static_cast<char>(i * 8));
   for (const std::string& key : keys) ASSERT_NO_FATAL_FAILURE(Put(key, "v"));
@@ -357,7 +380,7 @@ TEST_P(ScanTest, ATokenGoesOnBehindEachEntry) {
   }
 }
 
-TEST_P(ScanTest, PagesByTokensAcrossARestartShowAll) {
+TEST_P(LoggedScanTest, PagesByTokensAcrossARestartShowAll) {
   Open(Logged());
   for (int i = 0; i < 100; ++i) ASSERT_NO_FATAL_FAILURE(Put("key " + std::to_string(100 + i), "v"));
   std::vector<std::string> keys;
@@ -374,7 +397,7 @@ TEST_P(ScanTest, PagesByTokensAcrossARestartShowAll) {
 }
 
 TEST_P(ScanTest, ATokenThatWasChangedIsRejected) {
-  Open(Logged());
+  Open(InOrder());
   ASSERT_NO_FATAL_FAILURE(Put("key", "value"));
   const auto scan = BeginScan(*store_, {.prefix = "k"});
   ASSERT_TRUE(scan->Next());

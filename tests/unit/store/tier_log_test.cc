@@ -475,8 +475,8 @@ TEST_F(LoggedTierTest, APutAloneMeetsAllThatThereMayBe) {
 TEST_F(LoggedTierTest, AWriteIsAppliedBeforeItsEviction) {  // C6
   const auto tier = *OpenTier(kLogBytes);
   StoreParts parts(16, Evictor::Mode::kMarkCold);
-  Evictor evictor(Evictor::Mode::kMarkCold, parts.segments, parts.log, parts.index, parts.cold_expirer,
-                  parts.frequency, tier.get());
+  Evictor evictor(Evictor::Mode::kMarkCold, parts.segments, parts.log, parts.index, nullptr,
+                  parts.cold_expirer, parts.frequency, tier.get());
   ASSERT_TRUE(parts.Put("key", "value"));
   tier->SetVersionLimit(1000);
   tier->Put("key", {.version = parts.version}, "value");

@@ -1,0 +1,123 @@
+// An ordered set of keys: a B+ tree, whose leaves have the keys (store/ordered/ordered_leaf.h).
+//
+// The tree has keys and nothing else. A record moves with each put of its key, and when it is cleaned. If the
+// tree knew where records are, each of these would change a leaf. So an overwrite does not touch the tree; a
+// scan takes keys from it, and finds their records through the hash index.
+//
+//   O1  The keys under a child are not less than its `low`, and less than that of the next child. The first
+//       child has the bounds of its parent, whatever its `low` is.
+//   O2  A child's `keys` is the number of keys under it.
+//   O3  A leaf has one key at least. It has the capacity of the shape, or one key that is larger.
+//   O4  Two neighbouring leaves of one parent have entries of more than half a leaf together; two
+//   neighbouring
+//       inner nodes have more than half as many children as one may have. An inner node has one at least.
+//   O5  memory_bytes() is the memory of all nodes.
+//
+// O4 bounds the memory of a key. An insert into a full leaf first shares the entries with a neighbour. If
+// both are nearly full, it makes three leaves of two. So random inserts leave leaves three quarters full.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "store/ordered/ordered_leaf.h"
+
+namespace remora {
+
+/// A set of keys in the order of their bytes.
+///
+/// The class has more than 25 methods, because inserts, erases and reads descend the same nodes.
+///
+/// Thread safety: none.
+class OrderedKeys {
+ public:
+  struct Shape {
+    std::size_t leaf_bytes = 2048;  // memory of a leaf, with its header
+    std::size_t fanout = 64;        // children of an inner node, at most; 4 or more
+  };
+
+  OrderedKeys() : OrderedKeys(Shape{}) {}
+  explicit OrderedKeys(const Shape& shape);
+  ~OrderedKeys();
+  OrderedKeys(const OrderedKeys&) = delete;
+  OrderedKeys& operator=(const OrderedKeys&) = delete;
+
+  /// Returns false if the key is there already.
+  bool Insert(std::string_view key);
+  /// Returns false if the key is not there.
+  bool Erase(std::string_view key);
+  bool Has(std::string_view key) const;
+
+  /// Returns how many keys are in [begin, end). An empty end is behind all keys. Cost: two searches.
+  std::uint64_t Count(std::string_view begin, std::string_view end) const;
+  /// Replaces `keys` by the first `most` keys of [begin, end), in ascending order, or by the last ones, in
+  /// descending order (Last).
+  void First(std::string_view begin, std::string_view end, std::size_t most, KeyBatch* keys) const;
+  void Last(std::string_view begin, std::string_view end, std::size_t most, KeyBatch* keys) const;
+
+  std::uint64_t size() const { return size_; }
+  /// Returns the bytes of memory of all nodes, without what the allocator adds.
+  std::size_t memory_bytes() const { return memory_bytes_; }
+
+  /// Returns the invariant (O1 to O5, L1 to L3) that does not hold; empty: all hold. Cost: a look at each
+  /// key.
+  std::string FindFault() const;
+
+ private:
+  struct Inner;
+  // A child is a leaf if its parent is of level 1, or else an inner node.
+  struct Child {
+    std::string low{};
+    std::uint64_t keys = 0;
+    OrderedLeaf::Ptr leaf{};
+    std::unique_ptr<Inner> inner{};
+  };
+  struct Inner {
+    std::vector<Child> children{};
+  };
+  class Resize;
+
+  static std::size_t ChildFor(const Inner& inner, std::string_view key);
+  static std::size_t MemoryOf(const Inner& inner);
+  static std::uint64_t KeysOf(const Inner& inner);
+  std::size_t capacity() const { return shape_.leaf_bytes - sizeof(OrderedLeaf); }
+
+  bool InsertUnder(Inner& inner, int level, std::string_view key);
+  /// Inserts a key for which leaf `i` has no space.
+  void Spread(Inner& inner, std::size_t i, std::string_view key);
+  /// Replaces the children [begin, end) by leaves with `keys`, about `count`, and returns their number.
+  std::size_t Replace(Inner& inner, std::size_t begin, std::size_t end, const KeyBatch& keys,
+                      std::size_t count);
+  void SplitInner(Inner& parent, std::size_t i);
+  void GrowRoot();
+  void ShrinkRoot();
+
+  bool EraseUnder(Inner& inner, int level, std::string_view key);
+  /// Makes O3 and O4 hold again after child `i` has become smaller.
+  void Join(Inner& parent, std::size_t i, int level);
+  bool JoinPair(Inner& parent, std::size_t i, int level);
+  static void Remove(Inner& parent, std::size_t i);
+
+  std::uint64_t CountBelow(std::string_view bound) const;
+  bool FirstUnder(const Inner& inner, int level, std::string_view begin, std::string_view end,
+                  std::size_t most, KeyBatch* keys) const;
+  void LastUnder(const Inner& inner, int level, std::string_view begin, std::string_view end,
+                 std::size_t most, KeyBatch* keys) const;
+
+  struct Seen;
+  std::string FindFaultUnder(const Inner& inner, int level, const std::string& low, const std::string* end,
+                             Seen* seen) const;
+
+  const Shape shape_;
+  Inner root_;
+  int height_ = 1;  // levels of inner nodes
+  std::uint64_t size_ = 0;
+  std::size_t memory_bytes_ = 0;
+  KeyBatch batch_;  // keys of leaves that are made anew; a member so that its memory is reused
+};
+
+}  // namespace remora

@@ -1,0 +1,58 @@
+// The check of an ordered set's invariants, for tests.
+#include <algorithm>
+#include <string>
+
+#include "store/ordered/ordered_keys.h"
+
+namespace remora {
+
+struct OrderedKeys::Seen {
+  std::uint64_t keys = 0;
+  std::size_t memory = 0;
+};
+
+std::string OrderedKeys::FindFault() const {
+  Seen seen;
+  std::string fault = FindFaultUnder(root_, height_, "", nullptr, &seen);
+  if (!fault.empty()) return fault;
+  if (height_ > 1 && root_.children.size() < 2) return "O4: the root has one child";
+  if (seen.keys != size_) return "O2: the number of all keys differs";
+  return seen.memory != memory_bytes_ ? "O5: the memory differs" : "";
+}
+
+std::string OrderedKeys::FindFaultUnder(const Inner& inner, int level, const std::string& low,
+                                        const std::string* end, Seen* seen) const {
+  seen->memory += MemoryOf(inner);
+  const std::vector<Child>& children = inner.children;
+  if (children.size() > shape_.fanout || (children.empty() && &inner != &root_)) return "O4: an inner node";
+  for (std::size_t i = 0; i < children.size(); ++i) {
+    const Child& child = children[i];
+    const std::string& first = i == 0 ? low : child.low;
+    if (i > 1 && child.low <= children[i - 1].low) return "O1: a separator";
+    const std::string* const next = i + 1 < children.size() ? &children[i + 1].low : end;
+    if (level > 1) {
+      const std::uint64_t before = seen->keys;
+      std::string fault = FindFaultUnder(*child.inner, level - 1, first, next, seen);
+      if (!fault.empty()) return fault;
+      if (seen->keys - before != child.keys) return "O2: a number of keys";
+      const bool is_few =
+          i > 0 && child.inner->children.size() + children[i - 1].inner->children.size() <= shape_.fanout / 2;
+      if (is_few) return "O4: two inner nodes are small";
+      continue;
+    }
+    const OrderedLeaf& leaf = *child.leaf;
+    std::string fault = leaf.FindFault();
+    if (!fault.empty()) return fault;
+    KeyBatch keys;
+    leaf.Collect({}, {}, ~std::size_t{0}, &keys);
+    if (keys.size() != child.keys) return "O2: a number of keys";
+    if (keys.empty() || (leaf.capacity() != capacity() && keys.size() > 1)) return "O3: a leaf";
+    if (keys[0] < first || (next != nullptr && keys[keys.size() - 1] >= *next)) return "O1: a key";
+    if (i > 0 && leaf.used() + children[i - 1].leaf->used() <= capacity() / 2) return "O4: two leaves";
+    seen->keys += keys.size();
+    seen->memory += OrderedLeaf::MemoryOf(leaf.capacity());
+  }
+  return "";
+}
+
+}  // namespace remora
