@@ -68,11 +68,21 @@ def free_port(host="127.0.0.1"):
             return port
 
 
+def small_log(flags):
+    """The flags of a kvserver, with a small commit log unless they name one: the files of the default are 130 MB of
+    zeros at first."""
+    has = {flag.partition("=")[0] for flag in flags}
+    if "--data_dir" not in has or has & {"--commit_log", "--config"} or "--durability=memory" in flags:
+        return flags
+    return (*flags, "--commit_log=8M")
+
+
 class Server:
     """A kvserver that serves when the constructor returns."""
 
-    def __init__(self, *flags, environment=None, before=(), **options):
-        """`before`: a command that runs kvserver, and its arguments."""
+    def __init__(self, *flags, environment=None, before=(), usual_log=False, **options):
+        """`before`: a command that runs kvserver, and its arguments. `usual_log`: without small_log."""
+        flags = flags if usual_log else small_log(flags)
         ready, ready_write = os.pipe()
         # A file and not a pipe: nobody reads while it serves, and it must not wait for a reader.
         self.errors = tempfile.TemporaryFile()
@@ -150,9 +160,6 @@ class TestCase(unittest.TestCase):
         return self.server("--durability=memory", f"--memory={memory}", *flags, address=address)
 
     def logged_server(self, *flags, memory="64M"):
-        """Its commit log is small, unless `flags` say otherwise: the files of the default are 130 MB of zeros at first."""
-        if not any(flag.startswith("--commit_log=") for flag in flags):
-            flags = (*flags, "--commit_log=8M")
         return self.server("--durability=logged", f"--data_dir={self.folder}/data", f"--memory={memory}", *flags)
 
     def server(self, *flags, address=None):
@@ -179,7 +186,7 @@ class FewThreadsTestCase(TestCase):
         with open(self.folder / "errors", "wb") as errors:
             server = subprocess.Popen(
                 [self.kvserver, f"--listen={self.address}", f"--data_dir={self.folder}/{name}", "--memory=64M",
-                 f"--backup_dir={self.folder}/backups", f"--ready_fd={write_end}", "--quiet"],
+                 "--commit_log=8M", f"--backup_dir={self.folder}/backups", f"--ready_fd={write_end}", "--quiet"],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, pass_fds=[write_end],
                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (most_threads, most_threads)), **self.user,
             )  # fmt: skip

@@ -59,7 +59,7 @@ class GroupTest(harness.TestCase):
         self.addCleanup(lambda: harness.wait_until(lambda: self.is_removed(group), "the group is empty"))
         (group / "memory.limit_in_bytes").write_text(str(mib << 20))
         server = harness.Server(
-            f"--listen={self.address}", f"--data_dir={self.folder}/data{mib}",
+            f"--listen={self.address}", f"--data_dir={self.folder}/data{mib}", usual_log=True,
             preexec_fn=lambda: (group / "cgroup.procs").write_text(str(os.getpid())),
         )  # fmt: skip
         self.addCleanup(server.close)

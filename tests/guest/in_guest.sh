@@ -46,8 +46,8 @@ run_mutants() {
 run_pages() {
   say "kvserver at $address: the manual pages, loaded, then compared by another process"
   mkfifo "$scratch/ready"
-  "$bin/kvserver" --listen="$address" --insecure_open --durability=logged --data_dir="$scratch/data" --memory=64M --quiet \
-    --ready_fd=3 3>"$scratch/ready" &
+  "$bin/kvserver" --listen="$address" --insecure_open --durability=logged --data_dir="$scratch/data" --memory=64M \
+    --commit_log=8M --quiet --ready_fd=3 3>"$scratch/ready" &
   local server=$!
   [ "$(cat "$scratch/ready")" = ready ]
   "$bin/example_pages" --server="$address" load "$pages"/*

@@ -77,6 +77,7 @@ class Shard:
         own = [f"--listen=local://{self.folder}/a.sock"] if name == "a" else []
         self.start(name, host, BIN / "kvserver", f"--listen={ADDRESSES[name]}", *own, "--insecure_open", "--memory=32M",
                    f"--data_dir={self.folder}/{data or name}.data", f"--shard={SHARD}", f"--member={name}", f"--etcd={ETCD}",
+                   "--commit_log=8M",
                    *[f"--initial_member={one}={address}" for one, address in ADDRESSES.items()])  # fmt: skip
 
     def members(self):
