@@ -21,7 +21,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr char kVictim[] = "victim";
+constexpr char kLargeVictim[] = "victim";
 
 /// The network's clock, which lets somebody act whenever the server looks at it.
 class NosyClock final : public Clock {
@@ -61,7 +61,7 @@ class LargeAttack : public SimServed, public testing::Test {
   /// "" when it is `value`.
   std::string Difference(const std::string& value) {
     std::string got;
-    const absl::Status status = reader_->Get(kVictim, &got);
+    const absl::Status status = reader_->Get(kLargeVictim, &got);
     if (!status.ok()) return status.ToString();
     return got == value ? "" : "another value, that of " + got.substr(0, 20);
   }
@@ -78,12 +78,12 @@ TEST_F(LargeAttack, NobodyWritesWhatIsPublished) {
   int rejected = 0;
   for (int look = 1; look <= 12; ++look) {
     HandClient hand(network_.Dial(), network_.clock());
-    const auto reserved = hand.Reserve(kVictim, value);
+    const auto reserved = hand.Reserve(kLargeVictim, value);
     ASSERT_TRUE(reserved.has_value());
     const RemoteRegion grant = reserved->grant();
     ASSERT_GT(grant.size, 0u);
-    hand.Fill(grant, kVictim, value);
-    hand.Post(HandClient::MakeRequest(Operation::kFinishLargePut, sizeof(kVictim) - 1, value.size()));
+    hand.Fill(grant, kLargeVictim, value);
+    hand.Post(HandClient::MakeRequest(Operation::kFinishLargePut, sizeof(kLargeVictim) - 1, value.size()));
     int looks = 0;
     clock_.set_act([&] {
       if (++looks == look) hand.Write(grant, 1000, "evil");
@@ -99,11 +99,11 @@ TEST_F(LargeAttack, NobodyWritesWhatIsPublished) {
 TEST_F(LargeAttack, BytesWrittenAfterTheChecksumAreNotStored) {
   const std::string value(kMiB, 'v');
   HandClient hand(network_.Dial(), network_.clock());
-  const auto reserved = hand.Reserve(kVictim, value);
+  const auto reserved = hand.Reserve(kLargeVictim, value);
   ASSERT_TRUE(reserved.has_value());
-  hand.Fill(reserved->grant(), kVictim, value);
+  hand.Fill(reserved->grant(), kLargeVictim, value);
   hand.Write(reserved->grant(), 1000, "evil");
-  const auto committed = hand.Commit(kVictim, value);
+  const auto committed = hand.Commit(kLargeVictim, value);
   ASSERT_TRUE(committed.has_value());
   EXPECT_EQ(committed->status(), ReplyStatus::kCorrupt);
   EXPECT_EQ(Difference(value), "NOT_FOUND: no such key");
@@ -133,7 +133,7 @@ std::pair<std::string, std::string> Colliding(std::size_t size) {
 
 TEST_F(LargeAttack, ASlowReadIsProvenByTheGenerations) {
   const std::string value(3 * kMiB, 'v');
-  Put(kVictim, value);
+  Put(kLargeVictim, value);
   network_.set_interference([&] { network_.Advance(milliseconds(30)); }, /*gap=*/30);
   const TimePoint start = network_.clock().Now();
   EXPECT_EQ(Difference(value), "");
@@ -151,24 +151,24 @@ TEST_F(LargeAttack, MemoryThatIsUsedAnewUnderASlowReadIsNotTheValue) {
   ASSERT_NE(value, evil);
   int attacks = 0;
   for (std::uint64_t when = 1; when < 12; ++when) {
-    Put(kVictim, value);
-    const std::uint64_t place = DecodeSlot(server_->store().Locate(kVictim)->slot).offset_units;
+    Put(kLargeVictim, value);
+    const std::uint64_t place = DecodeSlot(server_->store().Locate(kLargeVictim)->slot).offset_units;
     const std::uint64_t begin = network_.pieces_delivered();
     bool attacked = false;
     network_.set_interference(
         [&] {
           if (attacked || network_.pieces_delivered() - begin < when * 20) return;
           attacked = true;
-          Put(kVictim, "good 2");
+          Put(kLargeVictim, "good 2");
           network_.Advance(milliseconds(250));
           Put("rictim", evil);
           const auto there = server_->store().Locate("rictim");
           if (there.ok() && DecodeSlot(there->slot).offset_units == place) ++attacks;
-          Put(kVictim, "good 3");
+          Put(kLargeVictim, "good 3");
         },
         /*gap=*/1);
     std::string got;
-    const absl::Status status = reader_->Get(kVictim, &got);
+    const absl::Status status = reader_->Get(kLargeVictim, &got);
     network_.set_interference(nullptr, 1);
     ASSERT_TRUE(status.ok()) << status;
     EXPECT_TRUE(got == value || got == "good 3") << when << ": " << got.size();
@@ -180,16 +180,16 @@ TEST_F(LargeAttack, MemoryThatIsUsedAnewUnderASlowReadIsNotTheValue) {
 
 // A value that is overwritten under each READ of it, for ever: there is an answer all the same.
 TEST_F(LargeAttack, AReaderThatIsAlwaysTooSlowIsTold) {
-  Put(kVictim, std::string(kMiB, 'v'));
+  Put(kLargeVictim, std::string(kMiB, 'v'));
   std::uint64_t number = 0;
   network_.set_interference(
       [&] {
         network_.Advance(milliseconds(60));
-        Put(kVictim, std::string(kMiB, static_cast<char>('a' + ++number % 26)));
+        Put(kLargeVictim, std::string(kMiB, static_cast<char>('a' + ++number % 26)));
       },
       /*gap=*/50);
   std::string got;
-  const absl::Status status = reader_->Get(kVictim, &got);
+  const absl::Status status = reader_->Get(kLargeVictim, &got);
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
   network_.set_interference(nullptr, 1);
   EXPECT_EQ(Difference(std::string(kMiB, static_cast<char>('a' + number % 26))), "");

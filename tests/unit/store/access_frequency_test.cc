@@ -12,13 +12,13 @@ namespace remora {
 namespace {
 
 // The number of keys that AccessFrequency expects in 16 MiB of memory: a record for each 256 bytes.
-constexpr int kKeys = (16 << 20) / 256;
+constexpr int kCountedKeys = (16 << 20) / 256;
 
 std::uint64_t HashOf(int i) { return HashKey("key " + std::to_string(i)); }
 
 TEST(FrequencyTest, CountsUsesOfEachKey) {
   AccessFrequency frequency(std::size_t{16} << 20);
-  frequency.set_keys(kKeys);
+  frequency.set_keys(kCountedKeys);
   for (std::uint32_t uses = 1; uses <= AccessFrequency::kMaxCount; ++uses) {
     frequency.Note(HashOf(1));
     EXPECT_EQ(frequency.Of(HashOf(1)), uses);
@@ -30,15 +30,15 @@ TEST(FrequencyTest, CountsUsesOfEachKey) {
 
 TEST(FrequencyTest, NeverSaysLessThanLatelyWas) {
   AccessFrequency frequency(std::size_t{16} << 20);
-  frequency.set_keys(kKeys);
+  frequency.set_keys(kCountedKeys);
   for (int i = 0; i < 300; ++i) frequency.Note(HashOf(i));
   for (int i = 0; i < 300; ++i) ASSERT_GE(frequency.Of(HashOf(i)), 1u) << i;
 }
 
 TEST(FrequencyTest, RarelyTakesAKeyForAnother) {
   AccessFrequency frequency(std::size_t{16} << 20);
-  frequency.set_keys(kKeys);
-  const int keys = kKeys;
+  frequency.set_keys(kCountedKeys);
+  const int keys = kCountedKeys;
   for (int i = 0; i < keys; ++i) frequency.Note(HashOf(i));
   int wrong = 0;
   for (int i = keys; i < 2 * keys; ++i) wrong += frequency.Of(HashOf(i)) >= 1 ? 1 : 0;

@@ -26,7 +26,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kKeys = 300;
+constexpr int kModelKeys = 300;
 constexpr std::uint64_t kClient = 7;
 
 /// The keys as the visible groups leave them, and the keys of the groups behind. No store takes part.
@@ -133,7 +133,7 @@ class ReplicationModelTest : public ReplicatedTest, public testing::WithParamInt
   }
 
   std::uint64_t Draw(std::uint64_t below) { return random_() % below; }
-  std::string DrawKey() { return "key " + std::to_string(Draw(kKeys)); }
+  std::string DrawKey() { return "key " + std::to_string(Draw(kModelKeys)); }
   std::string DrawValue() {
     const std::uint64_t kind = Draw(40);
     const std::size_t size = kind == 0 ? 300'000 + Draw(400'000) : kind < 12 ? Draw(100) : Draw(120'000);
