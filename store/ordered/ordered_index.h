@@ -3,9 +3,8 @@
 // A view shows the records of a range as of the moment at which it was opened. Records change meanwhile. So
 // before a key of an open view changes for the first time, the writer saves the key's record in the view.
 //
-//   V1  A key of a view's rest had, at the view's moment, the record that the view has saved for it. If it
-//   has
-//       saved none, it is the record that the key has now.
+//   V1  A key of a view's rest had, at the view's moment, the record that the view has saved for it. If the
+//       view has saved none, it is the record that the key has now.
 //   V2  A view has saved records only of keys in its rest: the part of its range that the scan has yet to
 //       show.
 //   V3  All views together have saved at most `limit` bytes. If they would have more, the largest view is

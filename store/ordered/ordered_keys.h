@@ -8,9 +8,9 @@
 //       child has the bounds of its parent, whatever its `low` is.
 //   O2  A child's `keys` is the number of keys under it.
 //   O3  A leaf has one key at least. It has the capacity of the shape, or one key that is larger.
-//   O4  Two neighbouring leaves of one parent have entries of more than half a leaf together; two
-//   neighbouring
-//       inner nodes have more than half as many children as one may have. An inner node has one at least.
+//   O4  Two neighbouring leaves of one parent have entries of more than half a leaf together. Two
+//       neighbouring inner nodes have more than half as many children as one may have. An inner node has one
+//       at least.
 //   O5  memory_bytes() is the memory of all nodes.
 //
 // O4 bounds the memory of a key. An insert into a full leaf first shares the entries with a neighbour. If
