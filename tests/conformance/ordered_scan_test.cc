@@ -13,6 +13,9 @@ namespace {
 class OrderedScans : public Scans {};
 INSTANTIATE_TEST_SUITE_P(On, OrderedScans,
                          testing::Values(WithOrderedIndex(DeploymentKind::kLocal),
+                                         WithOrderedIndex(DeploymentKind::kTcp),
+                                         WithOrderedIndex(DeploymentKind::kTls),
+                                         WithOrderedIndex(DeploymentKind::kVerbs),
                                          WithOrderedIndex(DeploymentKind::kSim)),
                          NameOfScanned);
 

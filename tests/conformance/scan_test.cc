@@ -21,23 +21,22 @@ namespace {
 using testing::HasSubstr;
 using Map = std::map<std::string, std::string>;
 
-INSTANTIATE_TEST_SUITE_P(On, Scans,
-                         testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kTcp, DeploymentKind::kTls, DeploymentKind::kVerbs,
-                                         DeploymentKind::kSim, WithOrderedIndex(DeploymentKind::kEmbedded),
-                                         WithOrderedIndex(DeploymentKind::kLocal),
-                                         WithOrderedIndex(DeploymentKind::kTcp),
-                                         WithOrderedIndex(DeploymentKind::kVerbs),
-                                         WithOrderedIndex(DeploymentKind::kSim)),
-                         NameOfScanned);
+INSTANTIATE_TEST_SUITE_P(
+    On, Scans,
+    testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal, DeploymentKind::kTcp,
+                    DeploymentKind::kTls, DeploymentKind::kVerbs, DeploymentKind::kSim,
+                    WithOrderedIndex(DeploymentKind::kEmbedded), WithOrderedIndex(DeploymentKind::kLocal),
+                    WithOrderedIndex(DeploymentKind::kTcp), WithOrderedIndex(DeploymentKind::kTls),
+                    WithOrderedIndex(DeploymentKind::kVerbs), WithOrderedIndex(DeploymentKind::kSim)),
+    NameOfScanned);
 class RemoteScans : public Scans {};
-INSTANTIATE_TEST_SUITE_P(On, RemoteScans,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
-                                         DeploymentKind::kVerbs, DeploymentKind::kSim,
-                                         WithOrderedIndex(DeploymentKind::kLocal),
-                                         WithOrderedIndex(DeploymentKind::kTcp),
-                                         WithOrderedIndex(DeploymentKind::kSim)),
-                         NameOfScanned);
+INSTANTIATE_TEST_SUITE_P(
+    On, RemoteScans,
+    testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
+                    DeploymentKind::kVerbs, DeploymentKind::kSim, WithOrderedIndex(DeploymentKind::kLocal),
+                    WithOrderedIndex(DeploymentKind::kTcp), WithOrderedIndex(DeploymentKind::kTls),
+                    WithOrderedIndex(DeploymentKind::kVerbs), WithOrderedIndex(DeploymentKind::kSim)),
+    NameOfScanned);
 /// Scans of stores with a disk.
 class LoggedScans : public Scans {};
 INSTANTIATE_TEST_SUITE_P(On, LoggedScans,
