@@ -216,6 +216,9 @@ int ChildProgram::Attend(const Child& child) {
     ::kill(child.pid, SIGTERM);
   }
   CloseAll({child.output, child.errors});
+  siginfo_t ended;
+  while (::waitid(P_PID, static_cast<id_t>(child.pid), &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR)
+    continue;
   const MutexLock lock(mutex_);  // a process that is waited for gives its number away
   pid_ = -1;
   int status = 0;

@@ -32,6 +32,7 @@
 #include "server/main/config_reload.h"
 #include "server/main/exit_status.h"
 #include "server/main/flags.h"
+#include "server/main/heard_signals.h"
 #include "server/main/listen_checks.h"
 #include "server/main/redis_gate.h"
 #include "server/main/server_log.h"
@@ -119,17 +120,9 @@ class HeardSignals {
  public:
   explicit HeardSignals(Server* server) {
     signalled_server = server;
-    sigset_t heard;
-    ::sigemptyset(&heard);
-    const auto hear = [&heard](int number, void (*handler)(int)) {
-      struct sigaction action = {};
-      action.sa_handler = handler;
-      ::sigaction(number, &action, nullptr);
-      ::sigaddset(&heard, number);
-    };
-    for (const int number : {SIGTERM, SIGINT, SIGXCPU}) hear(number, [](int) { signalled_server->Stop(); });
-    hear(SIGHUP, [](int) { signalled_server->ReloadTokens(); });
-    ::pthread_sigmask(SIG_UNBLOCK, &heard, nullptr);  // also those that the parent has blocked
+    const auto stop = [](int) { signalled_server->Stop(); };
+    const auto reload = [](int) { signalled_server->ReloadTokens(); };
+    HearSignals({{SIGTERM, stop}, {SIGINT, stop}, {SIGXCPU, stop}, {SIGHUP, reload}});
   }
   ~HeardSignals() { Ignore({SIGTERM, SIGINT, SIGXCPU, SIGHUP}); }  // it ends already
   HeardSignals(const HeardSignals&) = delete;

@@ -17,10 +17,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/main/heard_signals.h"
 #include "server/main/shards_flags.h"
 #include "store/base/absl_view.h"
 #include "store/base/random_id.h"
 #include "store/base/status_macros.h"
+#include "store/durable/data_dir.h"
 #include "store/durable/synced_file.h"
 #include "store/format/cluster/shard_identity.h"
 
@@ -91,7 +93,7 @@ absl::StatusOr<Topology> PrepareTopology(const Flags& flags, const LogSink& log)
   } else if (!data_dir.empty() && Exists(data_dir + "/0")) {
     return absl::FailedPreconditionError(
         absl::StrCat("topology: ", path, " is missing, and ", data_dir, " has data of a cluster, which ",
-                     data_dir, "/0/", AbslView("REMORA-SHARD"),
+                     data_dir, "/0/", AbslView(kShardFile),
                      " names; restore the file, or make it by `kvctl cluster init` with that ", "cluster"));
   }
   for (const std::string& folder : {data_dir, flags.server.backup_dir}) {
@@ -126,7 +128,16 @@ absl::StatusOr<std::unique_ptr<ShardServers>> ShardServers::Start(const Topology
   const int wake_fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake_fd < 0) return absl::ResourceExhaustedError("--shards: no descriptor is left; raise ulimit -n");
   std::unique_ptr<ShardServers> servers(new ShardServers(std::move(options), wake_fd));
-  servers->HearSignals();
+  signal_wake_fd = wake_fd;
+  const auto stop = [](int) {
+    is_stop_asked = 1;
+    Wake();
+  };
+  const auto reload = [](int) {
+    is_reload_asked = 1;
+    Wake();
+  };
+  HearSignals({{SIGTERM, stop}, {SIGINT, stop}, {SIGHUP, reload}});
   for (std::size_t i = 0; i < topology.shards().size(); ++i) {
     ChildProgramOptions child{.name = "shard " + topology.shards()[i].name,
                               .program = program,
@@ -161,29 +172,6 @@ ShardServers::~ShardServers() {
   servers_.clear();
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) ::signal(number, SIG_IGN);  // it ends already
   ::close(wake_fd_);
-}
-
-void ShardServers::HearSignals() {
-  signal_wake_fd = wake_fd_;
-  sigset_t heard;
-  ::sigemptyset(&heard);
-  const auto hear = [&heard](int number, void (*handler)(int)) {
-    struct sigaction action = {};
-    action.sa_handler = handler;
-    ::sigaction(number, &action, nullptr);
-    ::sigaddset(&heard, number);
-  };
-  for (const int number : {SIGTERM, SIGINT}) {
-    hear(number, [](int) {
-      is_stop_asked = 1;
-      Wake();
-    });
-  }
-  hear(SIGHUP, [](int) {
-    is_reload_asked = 1;
-    Wake();
-  });
-  ::pthread_sigmask(SIG_UNBLOCK, &heard, nullptr);
 }
 
 void ShardServers::Wait() const {

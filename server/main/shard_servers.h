@@ -62,7 +62,6 @@ class ShardServers {
 
  private:
   ShardServers(ShardServersOptions options, int wake_fd) : options_(std::move(options)), wake_fd_(wake_fd) {}
-  void HearSignals();
   /// Waits for a signal, or for news of a server.
   void Wait() const;
 
