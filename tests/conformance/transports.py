@@ -9,12 +9,14 @@ them and in the simulation, or stands in EXCEPTIONS with the reason. A test that
   --check   instead of the page, prints how it differs from the file
   --write   writes the file
 
-Exit status 1: a suite leaves a transport out without a reason, or has a reason and does not need it; or the page differs.
+Exit status 1: a suite leaves a transport out without a reason, or has a reason and does not need it. Also 1: a line of
+tests/guest/above_the_transport matches no test; the page differs.
 """
 
 import argparse
 import collections
 import difflib
+import fnmatch
 import pathlib
 import re
 import subprocess
@@ -25,6 +27,7 @@ TRANSPORTS = ("embedded", "local", "tcp", "tls", "verbs", "sim")
 EXPECTED = ("local", "tcp", "tls", "verbs")  # of a suite that has one of them
 FOLDER = pathlib.Path(__file__).resolve().parent
 PAGE = FOLDER.parents[1] / "docs/internals/conformance.md"
+ABOVE = FOLDER.parent / "guest/above_the_transport"  # filters of the tests that the default check does not run over verbs
 
 ONE_THREAD = "one thread steps the simulation, and the suite needs several"
 ONE_PROCESS = "the simulation is one process, and the suite needs what a system gives to several"
@@ -130,6 +133,20 @@ def faults_of(counts):
         yield f"{suite} has tests over {transport}, or is gone; remove its reason"
 
 
+def unmatched(filters, listing):
+    """Yields a fault for each filter that matches no test over verbs."""
+    names, suite = [], ""
+    for line in listing.splitlines():
+        if line.startswith(" "):
+            names.append(suite + line.split()[0])
+        else:
+            suite = line.split()[0]
+    over_verbs = [name for name in names if "/verbs" in name]
+    for pattern in filters:
+        if not any(fnmatch.fnmatchcase(name, pattern) for name in over_verbs):
+            yield f"{ABOVE.name}: {pattern} matches no test over verbs; correct or remove the line"
+
+
 def skipped_tests(text):
     """Yields the test, the condition and the reason of each GTEST_SKIP of a source that depends on the deployment."""
     test = ""
@@ -190,7 +207,7 @@ def main():
     arguments = parser.parse_args()
     run = subprocess.run([arguments.program, "--gtest_list_tests"], capture_output=True, text=True, check=True)
     counts = count_tests(run.stdout)
-    faults = list(faults_of(counts))
+    faults = [*faults_of(counts), *unmatched(ABOVE.read_text(encoding="utf-8").split(), run.stdout)]
     if faults or not counts:
         print(*faults, sep="\n")
         return 1

@@ -56,6 +56,12 @@ class TransportsTest(unittest.TestCase):
         self.assertIn("- `BackupRequests.One`, if `!remote()`: of clients\n", page)
         self.assertEqual(page.count("`, if `"), 1)
 
+    def test_a_filter_that_matches_no_test_over_verbs(self):
+        text = "On/New.  # a comment\n  Reads/local  # GetParam() = 0\n  Reads/verbs_with_windows  # GetParam() = 1\n  Writes/local\n"
+        self.assertEqual(list(transports.unmatched(["On/New.*", "On/New.Reads/verbs*"], text)), [])
+        (fault,) = transports.unmatched(["On/New.Reads/verbs_with_windows", "On/New.Writes/*"], text)
+        self.assertIn("On/New.Writes/* matches no test", fault)
+
     def test_references_of_reasons_are_resolved(self):
         for suite, transport in transports.EXCEPTIONS:
             self.assertFalse(transports.reason_of(suite, transport).startswith("as "))
