@@ -273,14 +273,14 @@ class AsyncClient {
   std::optional<TimePoint> next_deadline() const;
 
   // For an event loop that must not wait for an unresponsive server. After the connection broke, Poll makes
-  // another one and waits for it, for up to ClientOptions::connect_timeout. From the first BeginAttempt on it
-  // does not: call BeginAttempt after each Poll. If BeginAttempt returns true, an attempt is due. Then call
-  // Attempt in any thread, where it waits for the server, and afterwards EndAttempt and Poll. Between
-  // BeginAttempt and EndAttempt all calls behave as over a broken connection. But the caller must not call
-  // Register, destroy a RegisteredBuffer, or destroy the client in between.
-  bool BeginAttempt();
-  void Attempt();
-  void EndAttempt();
+  // another one and waits for it, for up to ClientOptions::connect_timeout. From the first BeginReconnect on
+  // it does not: call BeginReconnect after each Poll. If BeginReconnect returns true, an attempt is due. Then
+  // call Reconnect in any thread, where it waits for the server, and afterwards EndReconnect and Poll.
+  // Between BeginReconnect and EndReconnect all calls behave as over a broken connection. But the caller must
+  // not call Register, destroy a RegisteredBuffer, or destroy the client in between.
+  bool BeginReconnect();
+  void Reconnect();
+  void EndReconnect();
 
   /// Returns why there is no connection now. OK: there is one, as far as Poll has seen.
   const absl::Status& status() const;

@@ -181,11 +181,11 @@ void AsyncClient::Arm() { Called(*core_)->connection().Arm(); }
 void AsyncClient::Disarm() { Called(*core_)->connection().Disarm(); }
 int AsyncClient::fd() const { return core_->connection().waker().fd(); }
 std::optional<TimePoint> AsyncClient::next_deadline() const { return core_->next_deadline(); }
-bool AsyncClient::BeginAttempt() {
-  return core_->connection().BeginAttempt(core_->operations().LatestDeadline());
+bool AsyncClient::BeginReconnect() {
+  return core_->connection().BeginReconnect(core_->operations().LatestDeadline());
 }
-void AsyncClient::Attempt() { core_->connection().Attempt(); }
-void AsyncClient::EndAttempt() { core_->EndAttempt(); }
+void AsyncClient::Reconnect() { core_->connection().Reconnect(); }
+void AsyncClient::EndReconnect() { core_->EndReconnect(); }
 const absl::Status& AsyncClient::status() const { return core_->connection().status(); }
 const ClientCounters& AsyncClient::counters() const { return core_->session().counters(); }
 ClientMetrics AsyncClient::metrics() const { return core_->connection().Metrics(); }

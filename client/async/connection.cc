@@ -73,11 +73,11 @@ bool AsyncConnection::PrepareAttempt(TimePoint latest) {
 
 bool AsyncConnection::TryAttempt(TimePoint latest) {
   if (aside_ || !PrepareAttempt(latest)) return false;
-  Attempt();
+  Reconnect();
   return true;
 }
 
-bool AsyncConnection::BeginAttempt(TimePoint latest) {
+bool AsyncConnection::BeginReconnect(TimePoint latest) {
   aside_ = true;
   if (session_->is_forked() || in_progress_ || !PrepareAttempt(latest)) return false;
   in_progress_ = true;

@@ -16,8 +16,8 @@ namespace remora {
 
 /// A connection that breaks and comes back. It knows no operations: the machine handles those (engine.h).
 ///
-/// Thread safety: none, but Attempt may run in another thread than the rest. Between BeginAttempt and
-/// EndAttempt only Attempt uses the session, except for its constant parts. The class has more than 25
+/// Thread safety: none, but Reconnect may run in another thread than the rest. Between BeginReconnect and
+/// EndReconnect only Reconnect uses the session, except for its constant parts. The class has more than 25
 /// methods, because each step of an attempt is one, and each state of a connection that ended.
 class AsyncConnection {
  public:
@@ -71,16 +71,16 @@ class AsyncConnection {
   /// Makes an attempt if one is due and the caller makes none itself. Returns whether it did: then
   /// TakeAttempt follows.
   bool TryAttempt(TimePoint latest);
-  bool BeginAttempt(TimePoint latest);
-  void Attempt() { attempt_ = session_->TryToReconnect(attempt_ends_); }
-  /// Ends what BeginAttempt began. Returns whether there was an attempt: then TakeAttempt follows.
-  bool EndAttempt() { return std::exchange(in_progress_, false); }
+  bool BeginReconnect(TimePoint latest);
+  void Reconnect() { attempt_ = session_->TryToReconnect(attempt_ends_); }
+  /// Ends what BeginReconnect began. Returns whether there was an attempt: then TakeAttempt follows.
+  bool EndReconnect() { return std::exchange(in_progress_, false); }
   Outcome TakeAttempt();
   const Session::Attempt& last_attempt() const { return attempt_; }
   TimePoint next_attempt() const { return next_attempt_; }
   /// Returns the client's metrics. Any thread may call it if there is a recorder.
   ClientMetrics Metrics() const;
-  /// Returns whether BeginAttempt waits for EndAttempt.
+  /// Returns whether BeginReconnect waits for EndReconnect.
   bool is_attempting() const { return in_progress_; }
 
  private:
@@ -96,9 +96,9 @@ class AsyncConnection {
   TimePoint next_attempt_;    // when it is due
   bool pauses_ = false;       // before the first attempt
   int attempts_ = 0;          // since the connection broke
-  bool aside_ = false;        // the caller makes them (BeginAttempt), and Poll makes none
-  bool in_progress_ = false;  // from BeginAttempt to EndAttempt
-  ClientCounters counted_;    // as of BeginAttempt: another thread may change the session's meanwhile
+  bool aside_ = false;        // the caller makes them (BeginReconnect), and Poll makes none
+  bool in_progress_ = false;  // from BeginReconnect to EndReconnect
+  ClientCounters counted_;    // as of BeginReconnect: another thread may change the session's meanwhile
   TimePoint attempt_ends_;    // deadline of the attempt in progress
   Session::Attempt attempt_;  // result of the last attempt
   absl::Status trouble_;      // why the last attempt failed

@@ -40,7 +40,7 @@ absl::StatusOr<std::unique_ptr<AsyncClient::Core>> AsyncClient::Core::Start(
 
 void AsyncClient::Core::Stop() {
   if (connection_.is_attempting())
-    EndOnMisuse("an AsyncClient is destroyed between BeginAttempt and EndAttempt; end it first");
+    EndOnMisuse("an AsyncClient is destroyed between BeginReconnect and EndReconnect; end it first");
   guard_.CheckNotInPoll(
       "an AsyncClient is destroyed by one of its callbacks; destroy it behind Poll or Wait");
   connection_.Close(absl::UnavailableError("async: the client is being destroyed"));

@@ -70,8 +70,8 @@ class AsyncClient::Core {
   std::size_t Poll();
   absl::StatusOr<std::size_t> Wait(TimePoint deadline);
   std::optional<TimePoint> next_deadline() const;
-  void EndAttempt() {
-    if (connection_.EndAttempt()) TakeAttempt();
+  void EndReconnect() {
+    if (connection_.EndReconnect()) TakeAttempt();
   }
 
   AsyncConnection& connection() { return connection_; }

@@ -170,7 +170,7 @@ void AsyncMessages::SettleUndone() {
 // --- What ends early, or is lost ------------------------------------------------------------------------
 
 void AsyncMessages::Abandon(AsyncOperation& operation) {
-  // Without a connection nothing is in flight, and the channel may be another thread's (BeginAttempt).
+  // Without a connection nothing is in flight, and the channel may be another thread's (BeginReconnect).
   if (connection_.is_up()) connection_.channel().Abandon(operation.index);
   if (!operation.undone) lost_.NoteDone(operation.lost_id);
   lost_.Drop(operation);

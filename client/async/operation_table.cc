@@ -120,7 +120,7 @@ void OperationTable::Record(const AsyncOperation& operation) const {
     recorder.Add(ClientMetric::kValueBytesRead, operation.result.value.size());
     recorder.Add(ClientMetric::kValueBytesWritten, operation.put_bytes);
   }
-  // During an attempt to connect, another thread may change the counters (BeginAttempt).
+  // During an attempt to connect, another thread may change the counters (BeginReconnect).
   if (!connection_.is_attempting()) recorder.Publish(session.counters());
 }
 

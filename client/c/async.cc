@@ -283,9 +283,9 @@ remora_code remora_async_metrics(remora_async* async,
   });
 }
 
-int remora_async_begin_attempt(remora_async* async) { return async->client->BeginAttempt() ? 1 : 0; }
-void remora_async_attempt(remora_async* async) { async->client->Attempt(); }
-void remora_async_end_attempt(remora_async* async) { async->client->EndAttempt(); }
+int remora_async_begin_reconnect(remora_async* async) { return async->client->BeginReconnect() ? 1 : 0; }
+void remora_async_reconnect(remora_async* async) { async->client->Reconnect(); }
+void remora_async_end_reconnect(remora_async* async) { async->client->EndReconnect(); }
 
 void remora_async_arm(remora_async* async) { async->client->Arm(); }
 void remora_async_disarm(remora_async* async) { async->client->Disarm(); }

@@ -16,7 +16,7 @@ extern "C" {
 remora_code remora_connect_interruptible(const char* address, const remora_options* options,
                                          int (*interrupted)(void* context), void* context,
                                          remora_client** client);
-/* Opens as remora_async_open does. This call and remora_async_attempt call `interrupted` as above. */
+/* Opens as remora_async_open does. This call and remora_async_reconnect call `interrupted` as above. */
 remora_code remora_async_open_interruptible(const char* address, const remora_options* options, size_t depth,
                                             int (*interrupted)(void* context), void* context,
                                             remora_async** async);
@@ -24,10 +24,10 @@ remora_code remora_async_open_interruptible(const char* address, const remora_op
 /* Returns a batch of the same writes, which the caller frees. Null: this process is out of memory. */
 remora_batch* remora_batch_copy(const remora_batch* batch);
 
-/* Call AsyncClient::BeginAttempt, Attempt and EndAttempt (client/async_client.h). */
-int remora_async_begin_attempt(remora_async* async);
-void remora_async_attempt(remora_async* async);
-void remora_async_end_attempt(remora_async* async);
+/* Call AsyncClient::BeginReconnect, Reconnect and EndReconnect (client/async_client.h). */
+int remora_async_begin_reconnect(remora_async* async);
+void remora_async_reconnect(remora_async* async);
+void remora_async_end_reconnect(remora_async* async);
 
 #ifdef __cplusplus
 }

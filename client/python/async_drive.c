@@ -20,7 +20,7 @@ static void Close(Async* self) {
       PyThread_acquire_lock(self->lock, WAIT_LOCK);  // until the attempt has heard of it
       PyThread_release_lock(self->lock);
       Py_END_ALLOW_THREADS;
-      remora_async_end_attempt(async);
+      remora_async_end_reconnect(async);
     }
     remora_async_close(async);
   }
@@ -33,38 +33,38 @@ static int IsStopping(void* context) {
 }
 
 // Whether an attempt at another connection is due, which is then to be made by another thread.
-PyObject* AsyncBeginAttempt(PyObject* object, PyObject* Py_UNUSED(none)) {
+PyObject* AsyncBeginReconnect(PyObject* object, PyObject* Py_UNUSED(none)) {
   Async* const self = (Async*)object;
   if (self->async == NULL || self->forks != forks || self->attempting) Py_RETURN_FALSE;
-  self->attempting = remora_async_begin_attempt(self->async);
+  self->attempting = remora_async_begin_reconnect(self->async);
   return PyBool_FromLong(self->attempting);
 }
 
-PyObject* AsyncAttempt(PyObject* object, PyObject* Py_UNUSED(none)) {
+PyObject* AsyncReconnect(PyObject* object, PyObject* Py_UNUSED(none)) {
   Async* const self = (Async*)object;
   // Closed before it began, or not due.
   if (self->async == NULL || !self->attempting || !PyThread_acquire_lock(self->lock, NOWAIT_LOCK))
     Py_RETURN_NONE;
   remora_async* const async = self->async;
   PyThreadState* const released = PyEval_SaveThread();
-  remora_async_attempt(async);
+  remora_async_reconnect(async);
   PyThread_release_lock(self->lock);
   PyEval_RestoreThread(released);
   Py_RETURN_NONE;
 }
 
 // Behind an attempt, whether it was made or not.
-PyObject* AsyncEndAttempt(PyObject* object, PyObject* Py_UNUSED(none)) {
+PyObject* AsyncEndReconnect(PyObject* object, PyObject* Py_UNUSED(none)) {
   Async* const self = (Async*)object;
   if (self->async != NULL && self->attempting && self->forks == forks) {
-    remora_async_end_attempt(self->async);
+    remora_async_end_reconnect(self->async);
     self->attempting = 0;
     EndReleased(self);
   }
   Py_RETURN_NONE;
 }
 
-// From now on, neither __init__ nor attempt waits.
+// From now on, neither __init__ nor reconnect waits.
 PyObject* AsyncStop(PyObject* object, PyObject* Py_UNUSED(none)) {
   __atomic_store_n(&((Async*)object)->stopping, 1, __ATOMIC_RELAXED);
   Py_RETURN_NONE;

@@ -46,12 +46,12 @@ typedef struct Registered {
 
 typedef struct {
   PyObject ob_base;
-  remora_async* async;      // null: closed
-  PyObject* ended;          // a list, while remora_async_poll or _close is in progress
-  int closing;              // poll closes it when it has ended
-  unsigned forks;           // as `forks` was when it connected
-  int attempting;           // from remora_async_begin_attempt to _end_attempt; meanwhile nothing is released
-  int stopping;             // nothing may wait any more; read by the thread that does
+  remora_async* async;  // null: closed
+  PyObject* ended;      // a list, while remora_async_poll or _close is in progress
+  int closing;          // poll closes it when it has ended
+  unsigned forks;       // as `forks` was when it connected
+  int attempting;       // from remora_async_begin_reconnect to _end_reconnect; meanwhile nothing is released
+  int stopping;         // nothing may wait any more; read by the thread that does
   PyThread_type_lock lock;  // held by the attempt's thread
   Registered* released;     // list of buffers whose release waits
 } Async;
@@ -215,9 +215,9 @@ int IsOpen(const Async* self);
 int AsyncInit(PyObject* async, PyObject* args, PyObject* kwargs);
 void AsyncDealloc(PyObject* async);
 PyObject* AsyncCancel(PyObject* async, PyObject* argument);
-PyObject* AsyncBeginAttempt(PyObject* async, PyObject* none);
-PyObject* AsyncAttempt(PyObject* async, PyObject* none);
-PyObject* AsyncEndAttempt(PyObject* async, PyObject* none);
+PyObject* AsyncBeginReconnect(PyObject* async, PyObject* none);
+PyObject* AsyncReconnect(PyObject* async, PyObject* none);
+PyObject* AsyncEndReconnect(PyObject* async, PyObject* none);
 PyObject* AsyncStop(PyObject* async, PyObject* none);
 PyObject* AsyncPoll(PyObject* async, PyObject* none);
 PyObject* AsyncWaitSeconds(PyObject* async, PyObject* none);

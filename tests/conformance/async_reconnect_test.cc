@@ -94,7 +94,7 @@ TEST_P(AsyncReconnect, AnEventLoopIsWokenBothTimes) {
 TEST_P(AsyncReconnect, AnotherThreadMakesTheAttempt) {
   START({.durability = Durability::kLogged});
   Connect();
-  EXPECT_FALSE(async_->BeginAttempt());
+  EXPECT_FALSE(async_->BeginReconnect());
   EXPECT_OUTCOME(kOk, AsyncPut("key", "value"));
   std::vector<std::byte> memory(100);
   auto buffer = async_->Register(memory);
@@ -107,10 +107,10 @@ TEST_P(AsyncReconnect, AnotherThreadMakesTheAttempt) {
   while (async_->status().ok()) async_->Poll();
   async_->Poll();
   EXPECT_FALSE(async_->status().ok());  // Poll makes no attempt
-  ASSERT_TRUE(async_->BeginAttempt());
-  EXPECT_FALSE(async_->BeginAttempt());
+  ASSERT_TRUE(async_->BeginReconnect());
+  EXPECT_FALSE(async_->BeginReconnect());
   std::thread attempt;
-  if (deployment_->concurrent()) attempt = std::thread([this] { async_->Attempt(); });
+  if (deployment_->concurrent()) attempt = std::thread([this] { async_->Reconnect(); });
   // Meanwhile, all else goes on.
   EXPECT_TRUE(async_->Cancel(*reading));
   async_->Poll();
@@ -124,9 +124,9 @@ TEST_P(AsyncReconnect, AnotherThreadMakesTheAttempt) {
   if (attempt.joinable()) {
     attempt.join();
   } else {
-    async_->Attempt();
+    async_->Reconnect();
   }
-  async_->EndAttempt();
+  async_->EndReconnect();
   WaitAll();
   EXPECT_EQ(got.text(), "value");
   for (std::size_t i = 0; i < sums.size(); ++i) EXPECT_EQ(sums[i].number, static_cast<std::int64_t>(i) + 1);

@@ -400,12 +400,12 @@ class Client:
 
     def _connect_anew(self, core: Async) -> None:
         """Where the connection broke, makes another, in a thread, for it may have to wait for the server."""
-        if core.begin_attempt():
-            attempt = self._loop.run_in_executor(None, core.attempt)
+        if core.begin_reconnect():
+            attempt = self._loop.run_in_executor(None, core.reconnect)
             attempt.add_done_callback(lambda _: self._attempted(core))
 
     def _attempted(self, core: Async) -> None:
-        core.end_attempt()
+        core.end_reconnect()
         if core is self._core:
             self._drive()
 

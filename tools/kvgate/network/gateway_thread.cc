@@ -130,12 +130,12 @@ bool GatewayThread::Step() {
 
 bool GatewayThread::PollStore() {
   const bool has_ended = kv_->Poll() > 0;
-  if (!is_dialling_ && kv_->client().BeginAttempt()) {
+  if (!is_dialling_ && kv_->client().BeginReconnect()) {
     is_dialling_ = true;
     dialer_->Post([this] {
-      kv_->client().Attempt();
+      kv_->client().Reconnect();
       inbox_->Post([this] {
-        kv_->client().EndAttempt();
+        kv_->client().EndReconnect();
         is_dialling_ = false;
       });
     });
