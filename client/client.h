@@ -364,9 +364,9 @@ class Client {
   ///     its files may have; the message says which limit to raise.
   absl::StatusOr<BackupProgress> Backup(std::uint64_t name);
 
-  /// Makes a follower a primary (kvserver --follow). REQUIRES: ClientOptions::administers. The call waits
-  /// until the leases of clients of the primary before are over, up to kvserver --lease_time, so they read
-  /// nothing old (store/format/memory/lease_line.h). Outcomes:
+  /// Makes a follower a primary (kvserver --follow). REQUIRES: ClientOptions::admin_connection. The call
+  /// waits until the leases of clients of the primary before are over, up to kvserver --lease_time, so they
+  /// read nothing old (store/format/memory/lease_line.h). Outcomes:
   ///   PermissionDenied: the client's token has not the role replication.
   ///   FailedPrecondition: the server is a primary already, or follows nobody, or loads.
   ///   Unavailable: whether it was done is unknown; call it again.

@@ -65,10 +65,10 @@ struct ClientOptions {
   /// compares it with the server's greeting, and rejects another server (FailedPrecondition, and the message
   /// names both). ClusterClient sets it, from the topology. All zeros: the client takes any server.
   ShardIdentity expected_shard{};
-  /// Also connects to a server that serves no clients: a follower, or a primary that waits for its followers.
-  /// For Stats, Ping, Settings and Promote alone: a GET may show a write that is not acknowledged, or miss
-  /// one that is.
-  bool administers = false;
+  /// Makes connections for administration, which a server that serves no clients takes, too: a follower, or a
+  /// primary that waits for its followers. They give no rights: those are the auth token's. For Stats, Ping,
+  /// Settings and Promote alone: a GET may show a write that is not acknowledged, or miss one that is.
+  bool admin_connection = false;
 };
 
 /// Returns the machine's monotonic clock, for clients that were given none. It lives as long as the process:

@@ -31,7 +31,8 @@ class Connector {
   bool dials() const { return dialer_ != nullptr; }
   /// Returns whether the client replaces a connection that breaks.
   bool reconnects() const { return dials() && options_.reconnect; }
-  bool administers() const { return options_.administers; }
+  /// Returns whether the client administers the server (ClientOptions::admin_connection).
+  bool is_admin() const { return options_.admin_connection; }
   /// Has the next connection go to the next address, if there are several.
   void PassOn();
 

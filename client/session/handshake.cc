@@ -85,7 +85,7 @@ absl::StatusOr<Connector::Greeting> Connector::Connect(std::unique_ptr<rdma::Cli
   hello.flags |= HelloFlag::kKnowsLease;
   if (identity_.returns) hello.flags |= HelloFlag::kReconnects;
   if (!options_.expected_shard.is_none()) hello.flags |= HelloFlag::kAsksShard;
-  if (options_.administers) hello.flags |= HelloFlag::kAdministers;
+  if (options_.admin_connection) hello.flags |= HelloFlag::kIsAdmin;
   if (secret_.empty()) return Join(std::move(connection), hello, deadline, bind);
 
   hello.flags |= HelloFlag::kHasToken;
@@ -186,7 +186,7 @@ absl::Status Session::AdoptSuperblock() {
   server_.TakeStore(shape, grace, level);
   cache_.Begin(shape.memory_size, grace);
   lease_.Forget();
-  if (server_.has_lease() && !connector_.administers()) REMORA_RETURN_IF_ERROR(TakeFirstLease(*this));
+  if (server_.has_lease() && !connector_.is_admin()) REMORA_RETURN_IF_ERROR(TakeFirstLease(*this));
   return ReadFirstDirectory();
 }
 

@@ -144,11 +144,11 @@ bool Acceptor::CheckHello(rdma::ServerConnection& connection, const HelloRequest
   // Before anything is done, or told, of what others have here.
   if (!CheckVersion(connection, hello) || !Authenticate(connection, hello, use)) return false;
   const std::string_view why_not = WhyNotServing();
-  if (!why_not.empty() && (hello.flags & HelloFlag::kAdministers) == 0) {
+  if (!why_not.empty() && (hello.flags & HelloFlag::kIsAdmin) == 0) {
     Reject(connection, Counter::kRejectedNotServing, {.reason = RejectionReason::kNotServing}, why_not);
     return false;
   }
-  if (HasLease() && (hello.flags & (HelloFlag::kKnowsLease | HelloFlag::kAdministers)) == 0) {
+  if (HasLease() && (hello.flags & (HelloFlag::kKnowsLease | HelloFlag::kIsAdmin)) == 0) {
     Reject(connection, Counter::kRejectedVersion, {.reason = RejectionReason::kVersion},
            "it has followers, and the client knows no leases; use a client of this release");
     return false;

@@ -71,7 +71,7 @@ class Acceptor {
   /// Tells `observer`, which outlives this object's use, of each session that ends.
   void AddObserver(SessionObserver& observer) { observers_.push_back(&observer); }
   /// Has new clients rejected while `why_not` returns a text, which says why, for them. Those that administer
-  /// are accepted (HelloFlag::kAdministers).
+  /// are accepted (HelloFlag::kIsAdmin).
   void set_gate(std::function<std::string_view()> why_not) { why_not_ = std::move(why_not); }
   /// Asks `has_lease` for each new client whether clients read under a lease. One that knows no leases is
   /// rejected then, unless it administers.

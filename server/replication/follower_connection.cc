@@ -55,7 +55,7 @@ absl::StatusOr<std::unique_ptr<FollowerConnection>> FollowerConnection::Connect(
   const rdma::ClientTls tls =
       to.address.tls ? rdma::ClientTls{.files = to.tls, .secret = to.secret} : rdma::ClientTls{};
   HelloRequest hello;
-  hello.flags = HelloFlag::kAdministers;
+  hello.flags = HelloFlag::kIsAdmin;
   std::optional<HelloNonce> nonce;
   if (!to.secret.empty()) {
     hello.flags |= HelloFlag::kHasToken;

@@ -244,7 +244,7 @@ TEST_P(OnLeases, AClientThatKnowsNoLeasesIsRejected) {
   };
   EXPECT_THAT(reply(0, primary_), HasSubstr("use a client of this release"));
   EXPECT_EQ(reply(HelloFlag::kKnowsLease, primary_), "lease 1");
-  EXPECT_EQ(reply(HelloFlag::kAdministers, primary_), "lease 1");
+  EXPECT_EQ(reply(HelloFlag::kIsAdmin, primary_), "lease 1");
   ASSERT_TRUE(Promote(follower_).ok());
   EXPECT_EQ(reply(0, follower_), "lease 0") << "it has no follower that might replace it";
 }

@@ -94,10 +94,10 @@ class ReplicasFixture : public testing::TestWithParam<rdma::TransportKind> {
     ASSERT_TRUE(started.ok()) << started.status();
     member.server = *std::move(started);
   }
-  static absl::StatusOr<std::unique_ptr<Client>> Connect(const Member& member, bool administers = false) {
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(const Member& member, bool is_admin = false) {
     ClientOptions options{.connect_timeout = std::chrono::milliseconds(5000),
                           .timeout = std::chrono::milliseconds(5000)};
-    options.administers = administers;
+    options.admin_connection = is_admin;
     return Client::Connect(member.server->address(), options);
   }
   /// Returns a client once the server serves.
@@ -118,7 +118,7 @@ class ReplicasFixture : public testing::TestWithParam<rdma::TransportKind> {
     return status.ok() ? value : std::string(absl::StatusCodeToString(status.code()));
   }
   static absl::StatusOr<Promotion> Promote(const Member& member) {
-    auto admin = Connect(member, /*administers=*/true);
+    auto admin = Connect(member, /*is_admin=*/true);
     if (!admin.ok()) return admin.status();
     return (*admin)->Promote();
   }

@@ -57,7 +57,7 @@ TEST_P(OnReplicas, AWriteWaitsForAllFollowers) {  // R10
   two.server.reset();
   std::thread restarts([&] {
     std::this_thread::sleep_for(milliseconds(300));
-    const auto reader = Connect(primary, /*administers=*/true);  // without a lease
+    const auto reader = Connect(primary, /*is_admin=*/true);  // without a lease
     ASSERT_TRUE(reader.ok());
     EXPECT_EQ(Get(**reader, "key"), "1") << "a follower lacks the write";
     Start(two, true);

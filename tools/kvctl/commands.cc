@@ -112,7 +112,7 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, cons
   options.tls = arguments.tls;
   options.reconnect = reconnects;
   options.expected_shard = arguments.expected_shard;
-  options.administers = arguments.administers();
+  options.admin_connection = arguments.is_admin();
   REMORA_ASSIGN_OR_RETURN(options.token, ReadToken(arguments));
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, Client::Connect(arguments.server, options, clock));
   REMORA_ASSIGN_OR_RETURN(const std::vector<rdma::Address> addresses, rdma::ParseAddresses(arguments.server));

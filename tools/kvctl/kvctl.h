@@ -104,7 +104,7 @@ struct Arguments {
   std::optional<std::chrono::milliseconds> interval;
 
   /// Returns true if the command is of use for a server that serves no clients.
-  bool administers() const {
+  bool is_admin() const {
     return command == "promote" || command == "ping" || command == "stats" || command == "config" ||
            command == "top" || command == "backup" || command == "doctor" ||
            (command == "cluster" && (action == "members" || action == "switch"));

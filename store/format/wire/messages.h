@@ -134,12 +134,12 @@ constexpr std::uint32_t FoldedLayoutSignature() {
 }
 
 enum HelloFlag : std::uint8_t {
-  kReconnects = 1,    // the server has accepted this client ID before
-  kHasToken = 2,      // it has a token, and accepts only a server that has it
-  kProves = 4,        // `proof` is the client's proof of its token
-  kAsksShard = 8,     // it takes HelloReply::shard
-  kAdministers = 16,  // it comes to a server that does not serve clients, too (RejectionReason::kNotServing)
-  kKnowsLease = 32,   // it reads under a lease where ReplyFlag::kHasLease (store/format/memory/lease_line.h)
+  kReconnects = 1,   // the server has accepted this client ID before
+  kHasToken = 2,     // it has a token, and accepts only a server that has it
+  kProves = 4,       // `proof` is the client's proof of its token
+  kAsksShard = 8,    // it takes HelloReply::shard
+  kIsAdmin = 16,     // it comes to a server that does not serve clients, too (RejectionReason::kNotServing)
+  kKnowsLease = 32,  // it reads under a lease where ReplyFlag::kHasLease (store/format/memory/lease_line.h)
 };
 
 using HelloNonce = std::array<std::byte, 16>;
