@@ -337,11 +337,11 @@ absl::StatusOr<std::uint64_t> Client::Count(const RangeOptions& options) {
 absl::StatusOr<std::uint64_t> Client::DeleteRange(const RangeOptions& options) {
   ScanRange range;
   if (const char* why = ResolveDelete(options, &range)) return absl::InvalidArgumentError(why);
-  return impl_->Timed(ClientMetric::kOther, [&] { return impl_->Drop(range); });
+  return impl_->Timed(ClientMetric::kOther, [&] { return impl_->Delete(range); });
 }
 
-absl::StatusOr<std::uint64_t> Client::DropAll() {
-  return impl_->Timed(ClientMetric::kOther, [&] { return impl_->Drop({}); });
+absl::StatusOr<std::uint64_t> Client::DeleteAll() {
+  return impl_->Timed(ClientMetric::kOther, [&] { return impl_->Delete({}); });
 }
 
 absl::StatusOr<BackupProgress> Client::Backup(std::uint64_t name) {

@@ -349,7 +349,7 @@ class Client {
   ///   InvalidArgument: a bound is longer than a key, or DeleteRange has no bound.
   ///   Unavailable, DeadlineExceeded: some keys may be deleted.
   absl::StatusOr<std::uint64_t> DeleteRange(const RangeOptions& range);
-  absl::StatusOr<std::uint64_t> DropAll();
+  absl::StatusOr<std::uint64_t> DeleteAll();
 
   /// Has the server make a backup of the whole store (store/backup.h) in the directory that its administrator
   /// chose (kvserver --backup_dir). The first call with a `name`, a random number other than 0, begins the

@@ -135,11 +135,11 @@ class Client::Impl {
   /// Runs a deletion, which must not begin a second time: it would delete keys that were written since. So it
   /// checks before whether the connection broke unnoticed. Only an answer shows that where the server's host
   /// died.
-  absl::StatusOr<std::uint64_t> Drop(const ScanRange& range) const {
+  absl::StatusOr<std::uint64_t> Delete(const ScanRange& range) const {
     REMORA_RETURN_IF_ERROR(Run(Answers, LeaseNeed::kNone));
     const InUse::Call call(session->in_use());
     REMORA_RETURN_IF_ERROR(Begin());
-    return Confirmed(*session, DropRange(*session, range), LeaseNeed::kNeeded);
+    return Confirmed(*session, remora::DeleteRange(*session, range), LeaseNeed::kNeeded);
   }
 
   static absl::Status Answers(Session& session) {

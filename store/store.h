@@ -205,7 +205,7 @@ class Store {
   ///   Aborted: as for Scan, and no space came within 5 s; no key was deleted.
   ///   DataLoss, Unavailable: the durable tier failed; some keys may be deleted.
   absl::StatusOr<std::uint64_t> DeleteRange(const RangeOptions& range);
-  absl::StatusOr<std::uint64_t> DropAll();
+  absl::StatusOr<std::uint64_t> DeleteAll();
   /// Begins a deletion in bounded steps (store/delete_range.h), which the caller owns. A range without bounds
   /// has all keys. InvalidArgument: a bound is longer than a key. Aborted, Unavailable: as for Scan.
   absl::StatusOr<std::unique_ptr<RangeDeletion>> BeginDeleteRange(const RangeOptions& range);

@@ -80,7 +80,7 @@ remora_code remora_count(remora_client* client, const remora_range* range, uint6
  *   REMORA_UNAVAILABLE, REMORA_DEADLINE_EXCEEDED: some keys may be deleted. */
 remora_code remora_delete_range(remora_client* client, const remora_range* range, uint64_t* deleted);
 /* Deletes all keys, as remora_delete_range does. */
-remora_code remora_drop_all(remora_client* client, uint64_t* deleted);
+remora_code remora_delete_all(remora_client* client, uint64_t* deleted);
 
 /* --- What is written, in its order ---------------------------------------------------------------------- */
 

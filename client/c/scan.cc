@@ -1,4 +1,4 @@
-// Scans, counts and drops of remora.h.
+// Scans, counts and deletions of remora.h.
 #include <memory>
 #include <string>
 #include <utility>
@@ -113,9 +113,9 @@ remora_code remora_delete_range(remora_client* client, const remora_range* range
   });
 }
 
-remora_code remora_drop_all(remora_client* client, uint64_t* deleted) {
+remora_code remora_delete_all(remora_client* client, uint64_t* deleted) {
   return Call([&]() -> absl::Status {
     absl::Status status = CheckPointers(client != nullptr);
-    return status.ok() ? Take(client->client->DropAll(), deleted) : status;
+    return status.ok() ? Take(client->client->DeleteAll(), deleted) : status;
   });
 }

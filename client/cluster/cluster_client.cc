@@ -242,8 +242,8 @@ absl::StatusOr<std::uint64_t> ClusterClient::DeleteRange(const RangeOptions& ran
   return DeleteIn([&](Client& client) { return client.DeleteRange(range); });
 }
 
-absl::StatusOr<std::uint64_t> ClusterClient::DropAll() {
-  return DeleteIn([](Client& client) { return client.DropAll(); });
+absl::StatusOr<std::uint64_t> ClusterClient::DeleteAll() {
+  return DeleteIn([](Client& client) { return client.DeleteAll(); });
 }
 
 absl::StatusOr<std::unique_ptr<ClusterScan>> ClusterClient::Scan(const ScanOptions& options) {

@@ -144,7 +144,7 @@ class ClusterClient {
   /// deleted. Outcomes as for Client::DeleteRange. If a shard fails, the others have nevertheless deleted
   /// theirs; the message names the first one that failed and says how many keys the others deleted.
   absl::StatusOr<std::uint64_t> DeleteRange(const RangeOptions& range);
-  absl::StatusOr<std::uint64_t> DropAll();
+  absl::StatusOr<std::uint64_t> DeleteAll();
 
   // --- Shards ---
 

@@ -269,7 +269,7 @@ PyObject* ClientItems(PyObject* client, PyObject* none);
 PyObject* ClientCount(PyObject* client, PyObject* args, PyObject* kwargs);
 Py_ssize_t ClientLength(PyObject* client);
 PyObject* ClientDeleteRange(PyObject* client, PyObject* args, PyObject* kwargs);
-PyObject* ClientDropAll(PyObject* client, PyObject* none);
+PyObject* ClientDeleteAll(PyObject* client, PyObject* none);
 
 // --- watch.c --------------------------------------------------------------------------------------------
 

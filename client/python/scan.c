@@ -182,12 +182,12 @@ PyObject* ClientDeleteRange(PyObject* object, PyObject* args, PyObject* kwargs) 
   return result;
 }
 
-PyObject* ClientDropAll(PyObject* object, PyObject* Py_UNUSED(none)) {
+PyObject* ClientDeleteAll(PyObject* object, PyObject* Py_UNUSED(none)) {
   Client* const self = (Client*)object;
   if (!Begin(self)) return NULL;
   remora_code code;
   uint64_t deleted = 0;
-  CALL(self, code, remora_drop_all(self->client, &deleted));
+  CALL(self, code, remora_delete_all(self->client, &deleted));
   PyObject* const result = code == REMORA_OK ? PyLong_FromUnsignedLongLong(deleted) : Raise(code);
   End(self);
   return result;

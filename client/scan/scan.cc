@@ -78,8 +78,8 @@ absl::StatusOr<std::uint64_t> CountRange(Session& session, const ScanRange& rang
   return AddUp(session, ScanKind::kCount, range, true);
 }
 
-absl::StatusOr<std::uint64_t> DropRange(Session& session, const ScanRange& range) {
-  return AddUp(session, ScanKind::kDrop, range, false);
+absl::StatusOr<std::uint64_t> DeleteRange(Session& session, const ScanRange& range) {
+  return AddUp(session, ScanKind::kDelete, range, false);
 }
 
 // --- The public face ------------------------------------------------------------------------------------

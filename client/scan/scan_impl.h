@@ -1,4 +1,4 @@
-// Implementation of a client's scan, and of counts and drops, which use the same requests.
+// Implementation of a client's scan, and of counts and deletions, which use the same requests.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace remora {
 
 /// Implement Client::Count and Client::DeleteRange for a range. REQUIRES: Session::BeginCall was OK.
 absl::StatusOr<std::uint64_t> CountRange(Session& session, const ScanRange& range);
-absl::StatusOr<std::uint64_t> DropRange(Session& session, const ScanRange& range);
+absl::StatusOr<std::uint64_t> DeleteRange(Session& session, const ScanRange& range);
 
 /// The pages of a scan, and the entries in them.
 ///

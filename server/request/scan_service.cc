@@ -85,7 +85,7 @@ absl::Status ScanService::Open(ClientSession& session, const Request& request, R
   ScanRange range;
   const std::optional<ScanStart> start = ReadScanStart(copy, &range);
   if (!start) return Invalid();
-  if (start->kind == ScanKind::kDrop && session.is_read_only()) {
+  if (start->kind == ScanKind::kDelete && session.is_read_only()) {
     store_.Add(Counter::kRequestsDenied, 1);
     return NeedsWriterError();
   }
@@ -96,7 +96,7 @@ absl::Status ScanService::Open(ClientSession& session, const Request& request, R
   if (cursor.has_pages() && !IsPage(start->window, start->page_offset, start->page_size)) return Invalid();
   if (start->kind == ScanKind::kChanges) {
     REMORA_ASSIGN_OR_RETURN(cursor.watch, store_.Watch(range, start->from));
-  } else if (start->kind == ScanKind::kDrop) {
+  } else if (start->kind == ScanKind::kDelete) {
     REMORA_ASSIGN_OR_RETURN(cursor.deletion,
                             store_.BeginDeleteRangeWithoutWaiting({.begin = range.begin, .end = range.end}));
   } else {
@@ -129,8 +129,8 @@ absl::Status ScanService::GoOn(ClientSession& session, Client& client, const Pag
   absl::StatusOr<bool> more = false;
   if (!cursor.has_pages()) {
     if (page.offset != 0 || page.size != 0) return Invalid();
-    more = cursor.kind == ScanKind::kDrop ? DeleteSome(cursor, &reply->result)
-                                          : CountSome(cursor, &reply->result);
+    more = cursor.kind == ScanKind::kDelete ? DeleteSome(cursor, &reply->result)
+                                            : CountSome(cursor, &reply->result);
   } else {
     if (!IsPage(cursor.window, page.offset, page.size)) return Invalid();
     more = SendPage(session, client, cursor, page, &reply->result);

@@ -58,7 +58,7 @@ class ScanService {
     ScanKind kind{};
     RemoteRegion window;
     TimePoint used;
-    std::unique_ptr<StoreScan> scan;          // of kDrop and kChanges: null
+    std::unique_ptr<StoreScan> scan;          // of kDelete and kChanges: null
     std::unique_ptr<RangeDeletion> deletion;  // of others: null
     std::unique_ptr<StoreWatch> watch;        // of kChanges; then the others are null
     bool in_entry = false;                    // the scan is at an entry that is not sent, or not all of it

@@ -174,7 +174,7 @@ absl::StatusOr<std::uint64_t> Store::DeleteRange(const RangeOptions& options) {
   return DeleteWithRetry(options);
 }
 
-absl::StatusOr<std::uint64_t> Store::DropAll() { return DeleteWithRetry({}); }
+absl::StatusOr<std::uint64_t> Store::DeleteAll() { return DeleteWithRetry({}); }
 
 absl::StatusOr<std::uint64_t> Store::DeleteWithRetry(const RangeOptions& range) {
   const auto give_up = std::chrono::steady_clock::now() + kBeginPatience;

@@ -133,7 +133,7 @@ class Fields : public Hostile {
     for (const Field& field : fields) {
       for (const std::uint64_t value : ValuesFor(field, is_dear(), ++seed_)) {
         const bool drops = field.offset == offsetof(ScanStart, kind) && operation == Operation::kScan &&
-                           value == static_cast<std::uint64_t>(ScanKind::kDrop);
+                           value == static_cast<std::uint64_t>(ScanKind::kDelete);
         if (drops) continue;  // it would be done
         std::string payload = good;
         Set(field, value, payload.data());

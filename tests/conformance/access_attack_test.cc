@@ -103,7 +103,7 @@ TEST_P(AccessAttack, AWriteWithATokenForReadingIsRejected) {
   EXPECT_NE(reader->hello().flags & ReplyFlag::kReadOnly, 0u);
   EXPECT_EQ(reader->hello().staging.size, 0u);
   const std::string scan = [] {
-    const ScanStart start{.kind = ScanKind::kDrop};
+    const ScanStart start{.kind = ScanKind::kDelete};
     return std::string(reinterpret_cast<const char*>(&start), sizeof(start));
   }();
   int denied = 0;
@@ -120,7 +120,8 @@ TEST_P(AccessAttack, AWriteWithATokenForReadingIsRejected) {
     expect_denied(reader->AskInline(HandClient::MakeRequest(operation, 3, 5), "keyVALUE"),
                   std::to_string(static_cast<int>(operation)).c_str());
   }
-  expect_denied(reader->AskInline(HandClient::MakeRequest(Operation::kScan, 0, scan.size()), scan), "drop");
+  expect_denied(reader->AskInline(HandClient::MakeRequest(Operation::kScan, 0, scan.size()), scan),
+                "deletion");
   EXPECT_EQ(count(Counter::kRequestsDenied), static_cast<std::uint64_t>(denied));
   EXPECT_EQ(Get("key"), "value");
   EXPECT_EQ(count(Counter::kLastVersion), version);

@@ -220,7 +220,7 @@ TEST_P(Access, AReaderChangesNothing) {
   batch.Put("key", "3");
   batch.Delete("other");
   EXPECT_CODE(kPermissionDenied, reader->Apply(batch));
-  EXPECT_CODE(kPermissionDenied, reader->DropAll().status());
+  EXPECT_CODE(kPermissionDenied, reader->DeleteAll().status());
   EXPECT_CODE(kPermissionDenied, reader->DeleteRange({.begin = "a"}).status());
   EXPECT_CODE(kPermissionDenied, reader->client()->Backup(7).status());
   EXPECT_CODE(kPermissionDenied, reader->client()->Settings().status());

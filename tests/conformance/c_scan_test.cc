@@ -140,9 +140,9 @@ TEST_P(CScans, CountAndDrop) {
   EXPECT_EQ(count, 6u);
   const remora_range all{};
   EXPECT_EQ(remora_delete_range(client_, &all, nullptr), REMORA_INVALID_ARGUMENT);
-  EXPECT_EQ(remora_drop_all(client_, &count), REMORA_OK);
+  EXPECT_EQ(remora_delete_all(client_, &count), REMORA_OK);
   EXPECT_EQ(count, 24u);
-  EXPECT_EQ(remora_drop_all(client_, nullptr), REMORA_OK);
+  EXPECT_EQ(remora_delete_all(client_, nullptr), REMORA_OK);
 }
 
 TEST_P(CScans, NullPointersAreRejected) {
@@ -158,7 +158,7 @@ TEST_P(CScans, NullPointersAreRejected) {
   EXPECT_EQ(remora_count(client_, nullptr, nullptr), REMORA_INVALID_ARGUMENT);
   EXPECT_EQ(remora_count(client_, &broken, &count), REMORA_INVALID_ARGUMENT);
   EXPECT_EQ(remora_delete_range(client_, nullptr, &count), REMORA_INVALID_ARGUMENT);
-  EXPECT_EQ(remora_drop_all(nullptr, &count), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_delete_all(nullptr, &count), REMORA_INVALID_ARGUMENT);
 }
 
 TEST_P(CInterface, AStoreInMemoryIsNotScanned) {

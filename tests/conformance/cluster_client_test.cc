@@ -199,7 +199,7 @@ TEST_P(Clusters, CountsAndDeletionsAreSums) {
   EXPECT_EQ(kv_->Count({.prefix = "a"}).value_or(0), 150u);
   EXPECT_EQ(kv_->DeleteRange({.prefix = "a"}).value_or(0), 150u);
   EXPECT_CODE(kInvalidArgument, kv_->DeleteRange({}).status());
-  EXPECT_EQ(kv_->DropAll().value_or(0), 50u);
+  EXPECT_EQ(kv_->DeleteAll().value_or(0), 50u);
   EXPECT_EQ(kv_->Count().value_or(1), 0u);
 }
 
@@ -295,7 +295,7 @@ TEST_P(Clusters, ADeletionGoesOnWithoutAShardThatIsDown) {
   ASSERT_NO_FATAL_FAILURE(StartCluster(3));
   for (std::size_t shard = 0; shard < 3; ++shard) ASSERT_CODE(kOk, kv_->Put(KeyOf(shard), "value"));
   StopServer(1);
-  const absl::Status dropped = kv_->DropAll().status();
+  const absl::Status dropped = kv_->DeleteAll().status();
   EXPECT_CODE(kUnavailable, dropped);
   EXPECT_THAT(TextOf(dropped), HasSubstr(NameOfShard(1)));
   EXPECT_THAT(TextOf(dropped), HasSubstr("the other shards deleted 2 keys"));

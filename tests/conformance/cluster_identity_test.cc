@@ -133,7 +133,7 @@ TEST_P(ClusterIdentity, AnotherServerAtTheAddressIsRejectedAfterAReconnection) {
       EXPECT_THAT(std::string(got.message()),
                   HasSubstr("shard 1 (" + TextOfAddress(1) + "): connect: the server there"));
       EXPECT_CODE(kFailedPrecondition, kv_->Put(there, "lost"));
-      EXPECT_CODE(kFailedPrecondition, kv_->DropAll().status());
+      EXPECT_CODE(kFailedPrecondition, kv_->DeleteAll().status());
       EXPECT_CODE(kOk, kv_->Put(here, "value"));
       static_cast<void>(kv_->MultiPut(requests, puts));
       EXPECT_CODE(kOk, puts[0].status);

@@ -125,7 +125,7 @@ class RemoteKeyValue final : public KeyValue {
   absl::StatusOr<std::uint64_t> DeleteRange(const RangeOptions& range) override {
     return client_->DeleteRange(range);
   }
-  absl::StatusOr<std::uint64_t> DropAll() override { return client_->DropAll(); }
+  absl::StatusOr<std::uint64_t> DeleteAll() override { return client_->DeleteAll(); }
   Client* client() override { return client_.get(); }
 
  private:
@@ -184,7 +184,7 @@ class EmbeddedKeyValue final : public KeyValue {
   absl::StatusOr<std::uint64_t> DeleteRange(const RangeOptions& range) override {
     return store_.DeleteRange(range);
   }
-  absl::StatusOr<std::uint64_t> DropAll() override { return store_.DropAll(); }
+  absl::StatusOr<std::uint64_t> DeleteAll() override { return store_.DeleteAll(); }
 
  private:
   ServerStore& store_;

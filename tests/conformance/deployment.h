@@ -97,7 +97,7 @@ class KeyValue {
   virtual absl::StatusOr<std::uint64_t> Count() = 0;
   virtual absl::StatusOr<std::uint64_t> Count(const RangeOptions& range) = 0;
   virtual absl::StatusOr<std::uint64_t> DeleteRange(const RangeOptions& range) = 0;
-  virtual absl::StatusOr<std::uint64_t> DropAll() = 0;
+  virtual absl::StatusOr<std::uint64_t> DeleteAll() = 0;
   /// Null where the store is embedded.
   virtual Client* client() { return nullptr; }
 };

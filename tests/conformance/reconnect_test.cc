@@ -83,7 +83,7 @@ class Reconnect : public Behaviour {
     RestartBelow();
     EXPECT_EQ(kv_->client()->DeleteRange({.prefix = "a"}).value_or(0), 1u);
     RestartBelow();
-    EXPECT_EQ(kv_->client()->DropAll().value_or(0), 2u);
+    EXPECT_EQ(kv_->client()->DeleteAll().value_or(0), 2u);
   }
 };
 

@@ -67,7 +67,7 @@ TEST_P(SameCalls, OfAStoreAndAClient) {
     EXPECT_EQ(absl::StatusOr<std::uint64_t>(kv.Count()).value_or(0), 1u);
     EXPECT_EQ(kv.Count({.prefix = "b"}).value_or(0), 1u);
     EXPECT_EQ(kv.DeleteRange({.prefix = "b"}).value_or(0), 1u);
-    EXPECT_EQ(kv.DropAll().value_or(7), 0u);
+    EXPECT_EQ(kv.DeleteAll().value_or(7), 0u);
     const auto stats = absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>>(kv.Stats());
     ASSERT_CODE(kOk, stats.status());
     EXPECT_EQ(stats->size(), ShownMetrics(std::vector<std::uint64_t>(kMetricPlaces)).size());

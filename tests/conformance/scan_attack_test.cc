@@ -83,7 +83,7 @@ TEST_P(ScanAttack, MalformedScansAreInvalid) {
     wrong.push_back(Bytes({.kind = static_cast<ScanKind>(kind)}));
   wrong.push_back(Bytes({.kind = ScanKind::kCount, .flags = 2}));
   wrong.push_back(Bytes({.page_size = kMinPageSize, .kind = ScanKind::kCount}));
-  wrong.push_back(Bytes({.kind = ScanKind::kDrop, .flags = kAnyOrder}));
+  wrong.push_back(Bytes({.kind = ScanKind::kDelete, .flags = kAnyOrder}));
   ScanStart any_order{
       .window = window, .page_size = kMinPageSize, .kind = ScanKind::kKeys, .flags = kAnyOrder};
   wrong.push_back(Bytes(any_order) + std::string(kMaxKeySize + 1, 'k'));
@@ -91,7 +91,7 @@ TEST_P(ScanAttack, MalformedScansAreInvalid) {
   wrong.push_back(Bytes(any_order) + "key");
   any_order.flags = kAnyOrder | kReverse;
   wrong.push_back(Bytes(any_order));
-  wrong.push_back(Bytes({.kind = ScanKind::kDrop, .limit = 1}));
+  wrong.push_back(Bytes({.kind = ScanKind::kDelete, .limit = 1}));
   wrong.push_back(Bytes({.kind = ScanKind::kEntries}));  // no window
   wrong.push_back(Bytes({.window = window, .page_size = kMinPageSize - 1, .kind = ScanKind::kEntries}));
   wrong.push_back(Bytes({.window = window, .page_size = kMaxPageSize + 1, .kind = ScanKind::kEntries}));

@@ -103,7 +103,7 @@ TEST_P(Scans, AnEmptyStoreAndEmptyRanges) {
   if (IsSkipped() || HasFatalFailure()) return;
   EXPECT_TRUE(All().empty());
   EXPECT_EQ(kv_->Count().value(), 0u);
-  EXPECT_EQ(kv_->DropAll().value(), 0u);
+  EXPECT_EQ(kv_->DeleteAll().value(), 0u);
   ASSERT_CODE(kOk, Put("\xff\xff", "value"));
   EXPECT_TRUE(All({.begin = "b", .end = "a"}).empty());
   EXPECT_TRUE(All({.prefix = "\xff\xff\xff"}).empty());
@@ -139,7 +139,7 @@ TEST_P(Scans, AStoreInMemoryHasNoOrder) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("logged"));
   EXPECT_EQ(kv_->Count().value(), 2u);
   EXPECT_EQ(kv_->DeleteRange({.prefix = "a"}).value(), 1u);
-  EXPECT_EQ(kv_->DropAll().value(), 1u);
+  EXPECT_EQ(kv_->DeleteAll().value(), 1u);
   EXPECT_CODE(kNotFound, GetStatus("b"));
 }
 
@@ -335,7 +335,7 @@ TEST_P(RemoteScans, AClientMayDoWithoutAWindow) {
   Fill(10);
   EXPECT_CODE(kFailedPrecondition, kv_->Scan({}).status());
   EXPECT_EQ(kv_->Count({.prefix = "key"}).value(), 10u);
-  EXPECT_EQ(kv_->DropAll().value(), 10u);
+  EXPECT_EQ(kv_->DeleteAll().value(), 10u);
   for (const std::size_t size : {std::size_t{1}, 2 * kMinPageSize - 1, 9 * kMiB}) {
     EXPECT_CODE(kInvalidArgument, deployment_->Connect({.scan_window_bytes = size}).status());
   }
@@ -393,7 +393,7 @@ TEST_P(Scans, DropsDeleteWhatIsThere) {
   ASSERT_CODE(kOk, Put(KeyOf(7), "again"));
   if (!is_in_memory()) Restart();
   EXPECT_EQ(Get(KeyOf(7)), "again");
-  EXPECT_EQ(kv_->DropAll().value(), 2u);
+  EXPECT_EQ(kv_->DeleteAll().value(), 2u);
   if (!is_in_memory()) Restart();
   EXPECT_TRUE(All().empty());
 }

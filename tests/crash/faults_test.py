@@ -385,14 +385,14 @@ class RocksdbsLogTest(FaultyDisk, harness.TestCase):
         for number in range(3):
             self.put(f"{number}")
         self.set(WRITE, errno.ENOSPC)
-        run = kvctl(self.address, "drop", "--yes")
+        run = kvctl(self.address, "delete_all", "--yes")
         self.assertEqual((run.returncode, run.stdout), (74, b""), run.stderr)
         self.assertRegex(run.stderr.decode(), "no space left")
         for number in range(3):
             self.get(f"{number}")
         self.set(WRITE, 0)
         self.wait_for_writes()
-        self.assertEqual(kvctl(self.address, "drop", "--yes").stdout, b"4\n")
+        self.assertEqual(kvctl(self.address, "delete_all", "--yes").stdout, b"4\n")
 
     def test_a_full_disk_ends_an_import_whose_input_goes_on(self):
         self.start()

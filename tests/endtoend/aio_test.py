@@ -375,7 +375,7 @@ class AioManyTest(harness.TestCase):
         self.assertEqual([pair async for pair in first], pairs[1:100])
         self.assertEqual((await self.store.count(prefix="key 00"), await self.store.count()), (100, 1000))
         self.assertEqual(await self.store.delete_range(prefix="key 00"), 100)
-        self.assertEqual(await self.store.drop_all(), 900)
+        self.assertEqual(await self.store.delete_all(), 900)
         with self.assertRaises(TypeError):
             await anext(self.store.scan(bogus=1))
 

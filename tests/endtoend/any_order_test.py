@@ -82,7 +82,7 @@ class AnyOrderTest(harness.TestCase):
         records = [json.loads(line) for line in export.splitlines()]
         self.assertEqual(records[-1], {"records": 501})
         expiry = [record["expires_ms"] for record in records if record.get("key") == "for a day"]
-        self.assertEqual(self.run_ok("drop", "--yes"), b"501\n")
+        self.assertEqual(self.run_ok("delete_all", "--yes"), b"501\n")
         self.assertIn(b"imported 501\n", self.run_ok("import", stdin=export))
         scan = self.store.scan(prefix="for a day", any_order=True)
         self.assertEqual(next(scan), (b"for a day", b""))

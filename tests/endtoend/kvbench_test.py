@@ -57,7 +57,7 @@ class KvbenchTest(harness.TestCase):
                 self.assertEqual((run["phase"], run["cut_short"], run["errors"]), ("run", True, []))
                 self.assertGreater(run["operations"], 0)
                 self.json.unlink()
-                self.assertEqual(harness.kvctl(self.address, "drop", "--yes").returncode, 0)
+                self.assertEqual(harness.kvctl(self.address, "delete_all", "--yes").returncode, 0)
                 self.memory_server_again()
 
     def memory_server_again(self):

@@ -271,7 +271,7 @@ class KvctlTest(harness.TestCase):
                 self.assertIn(b"--durability=logged", run.stderr)
         self.expect(kvctl(self.address, "put", "key", "value"), 0)
         self.expect(kvctl(self.address, "count"), 0, b"1\n")
-        self.expect(kvctl(self.address, "drop", "--yes"), 0, b"1\n")
+        self.expect(kvctl(self.address, "delete_all", "--yes"), 0, b"1\n")
 
     def test_ping_and_stats(self):
         run = kvctl(self.address, "ping")
@@ -309,14 +309,17 @@ class LoggedTest(harness.TestCase):
         self.expect(kvctl(self.address, "scan", "--limit=-1"), 64)
         self.expect(kvctl(self.address, "count"), 0, b"4\n")
         self.expect(kvctl(self.address, "count", "--prefix=b"), 0, b"2\n")
-        self.expect(kvctl(self.address, "drop"), 64)
+        self.expect(kvctl(self.address, "delete_all"), 64)
+        run = kvctl(self.address, "drop", "--yes")
+        self.assertEqual((run.returncode, run.stdout), (64, b""), run.stderr)
+        self.assertIn(b"the command 'drop' is delete_all now", run.stderr)
         # As of a variable that is not set.
-        run = kvctl(self.address, "drop", "--prefix=", "--yes")
+        run = kvctl(self.address, "delete_all", "--prefix=", "--yes")
         self.assertEqual((run.returncode, run.stdout), (64, b""), run.stderr)
         self.assertIn(b"--prefix: the value is empty", run.stderr)
-        self.expect(kvctl(self.address, "drop", "--prefix=b/", "--yes"), 0, b"2\n")
+        self.expect(kvctl(self.address, "delete_all", "--prefix=b/", "--yes"), 0, b"2\n")
         self.expect(kvctl(self.address, "scan", "--keys_only"), 0, b"a\nc\n")
-        self.expect(kvctl(self.address, "drop", "--yes"), 0, b"2\n")
+        self.expect(kvctl(self.address, "delete_all", "--yes"), 0, b"2\n")
         self.expect(kvctl(self.address, "scan"), 0)
         self.expect(kvctl(self.address, "count"), 0, b"0\n")
 

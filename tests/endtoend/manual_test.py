@@ -10,7 +10,7 @@ import harness
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = {path.name: path.read_text() for path in sorted((ROOT / "docs/man").iterdir())}
 SECTIONS = ["NAME", "SYNOPSIS", "ARGUMENTS", "DESCRIPTION", "RETURN VALUE", "NOTES", "SEE ALSO"]
-COMMANDS = ["get", "exists", "put", "append", "incr", "delete", "touch", "persist", "ttl", "scan", "watch", "count", "drop",
+COMMANDS = ["get", "exists", "put", "append", "incr", "delete", "touch", "persist", "ttl", "scan", "watch", "count", "delete_all",
             "export", "import", "backup", "backups", "restore", "check", "ping", "create_token", "size", "stats", "config", "promote", "cluster", "top",
             "doctor"]  # fmt: skip
 

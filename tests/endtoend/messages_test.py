@@ -179,7 +179,7 @@ class DoneTest(harness.TestCase):
         for command, stdin, done in (
             (["incr", "number", "5"], b"", b"the sum 5 is stored"), (["append", "text", "more"], b"", b"has 4 bytes now"),
             (["import"], export, b"1 records were imported"), (["backup"], b"", b"the backup is made, and has the number 1"),
-            (["drop", "--yes"], b"", b"3 keys were deleted"),
+            (["delete_all", "--yes"], b"", b"3 keys were deleted"),
         ):  # fmt: skip
             with self.subTest(command=command), open("/dev/full", "wb") as full:
                 failed = subprocess.run(

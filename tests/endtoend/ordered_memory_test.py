@@ -23,7 +23,7 @@ class OrderedMemoryTest(harness.TestCase):
         self.assertEqual(self.run_ok("scan", "--prefix=key 1").splitlines(), lines[10:20])
         self.assertEqual(self.run_ok("count", "--prefix=key 2"), b"10\n")
         exported = self.run_ok("export")
-        self.run_ok("drop", "--prefix=key 1", "--yes")
+        self.run_ok("delete_all", "--prefix=key 1", "--yes")
         self.assertEqual(self.run_ok("scan").splitlines(), lines[:10] + lines[20:])
         self.run_ok("import", stdin=exported)
         self.assertEqual(self.run_ok("scan").splitlines(), lines)

@@ -298,7 +298,7 @@ class SignalsTest(CallsTest):
             "watch": lambda store: store.watch(),
             "count": lambda store: store.count(prefix="key"),
             "delete_range": lambda store: store.delete_range(prefix="key"),
-            "drop_all": lambda store: store.drop_all(),
+            "delete_all": lambda store: store.delete_all(),
             "backup": lambda store: store.backup(5),
             "settings": lambda store: store.settings(),
             "ping": lambda store: store.ping(),

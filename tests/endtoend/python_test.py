@@ -385,10 +385,10 @@ class ScanTest(harness.TestCase):
 
     def test_count_and_drop(self):
         self.assertEqual((len(self.store), self.store.count(), self.store.count(prefix="b")), (4, 4, 2))
-        with self.assertRaisesRegex(remora.InvalidArgument, r"None is open; to delete all keys, .*drop_all"):
+        with self.assertRaisesRegex(remora.InvalidArgument, r"None is open; to delete all keys, .*delete_all"):
             self.store.delete_range(begin=None, end="")
         self.assertEqual(self.store.delete_range(prefix="b/"), 2)
-        self.assertEqual(self.store.drop_all(), 2)
+        self.assertEqual(self.store.delete_all(), 2)
         self.assertEqual(list(self.store), [])
 
     def test_durability_and_expiry(self):

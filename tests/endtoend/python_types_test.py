@@ -37,10 +37,10 @@ class TypesTest(harness.TestCase):
             )
         ):
             with self.subTest(number):
-                self.store.drop_all()
+                self.store.delete_all()
                 self.assertEqual(len(self.store.put_many(pairs)), 2)
                 self.assertEqual(dict(self.store.scan()), wanted)
-        self.store.drop_all()
+        self.store.delete_all()
         for number, pairs in enumerate(
             (["us"], "us", b"us", [b"us"], [bytearray(b"us")], [memoryview(b"us")], [{"u", "s"}], [{"u": 1, "s": 2}])
             + ([("us", "o"), "ab"], 5, None, [5], [None], [("a", None)], [(None, "a")], "", b"", bytearray())

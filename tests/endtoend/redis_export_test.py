@@ -58,7 +58,7 @@ class ExportTest(redis_copies.TestCase):
         self.assertEqual(report["source_hash"], report["target_hash"])
         self.assertEqual(redis.records(), records)
         hash_there = report["source_hash"]
-        self.kvctl("drop", "--yes")
+        self.kvctl("delete_all", "--yes")
         report = counts(self.kvctl("import", f"--from={redis.address()}", "--verify").stdout)
         self.assertEqual((report["source_hash"], report["target_hash"]), (hash_there, hash_there))
         self.assertEqual(self.stored(), records)

@@ -72,7 +72,7 @@ class TransferTest(harness.TestCase):
         expiry = records_by_key(records)["session"]["expires_ms"]
         self.assertLess(abs(expiry - before - 86_400_000), 3_600_000)
 
-        self.assertEqual(self.run_ok("drop", "--yes"), b"11\n")
+        self.assertEqual(self.run_ok("delete_all", "--yes"), b"11\n")
         self.assertEqual(self.run_ok("import", stdin=first), counts(11))
         second = records_of(self.run_ok("export"))
         for one, other in zip(records, second, strict=True):
@@ -88,7 +88,7 @@ class TransferTest(harness.TestCase):
         self.assertNotIn(b"_base64", export)
         record = records_of(export)[0]
         self.assertEqual((record["key"], record["value"]), ('the key of a "quotation"', value))
-        self.run_ok("drop", "--yes")
+        self.run_ok("delete_all", "--yes")
         self.assertEqual(self.run_ok("import", stdin=export), counts(1))
         self.assertEqual(self.run_ok("get", 'the key of a "quotation"'), value.encode())
 
@@ -157,7 +157,7 @@ class TransferTest(harness.TestCase):
             b'{"key":"%s","value":""}' % (b"k" * 4097),
         ):  # fmt: skip
             with self.subTest(bad=bad[:60]):
-                self.run_ok("drop", "--yes")
+                self.run_ok("delete_all", "--yes")
                 lines = FIRST + good + bad + b'\n{"key":"behind","value":"x"}\n' + last(3)
                 self.assertRegex(self.rejected(65, "import", stdin=lines), "line 3: .*; 1 records were imported")
                 self.assertEqual(self.run_ok("count"), b"1\n")

@@ -315,11 +315,12 @@ TEST_F(CommandLineTest, OneCommandIsGiven) {
   bool quiet = false;
   line_.AddFlag("--quiet", quiet, "");
   line_.AddCommand("get", "Reads").Add("KEY", key).Required();
-  line_.AddCommand("list", "Lists");
+  line_.AddCommand("list", "Lists").FormerName("show_all");
   EXPECT_THAT(Rejected({}), HasSubstr("say which command"));
   EXPECT_THAT(Rejected({"gt", "x"}), HasSubstr("there is no command 'gt'; the nearest is get; see"));
   EXPECT_THAT(Rejected({"GET", "x"}), HasSubstr("there is no command 'GET'; the nearest is get; see"));
   EXPECT_THAT(Rejected({"frobnicate"}), HasSubstr("there is no command 'frobnicate'; see"));
+  EXPECT_THAT(Rejected({"show-all"}), HasSubstr("the command 'show-all' is list now; see program --help"));
   EXPECT_THAT(Rejected({"get"}), HasSubstr("KEY is missing; see program get --help"));
   EXPECT_EQ(Parse({"get", "name", "--quiet"}), std::nullopt);
   EXPECT_EQ(line_.command(), "get");

@@ -280,7 +280,8 @@ void Command::RequireOneOf(std::initializer_list<Option> options) {
 }
 
 CommandLine::CommandLine(const std::string& description, const std::string& program)
-    : Command(&line_), line_{.name = program, .help = description, .options = {}, .needs_one_of = {}} {
+    : Command(&line_),
+      line_{.name = program, .former_name = "", .help = description, .options = {}, .needs_one_of = {}} {
   AddFlag("-h,--help", help_asked_, "Print this and exit").OnlyOnCommandLine();
 }
 
@@ -291,7 +292,7 @@ void CommandLine::Version(const std::string& text) {
 
 Command CommandLine::AddCommand(const std::string& name, const std::string& help) {
   return Command(&commands_.emplace_back(
-      DeclaredCommand{.name = name, .help = help, .options = {}, .needs_one_of = {}}));
+      DeclaredCommand{.name = name, .former_name = "", .help = help, .options = {}, .needs_one_of = {}}));
 }
 
 std::optional<int> CommandLine::Parse(int argc, const char* const* argv) {
@@ -344,10 +345,13 @@ std::string CommandLine::TakeArgument(const std::string& word) {
     std::string name = word;
     std::ranges::replace(name, '-', '_');
     for (DeclaredCommand& command : commands_) {
+      if (!name.empty() && command.former_name == name)
+        return "the command '" + word + "' is " + command.name + " now";
       if (command.name == name) command_ = &command;
       names.push_back(command.name);
     }
-    return command_ != nullptr ? "" : "there is no command '" + word + "'" + SayNearest(word, names);
+    if (command_ != nullptr) return "";
+    return "there is no command '" + word + "'" + SayNearest(word, names);
   }
   DeclaredCommand& taker = command_ == nullptr ? line_ : *command_;
   for (DeclaredOption& option : taker.options) {

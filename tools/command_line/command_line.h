@@ -115,6 +115,8 @@ class Command {
         name, values, [&variable](int value) { variable = static_cast<T>(value); }, help);
   }
 
+  /// Its name in an earlier release, which is now an error that says the present name.
+  void FormerName(const std::string& name) { declared_->former_name = name; }
   /// One of them must be given.
   void RequireOneOf(std::initializer_list<Option> options);
 

@@ -51,7 +51,8 @@ struct DeclaredOption {
 };
 
 struct DeclaredCommand {
-  std::string name;  // of the command line itself, the program's
+  std::string name;         // of the command line itself, the program's
+  std::string former_name;  // in an earlier release; empty: it had no other
   std::string help;
   std::deque<DeclaredOption> options;  // a deque leaves them where they are
   std::vector<const DeclaredOption*> needs_one_of;

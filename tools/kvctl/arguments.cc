@@ -146,7 +146,7 @@ std::string FindUselessFlag(const CommandLine& line, const Arguments& arguments)
 
 bool TakesKey(std::string_view command) {
   for (const std::string_view other : {"ping", "stats", "config", "top", "doctor", "scan", "watch", "count",
-                                       "drop", "export", "import", "backup", "promote", "cluster"}) {
+                                       "delete_all", "export", "import", "backup", "promote", "cluster"}) {
     if (command == other) return false;
   }
   return true;
@@ -169,8 +169,8 @@ Outcome Prepare(Arguments* arguments) {
   if (absl::Status status = rdma::ParseAddresses(arguments->server).status(); !status.ok()) {
     return FromStatus(status);
   }
-  if (arguments->command == "drop" && !arguments->yes) {
-    return {EX_USAGE, "drop deletes for good: confirm it with --yes"};
+  if (arguments->command == "delete_all" && !arguments->yes) {
+    return {EX_USAGE, "delete_all deletes for good: confirm it with --yes"};
   }
   if (arguments->command == "top") {
     if (std::string why = ReadInterval(arguments); !why.empty()) return {EX_USAGE, why};

@@ -312,12 +312,12 @@ Outcome Watch(Client& client, const Arguments& arguments) {
   return arguments.show_positions ? WriteOutput((*watch)->resume_token() + '\n') : Outcome();
 }
 
-Outcome CountOrDrop(Client& client, const Arguments& arguments) {
+Outcome CountOrDeleteAll(Client& client, const Arguments& arguments) {
   const RangeOptions range{.prefix = arguments.prefix};
   const bool all = arguments.prefix.empty();
   const absl::StatusOr<std::uint64_t> count = arguments.command == "count"
                                                   ? (all ? client.Count() : client.Count(range))
-                                                  : (all ? client.DropAll() : client.DeleteRange(range));
+                                                  : (all ? client.DeleteAll() : client.DeleteRange(range));
   if (!count.ok()) return FromStatus(count.status());
   const std::string line = absl::StrFormat("%d\n", *count);
   if (arguments.command == "count") return WriteOutput(line);

@@ -145,12 +145,14 @@ void AddWatch(CommandLine& line, Arguments* arguments) {
       .TypeName("DURATION");
 }
 
-void AddCountAndDrop(CommandLine& line, Arguments* arguments) {
+void AddCountAndDeleteAll(CommandLine& line, Arguments* arguments) {
   AddPrefix(line.AddCommand("count", "Print how many keys there are"), arguments);
-  Command drop = line.AddCommand("drop", "Delete all keys; print how many they were");
+  Command delete_all =
+      line.AddCommand("delete_all", "Delete all keys, or those of --prefix; print how many they were");
+  delete_all.FormerName("drop");
   // An empty one is that of a variable which is not set, and would delete all keys.
-  drop.Add("--prefix", arguments->prefix, "Only keys that begin with this; not empty");
-  drop.AddFlag("--yes", arguments->yes, "Yes, delete them");
+  delete_all.Add("--prefix", arguments->prefix, "Only keys that begin with this; not empty");
+  delete_all.AddFlag("--yes", arguments->yes, "Yes, delete them");
 }
 
 Option AddRedis(Command command, const char* flag, std::string& where, const char* help) {
@@ -371,7 +373,7 @@ void AddFlags(CommandLine& line, Arguments* arguments) {
   AddExpiry(line, arguments);
   AddScan(line, arguments);
   AddWatch(line, arguments);
-  AddCountAndDrop(line, arguments);
+  AddCountAndDeleteAll(line, arguments);
   AddTransfer(line, arguments);
   AddBackups(line, arguments);
   AddOperatorCommands(line, arguments);

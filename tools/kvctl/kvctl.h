@@ -163,7 +163,7 @@ Outcome Config(Client& client, const Arguments& arguments);
 Outcome Top(const Arguments& arguments, const Clock& clock);
 Outcome Scan(Client& client, const Arguments& arguments);
 Outcome Watch(Client& client, const Arguments& arguments);
-Outcome CountOrDrop(Client& client, const Arguments& arguments);
+Outcome CountOrDeleteAll(Client& client, const Arguments& arguments);
 /// A line for the server's file of tokens, with a new secret.
 Outcome MakeToken(const Arguments& arguments);
 /// Checks of this machine, and of a server.

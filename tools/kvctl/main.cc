@@ -49,7 +49,8 @@ Outcome Run(Arguments arguments) {
   if (arguments.command == "import") {
     return arguments.from.empty() ? Import(**client, arguments) : ImportFromRedis(**client, arguments, clock);
   }
-  if (arguments.command == "count" || arguments.command == "drop") return CountOrDrop(**client, arguments);
+  if (arguments.command == "count" || arguments.command == "delete_all")
+    return CountOrDeleteAll(**client, arguments);
   return Write(**client, arguments);
 }
 

@@ -67,7 +67,7 @@ of the program raises one of Python's own exceptions:
 A client has the operators of a dict, but is no collections.abc.Mapping. A value stored as str comes back as bytes.
 keys(), values() and items() are iterators, and == compares clients. Other clients may write between two calls, so
 dict(store), which gets key by key, may raise NotFound. (dict(store.items()) is one scan.) len(store), and so
-bool(store), ask the server. There is no pop, update, setdefault or clear: use conditions, put_many, drop_all.
+bool(store), ask the server. There is no pop, update, setdefault or clear: use conditions, put_many, delete_all.
 
 One thread at a time may use a client, and a forked child must not use it. During a call, other Python threads run, and
 the client rejects other calls: those of other threads, of finalizers and of signal handlers. Ctrl-C ends a waiting call

@@ -21,7 +21,7 @@ without an answer in time ends with DeadlineExceeded. The other exceptions are t
 than 262144 bytes go in pieces, and the timeout applies to each piece. The client sends writes that began after such a
 put when it has sent all of that value.
 
-Scans, counts, drops, watches and backups use a second connection, in a thread of this client. The client makes it for
+Scans, counts, deletions, watches and backups use a second connection, in a thread of this client. The client makes it for
 the first of them. So the loop does not wait for them, and they take turns step by step. A task that is cancelled while
 it waits for the next entry or change loses none.
 
@@ -282,7 +282,7 @@ class Client:
 
     def metrics(self) -> dict[str, int]:
         """Counts of this client, by the names of remora.Client.metrics; with metrics=True, also the times of its operations.
-        Scans, counts, drops, watches and backups are no part of it."""
+        Scans, counts, deletions of ranges, watches and backups are no part of it."""
         if self._core is None:
             raise RuntimeError("the client is not connected")
         return self._core.metrics()
@@ -334,9 +334,9 @@ class Client:
         """Deletes what is there; how many keys that were."""
         return await self._beside().do(lambda client: client.delete_range(prefix=prefix, begin=begin, end=end))
 
-    async def drop_all(self) -> int:
+    async def delete_all(self) -> int:
         """Deletes all keys, and returns how many they were."""
-        return await self._beside().do(lambda client: client.drop_all())
+        return await self._beside().do(lambda client: client.delete_all())
 
     async def watch(self, *, prefix: Bytes | None = None, resume_token: str | None = None) -> Watch:
         """Returns an iterator for `async for` over the writes in their order, from now on or from a resume token on."""

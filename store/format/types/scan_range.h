@@ -190,7 +190,7 @@ inline const char* ResolveRange(const RangeOptions& options, ScanRange* range) {
 inline const char* ResolveDelete(const RangeOptions& options, ScanRange* range) {
   if (options.prefix.empty() && options.begin.empty() && options.end.empty()) {
     return "a range to delete needs a prefix, a begin or an end; a bound that is left out, empty or None is "
-           "open; to delete all keys, call DropAll (drop_all)";
+           "open; to delete all keys, call DeleteAll (delete_all)";
   }
   return ResolveRange(options, range);
 }

@@ -301,7 +301,7 @@ constexpr bool IsOfReplication(Operation operation) {
 }
 
 /// Returns whether it needs a token for writing: writes, their preparations, backups, which fill the
-/// server's disk, and settings, which have names of its files. (And scans of ScanKind::kDrop.)
+/// server's disk, and settings, which have names of its files. (And scans of ScanKind::kDelete.)
 constexpr bool NeedsWriter(Operation operation) {
   return IsWrite(operation) || operation == Operation::kReserve || operation == Operation::kPart ||
          operation == Operation::kBackup || operation == Operation::kSettings || IsOfReplication(operation);

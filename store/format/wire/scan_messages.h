@@ -11,7 +11,7 @@
 // anywhere in an entry that is larger than a page. It may also hold nothing, when the entries that
 // the server met had expired: each request is answered after a bounded bit of work.
 //
-// A count and a drop are asked for the same way. Instead of a page, each reply brings how many keys
+// A count and a deletion are asked for the same way. Instead of a page, each reply brings how many keys
 // were counted, or deleted, for this request.
 //
 // Request (scan): key_size 0. value: ScanStart, begin, end; in any order, also the key to go on
@@ -19,7 +19,7 @@
 //
 // Request (scan_next): key_size 0, nothing in the staging buffer. condition: the cursor.
 // payload_offset and value_size: the place of the page in the window, and its size at the most.
-// Both are 0 for count and drop.
+// Both are 0 for a count and a deletion.
 //
 // Reply: version: the cursor, or 0 if there is none any more. result: bytes of the page, or keys.
 // The slot of a reply that opens a scan may be kScanByHash. Then its keys come in the order of
@@ -57,7 +57,7 @@ enum class ScanKind : std::uint32_t {
   kEntries = 1,
   kKeys = 2,  // entries without values
   kCount = 3,
-  kDrop = 4,
+  kDelete = 4,
   kChanges = 5,
 };
 
@@ -69,7 +69,7 @@ enum ScanFlag : std::uint32_t {
 inline constexpr std::uint64_t kScanByHash = 1;
 
 struct ScanStart {
-  RemoteRegion window{};          // the client's, to WRITE pages into; of count and drop: none
+  RemoteRegion window{};          // the client's, to WRITE pages into; of kCount and kDelete: none
   std::uint64_t page_offset = 0;  // in the window, of the first page
   std::uint32_t page_size = 0;    // at the most
   ScanKind kind{};
@@ -117,7 +117,7 @@ inline std::optional<ScanStart> ReadScanStart(std::string_view bytes, ScanRange*
   const bool has_pages = start.kind == ScanKind::kEntries || start.kind == ScanKind::kKeys || is_feed;
   if (any_order && (is_feed || !has_pages)) return std::nullopt;
   if (is_feed ? start.limit != 0 || start.flags != 0 : start.from != ChangePlace()) return std::nullopt;
-  if (!has_pages && start.kind != ScanKind::kCount && start.kind != ScanKind::kDrop) return std::nullopt;
+  if (!has_pages && start.kind != ScanKind::kCount && start.kind != ScanKind::kDelete) return std::nullopt;
   if (!has_pages && (start.page_offset != 0 || start.page_size != 0 || start.limit != 0)) return std::nullopt;
   *range = {.begin = std::string(bytes.substr(0, start.begin_size)),
             .end = std::string(bytes.substr(start.begin_size, start.end_size)),

@@ -30,7 +30,7 @@ INSTANTIATE_TEST_SUITE_P(With, DropTest, testing::Values(std::nullopt, 0, kSomeC
 TEST_P(DropTest, AllIsGoneAndComesBackOnlyIfWritten) {
   Open(Options());
   for (int i = 0; i < 20'000; ++i) ASSERT_NO_FATAL_FAILURE(Put("key " + std::to_string(i), "value"));
-  EXPECT_EQ(store_->DropAll().value(), 20'000u);
+  EXPECT_EQ(store_->DeleteAll().value(), 20'000u);
   EXPECT_EQ(store_->Count().value(), 0u);
   for (int i = 0; i < 20'000; i += 17) ASSERT_EQ(Get("key " + std::to_string(i)), "NOT_FOUND");
   ASSERT_NO_FATAL_FAILURE(Put("key 1", "again"));
@@ -40,7 +40,7 @@ TEST_P(DropTest, AllIsGoneAndComesBackOnlyIfWritten) {
     EXPECT_EQ(Get("key 1"), "again");
   }
   EXPECT_EQ(Get("key 1"), "again");
-  EXPECT_EQ(store_->DropAll().value(), 1u);
+  EXPECT_EQ(store_->DeleteAll().value(), 1u);
 }
 
 TEST_P(DropTest, ARangeIsGoneAndNothingElse) {
@@ -83,7 +83,7 @@ TEST_P(DropTest, ExpiredKeysAreNotCounted) {
     ASSERT_NO_FATAL_FAILURE(Put(std::to_string(i), "v", {.ttl = std::chrono::minutes(i % 2 == 0 ? 1 : 10)}));
   }
   clock_.Advance(std::chrono::minutes(2));
-  EXPECT_EQ(store_->DropAll().value(), 50u);
+  EXPECT_EQ(store_->DeleteAll().value(), 50u);
 }
 
 TEST_P(DropTest, ColdKeysAndLargeValuesGoToo) {
@@ -95,7 +95,7 @@ TEST_P(DropTest, ColdKeysAndLargeValuesGoToo) {
   ASSERT_NO_FATAL_FAILURE(Put("large", std::string(5'000'000, 'v')));
   const std::uint64_t count = store_->Count().value();
   EXPECT_EQ(count, is_logged() ? 1201u : count);
-  EXPECT_EQ(store_->DropAll().value(), count);
+  EXPECT_EQ(store_->DeleteAll().value(), count);
   EXPECT_EQ(store_->Count().value(), 0u);
   EXPECT_EQ(Get("large"), "NOT_FOUND");
   EXPECT_EQ(Get("key 0"), "NOT_FOUND");

@@ -161,7 +161,7 @@ TEST_F(GroupFollowerTest, TakesNoWritesOfItsOwn) {
   EXPECT_EQ(follower_->Put("a", "2").code(), kRejected);
   EXPECT_EQ(follower_->Delete("a").code(), kRejected);
   EXPECT_EQ(follower_->Increment("n", 1).status().code(), kRejected);
-  EXPECT_EQ(follower_->DropAll().status().code(), kRejected);
+  EXPECT_EQ(follower_->DeleteAll().status().code(), kRejected);
   EXPECT_EQ(follower_->RegisterClient(7, {}).code(), kRejected);
   EXPECT_EQ(follower_->SetGroupSink(&groups_).code(), kRejected);
   const auto reserved = follower_->Reserve(1, 300'000);

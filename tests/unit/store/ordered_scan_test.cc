@@ -293,7 +293,7 @@ TEST_F(OrderedScanTest, ADeletionLooksOnlyAtItsRange) {
   EXPECT_EQ((*deletion)->deleted(), 699u);
   EXPECT_EQ(Rest(*Begin({.begin = KeyOf(999), .end = KeyOf(1701)})),
             (Shown{{KeyOf(999), "v"}, {KeyOf(1600), "later"}, {KeyOf(1700), "v"}}));
-  EXPECT_EQ(store_->DropAll().value(), 4301u);
+  EXPECT_EQ(store_->DeleteAll().value(), 4301u);
   EXPECT_TRUE(Rest(*Begin()).empty());
 }
 
@@ -327,7 +327,7 @@ TEST_F(OrderedScanTest, TheIndexGrowsAndShrinksWithTheKeys) {
   const std::uint64_t full = store_->Read(Counter::kOrderedIndexBytes);
   EXPECT_GT(full, 20'000u);
   EXPECT_LT(full, 24u * 20'000);
-  ASSERT_EQ(store_->DropAll().value(), 20'000u);
+  ASSERT_EQ(store_->DeleteAll().value(), 20'000u);
   SavedBytes();
   EXPECT_LT(store_->Read(Counter::kOrderedIndexBytes), 16'384u);
 }

@@ -99,7 +99,7 @@ TEST_P(ScanTest, AnEmptyStoreHasNothing) {
   EXPECT_THAT(KeysShown(*store_, {.reverse = true}), IsEmpty());
   EXPECT_EQ(store_->Count().value(), 0u);
   EXPECT_EQ(store_->Count({.prefix = "k"}).value(), 0u);
-  EXPECT_EQ(store_->DropAll().value(), 0u);
+  EXPECT_EQ(store_->DeleteAll().value(), 0u);
 }
 
 // Bounds of all kinds, also some that are not valid keys, over keys that are hard to tell apart.

@@ -398,7 +398,7 @@ TEST_F(LoggedTierTest, ScansShowAllThatWasWritten) {  // C7
     ASSERT_TRUE(count.ok()) << count.status();
     ASSERT_EQ(*count, static_cast<std::uint64_t>(i) + 1);
   }
-  EXPECT_EQ(*store->DropAll(), 100u);
+  EXPECT_EQ(*store->DeleteAll(), 100u);
   EXPECT_EQ(*store->Count(RangeOptions{}), 0u);
 }
 

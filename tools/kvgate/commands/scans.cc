@@ -242,7 +242,7 @@ Task<void> Flush(Call& call) {
       call.request.size() == 2 && (IsWord(call.argument(1), "ASYNC") || IsWord(call.argument(1), "SYNC"));
   if (call.request.size() > 1 && !has_mode) co_return call.reply.Error(kSyntaxError);
   const absl::StatusOr<std::uint64_t> deleted =
-      co_await call.services.blocking.Run<std::uint64_t>([](Client& client) { return client.DropAll(); });
+      co_await call.services.blocking.Run<std::uint64_t>([](Client& client) { return client.DeleteAll(); });
   deleted.ok() ? call.reply.Ok() : FailCall(call, deleted.status());
 }
 
