@@ -68,12 +68,12 @@ bool EventLoop::Serve(bool busy) {
   if (committed) {
     // An answered client is about to ask again. So the rest is done when none does, or now and
     // then.
-    parts_.store.RunMaintenance();
+    parts_.store.PayMaintenanceDebt();
     if (++steps_since_tasks_ < kStepsPerTasks) return true;
   }
   steps_since_tasks_ = 0;
   busy |= RunPeriodicTasks();
-  return committed || parts_.store.Work() || busy;
+  return committed || parts_.store.RunMaintenance() || busy;
 }
 
 bool EventLoop::RunPeriodicTasks() {
@@ -345,7 +345,7 @@ std::optional<TimePoint> EventLoop::NextWork() const {
   const bool has_postponed = !parts_.reserves.empty() || !parts_.writes.empty() || !parts_.reads.empty() ||
                              (parts_.replication != nullptr && parts_.replication->has_work());
   if (has_postponed) return parts_.store.clock().Now() + std::chrono::milliseconds(1);
-  std::optional<TimePoint> next = parts_.store.next_work();
+  std::optional<TimePoint> next = parts_.store.next_maintenance();
   for (const auto& expiry :
        {parts_.reserves.next_expiry(), parts_.reads.next_expiry(), parts_.acceptor.next_probe(),
         parts_.rate_limited_log.next_summary(), parts_.rate_limiter.next_turn(), heartbeat_.next_beat()}) {

@@ -56,7 +56,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
   store_options.on_synced = [signals = server->signals_.get()] { signals->ReportSynced(); };
   if (options.huge_pages) {
     server->huge_pages_ = std::make_unique<HugePages>(server->memory_->region());
-    store_options.on_reach = [pages = server->huge_pages_.get()](std::uint64_t end) { pages->Reached(end); };
+    store_options.on_first_use = [pages = server->huge_pages_.get()](std::uint64_t end) {
+      pages->Reached(end);
+    };
   }
   REMORA_ASSIGN_OR_RETURN(server->store_, ServerStore::Open(store_options, server->memory_->region()));
   if (options.huge_pages) REMORA_RETURN_IF_ERROR(server->huge_pages_->Start(server->store_.get()));

@@ -82,9 +82,9 @@ struct StoreOptions {
   /// log exceeds the bounds by at most two files of some 64 MiB each.
   std::uint64_t watch_retention_bytes = std::uint64_t{64} << 20;
   std::chrono::seconds watch_retention{0};
-  /// Approximate number of descriptors that the durable tier may have open. If it has more tables, the most
+  /// Approximate number of files that the durable tier may have open. If it has more tables, the most
   /// recently used ones are open. 0: half of the process's limit (ulimit -n).
-  std::size_t descriptors = 0;
+  std::size_t max_open_files = 0;
   /// Bytes that the durable tier collects in memory before it makes a table of them. Together with the table
   /// that it is writing, other buffers and a cache, it takes up to three times as much, besides memory_size.
   /// The default is so large that keys which are overwritten often never reach a file of their own.
@@ -100,10 +100,10 @@ struct StoreOptions {
   /// Function that the store calls when writes that ServerStore::Submit left pending have become visible or
   /// failed. The thread that ended them calls it, without a lock. May be empty.
   std::function<void()> on_synced{};
-  /// Function that the store calls when it begins to use memory beyond all that it ever used: a segment that
+  /// Function that the store calls at the first use of memory beyond all that it ever used: of a segment that
   /// ends `end` bytes from the region's start. A writing thread calls it, under the writers' lock, so it must
   /// not block. May be empty.
-  std::function<void(std::uint64_t end)> on_reach{};
+  std::function<void(std::uint64_t end)> on_first_use{};
   /// Incarnation of the store, so that a test can choose it. 0: the store draws a random number.
   std::uint64_t incarnation = 0;
   /// Grace period (T of layout.h, I6), from 50 ms (kMinGraceMs) to 60 s. If it is longer, memory waits longer

@@ -30,7 +30,7 @@ void ServerStore::BeginReads(std::span<const Write> writes,
                              std::vector<std::unique_ptr<ColdRead>>* reads) const {
   engine_->pipeline().BeginReads(writes, reads);
 }
-void ServerStore::RunMaintenance() { engine_->RunMaintenance(); }
+void ServerStore::PayMaintenanceDebt() { engine_->PayMaintenanceDebt(); }
 void ServerStore::TakeSynced(std::vector<SyncedWrite>* outcomes) { engine_->TakeSynced(outcomes); }
 bool ServerStore::Sync() { return engine_->pipeline().Sync(); }
 bool ServerStore::Load() { return engine_->loader().Step(); }

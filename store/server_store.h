@@ -53,12 +53,12 @@ class ServerStore : public Store {
   /// a pending write is pending, too. The bytes of the writes are not needed after this returns.
   void Submit(std::span<Write> writes);
   /// Applies writes as the Submit above does, as of a moment that the store's clock has just given: `now` or,
-  /// in ms since 1970, `unix_ms`. It leaves the maintenance that the writes cause to RunMaintenance, which
-  /// the caller calls after it has told others the outcomes. (Maintenance that can wait longer is left to
-  /// Work. If another write comes first, it does the part that no group may outrun.) Until then, only the
-  /// counters of keys, versions and writes are up to date.
+  /// in ms since 1970, `unix_ms`. It leaves the maintenance that the writes cause to PayMaintenanceDebt,
+  /// which the caller calls after it has told others the outcomes. (Maintenance that can wait longer is left
+  /// to RunMaintenance. If another write comes first, it does the part that no group may outrun.) Until then,
+  /// only the counters of keys, versions and writes are up to date.
   void Submit(std::span<Write> writes, TimePoint now, std::int64_t unix_ms);
-  void RunMaintenance();
+  void PayMaintenanceDebt();
   /// Begins the reads that writes with needs_read, or those behind them, depend on. Appends one for each
   /// write, or null if the write needs none: memory has the record, or Write::read is still right. The caller
   /// has ReadCold do the reads, in any thread. Then it submits the write again, with Write::read.
@@ -134,7 +134,7 @@ class ServerStore : public Store {
   /// anything of the group:
   ///   FailedPrecondition: the number is not last_group() + 1; or the store follows no primary.
   ///   DataLoss: the bytes are damaged.
-  ///   Aborted: memory is to become free first; call it with the same group again (Store::next_work).
+  ///   Aborted: memory is to become free first; call it with the same group again (Store::next_maintenance).
   ///   ResourceExhausted: the memory is too small.
   ///   Unavailable: the disk fails.
   absl::Status ApplyGroup(std::uint64_t number, std::string_view bytes);

@@ -139,7 +139,7 @@ absl::Status Store::Apply(const WriteBatch& batch, std::uint64_t* version,
   return engine_->pipeline().CommitNow(writes, version);
 }
 
-bool Store::Work() { return engine_->Work(); }
+bool Store::RunMaintenance() { return engine_->RunMaintenance(); }
 bool Store::loading() const { return engine_->core().is_loading(); }
 Duration Store::load_time() const { return engine_->loader().took(); }
 absl::Status Store::load_status() const { return engine_->loader().status(); }
@@ -147,7 +147,7 @@ absl::Status Store::disk_status() const { return engine_->disk_status(); }
 std::string Store::commit_log_description() const {
   return engine_->core().has_tier() ? engine_->core().tier->commit_log_description() : "";
 }
-std::optional<TimePoint> Store::next_work() const { return engine_->NextWork(); }
+std::optional<TimePoint> Store::next_maintenance() const { return engine_->NextMaintenance(); }
 std::vector<std::pair<std::string, std::uint64_t>> Store::Stats() const {
   return engine_->core().metrics.ReadAll();
 }

@@ -213,9 +213,9 @@ class Store {
   /// Does a bounded amount of the maintenance that is due: frees memory after its grace period, removes
   /// expired records, cleans. Writes do the same as they go. Once a second, it also tries whether a disk that
   /// took no writes takes some again (disk_status). Returns false if no maintenance was due.
-  bool Work();
-  /// Returns when Work will have something to do, if nothing else happens; nullopt: never.
-  std::optional<TimePoint> next_work() const;
+  bool RunMaintenance();
+  /// Returns when RunMaintenance will have something to do, if nothing else happens; nullopt: never.
+  std::optional<TimePoint> next_maintenance() const;
 
   /// Returns whether the data directory may have keys that memory does not know. While that is so, a call
   /// that does not find a key in memory looks it up there, under the lock, and brings its record in. So no

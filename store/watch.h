@@ -29,9 +29,10 @@ struct ScanRange;
 /// The writes of a batch come one after the other. It shows the values that were written, even if they have
 /// expired or were overwritten since.
 ///
-/// An expiry shows up as a deletion within two seconds, even if nobody writes or calls Store::Work. Two cases
-/// take longer. If records that will expire fill more than 1 GiB of memory, it takes some seconds for each
-/// GiB. For records that are not in memory, it takes up to four times as long as reading all stored data.
+/// An expiry shows up as a deletion within two seconds, even if nobody writes or calls Store::RunMaintenance.
+/// Two cases take longer. If records that will expire fill more than 1 GiB of memory, it takes some seconds
+/// for each GiB. For records that are not in memory, it takes up to four times as long as reading all stored
+/// data.
 ///
 /// The commit log of a store has writes of every level, so a watch shows all of them. Without a commit log
 /// (StoreOptions::commit_log_bytes), a watch shows a write of Durability::kMemory only if the write shares a

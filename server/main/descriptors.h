@@ -27,7 +27,7 @@ struct DescriptorPlan {
   std::uint32_t max_clients = 0;  // so many fit
   std::size_t others = 0;         // the store gets what clients leave of the limit, but for these
 
-  /// StoreOptions::descriptors, with so many clients.
+  /// StoreOptions::max_open_files, with so many clients.
   std::size_t StoreShare(std::uint32_t clients) const;
 
   std::size_t limit = 0;

@@ -101,12 +101,12 @@ absl::StatusOr<MemoryPlan> ApplyMemoryPlan(Flags* flags, std::vector<StartEvent>
   }
   flags->server.store.memory_size = plan.region_size;
   flags->server.max_clients = plan.max_clients;
-  flags->server.store.descriptors = descriptors.StoreShare(plan.max_clients);
+  flags->server.store.max_open_files = descriptors.StoreShare(plan.max_clients);
   std::string note =
       absl::StrCat("clients: ", plan.max_clients, " at most; the limit of open files (ulimit -n) is ",
                    descriptors.limit, ", enough for ", descriptors.max_clients);
   if (is_durable) {
-    absl::StrAppend(&note, "; of these files, the store may open ", flags->server.store.descriptors);
+    absl::StrAppend(&note, "; of these files, the store may open ", flags->server.store.max_open_files);
   }
   events->push_back({LogEvent::kClientLimit, std::move(note)});
   events->push_back(

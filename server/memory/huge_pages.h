@@ -33,7 +33,7 @@ class HugePages {
   HugePages(const HugePages&) = delete;
   HugePages& operator=(const HugePages&) = delete;
 
-  /// The store uses the region up to here, as StoreOptions::on_reach.
+  /// The store uses the region up to here, as StoreOptions::on_first_use.
   void Reached(std::uint64_t end);
   /// Begins to provide what was reached, and to count it there (Counter::kLargePageBytes). The store outlives
   /// this, or Stop. ResourceExhausted: there is no thread.

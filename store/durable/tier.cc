@@ -64,7 +64,7 @@ absl::Status DurableTier::Impl::Open(const DurableTierOptions& options) {
   rocksdb::DBOptions database =
       DatabaseOptions(dir_->fresh(), options.log_retention, /*has_own_log=*/log_bytes == 0);
   database.env = files_.env();
-  database.max_open_files = MaxOpenTables(options.descriptors);
+  database.max_open_files = MaxOpenTables(options.max_open_files);
   flusher_ = std::make_shared<Flusher>(log_bytes > 0 ? ResumedBy::kFlusher : ResumedBy::kRocksdb);
   database.listeners.push_back(flusher_->listener());
   const RecoveryOptions recovery{.meta = kMetaFamilyIndex,

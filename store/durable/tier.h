@@ -50,8 +50,8 @@ struct DurableTierOptions {
 
   /// Says which log files the tier keeps for slow change feeds, although it no longer needs them.
   LogRetention log_retention{};
-  /// See StoreOptions::descriptors.
-  std::size_t descriptors = 0;
+  /// See StoreOptions::max_open_files.
+  std::size_t max_open_files = 0;
   /// The tier writes nothing to the directory, and other processes may read it at the same time. The
   /// tier holds the content of the log files in memory. Open returns NotFound or FailedPrecondition if
   /// the directory holds no store.

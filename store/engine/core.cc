@@ -36,7 +36,7 @@ StoreCore::StoreCore(const StoreOptions& options, const Clock& store_clock,
       superblock(MakeSuperblock(options, region)),
       shape(ShapeOf(superblock)),
       metrics(superblock),
-      segments(region, Duration::zero(), options.on_reach),
+      segments(region, Duration::zero(), options.on_first_use),
       log(region, segments, shape.incarnation),
       index(region, segments, log, Duration::zero()),
       ordered(options.ordered_index ? std::make_unique<OrderedIndex>(log, region.size() / kSavedShare)

@@ -89,7 +89,7 @@ absl::StatusOr<std::unique_ptr<StoreEngine>> StoreEngine::Open(const StoreOption
         DurableTier::Open(options.data_dir, {.block_cache_bytes = options.write_buffer_bytes / 2,
                                              .write_buffer_bytes = options.write_buffer_bytes,
                                              .log_retention = retention,
-                                             .descriptors = options.descriptors,
+                                             .max_open_files = options.max_open_files,
                                              .commit_log_bytes = options.commit_log_bytes,
                                              .shard = options.shard,
                                              .applies_in_steps = options.syncing == Syncing::kInSteps}));
@@ -157,7 +157,7 @@ absl::Status StoreEngine::Start(const StoreOptions& options) {
 
 // --- Maintenance ----------------------------------------------------------------------------------------
 
-bool StoreEngine::Work() {
+bool StoreEngine::RunMaintenance() {
   WriterLock lock(core_.mutex);
   const TimePoint now = core_.clock.Now();
   TryDisk(core_, now);
@@ -171,14 +171,14 @@ bool StoreEngine::Work() {
   return worked;
 }
 
-void StoreEngine::RunMaintenance() {
+void StoreEngine::PayMaintenanceDebt() {
   if (!maintenance_.debt_is_due()) return;
   WriterLock lock(core_.mutex);
   maintenance_.PayAllDebt();
   queue_.NotifyWaiters(lock);
 }
 
-std::optional<TimePoint> StoreEngine::NextWork() const {
+std::optional<TimePoint> StoreEngine::NextMaintenance() const {
   const WriterLock lock(core_.mutex);
   std::optional<TimePoint> next = maintenance_.NextDue();
   if (queue_.front_is_due()) {  // the disk has it, but there was no space to publish it
@@ -191,7 +191,7 @@ std::optional<TimePoint> StoreEngine::NextWork() const {
   return next;
 }
 
-bool StoreEngine::RemoveExpired() { return maintenance_.has_expired() && Work(); }
+bool StoreEngine::RemoveExpired() { return maintenance_.has_expired() && RunMaintenance(); }
 
 bool StoreEngine::MayHaveExpired() const { return space_.expirer().MayHaveExpired(core_.clock.UnixMillis()); }
 

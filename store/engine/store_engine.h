@@ -56,12 +56,12 @@ class StoreEngine {
   IndexLoader& loader() { return loader_; }
   Replication& replication() { return replication_; }
 
-  /// Implement Store::Work, RunMaintenance and next_work.
-  bool Work();
-  void RunMaintenance();
-  std::optional<TimePoint> NextWork() const;
-  /// Calls Work if a record has expired. A watch that waits for such a deletion calls this, because no other
-  /// thread may be working. Returns false if there was nothing to do.
+  /// Implement Store::RunMaintenance, ServerStore::PayMaintenanceDebt and Store::next_maintenance.
+  bool RunMaintenance();
+  void PayMaintenanceDebt();
+  std::optional<TimePoint> NextMaintenance() const;
+  /// Calls RunMaintenance if a record has expired. A watch that waits for such a deletion calls this, because
+  /// no other thread may be working. Returns false if there was nothing to do.
   bool RemoveExpired();
   /// Returns false only if no record in memory has expired.
   bool MayHaveExpired() const REMORA_WRITER;

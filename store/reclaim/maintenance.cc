@@ -44,8 +44,8 @@ void Maintenance::AddGroup(std::size_t writes, std::uint64_t keys, std::uint64_t
   debt_.writes += writes;
 }
 
-// Retired memory, expired records and counters may wait for a few groups, or for Store::Work while no group
-// comes.
+// Retired memory, expired records and counters may wait for a few groups, or for Store::RunMaintenance while
+// no group comes.
 void Maintenance::AddDebt(TimePoint now, std::int64_t unix_ms) {
   if (std::exchange(debt_.sizes, false)) SetSizeCounters();
   debt_.any = true;

@@ -21,10 +21,10 @@ std::uint8_t Shown(SegmentUse use, std::int32_t list) {
 }  // namespace
 
 Segments::Segments(std::span<std::byte> region, Duration reuse_delay,
-                   std::function<void(std::uint64_t end)> on_reach)
+                   std::function<void(std::uint64_t end)> on_first_use)
     : region_(region),
       delay_(reuse_delay),
-      on_reach_(std::move(on_reach)),
+      on_first_use_(std::move(on_first_use)),
       segments_(SegmentCount(region.size())),
       shown_(segments_.size()) {
   const std::size_t first = FirstSegment(region.size());
@@ -61,7 +61,7 @@ std::optional<SegmentNumber> Segments::Take(Use use, std::size_t keep) {
   segment.not_before_ms = 0;
   if (number >= reached_) {
     reached_ = number + 1;
-    if (on_reach_) on_reach_(EndOf(number));
+    if (on_first_use_) on_first_use_(EndOf(number));
   }
   return number;
 }

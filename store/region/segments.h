@@ -44,9 +44,9 @@ class Segments {
   static constexpr std::size_t kReserve = 1;
 
   /// Makes a table in which all segments are free. `region` must outlive it. A retired segment is free again
-  /// after `reuse_delay`. It calls `on_reach` as StoreOptions::on_reach says.
+  /// after `reuse_delay`. It calls `on_first_use` as StoreOptions::on_first_use says.
   Segments(std::span<std::byte> region, Duration reuse_delay,
-           std::function<void(std::uint64_t end)> on_reach = {});
+           std::function<void(std::uint64_t end)> on_first_use = {});
   Segments(const Segments&) = delete;
   Segments& operator=(const Segments&) = delete;
 
@@ -243,7 +243,7 @@ class Segments {
 
   const std::span<std::byte> region_;
   Duration delay_;
-  const std::function<void(std::uint64_t end)> on_reach_;
+  const std::function<void(std::uint64_t end)> on_first_use_;
   SegmentNumber reached_ = 0;  // no segment from here on was ever taken, except for runs
   std::vector<Segment> segments_;
   /// For Map: the Use of each segment and, above it, its list. Relaxed: each is a number by itself.

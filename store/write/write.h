@@ -85,7 +85,7 @@ struct Write {
   /// Outcome: as for Store::Put, Delete, Touch, Increment and Append, and:
   ///   DataLoss: `verify` returned false.
   ///   Aborted: there is no space now, but retired memory will be free: commit again later
-  ///   (Store::next_work).
+  ///   (Store::next_maintenance).
   absl::Status status;
   bool needs_read = false;    // if Aborted: see may_read. In a batch, at least one write has it
   std::uint64_t version = 0;  // if OK: greater than those of all earlier writes, also before restarts

@@ -225,7 +225,7 @@ TEST_P(Expiry, NeedsNoReader) {
     if (remote()) {
       ASSERT_CODE(kOk, kv_->client()->Ping());
     } else {
-      store().Work();
+      store().RunMaintenance();
     }
   }
   EXPECT_EQ(expired(), 500u);

@@ -327,9 +327,9 @@ TEST_P(CommitTest, WritesThatWaitForMemoryAreAbortedInOrder) {
       ASSERT_EQ(write->status.code(), absl::StatusCode::kAborted) << "behind one that was put off";
     }
     if (put_off == writes.end()) continue;
-    ASSERT_TRUE(store_->next_work().has_value()) << "nothing to wait for";
-    std::this_thread::sleep_until(*store_->next_work());
-    store_->Work();
+    ASSERT_TRUE(store_->next_maintenance().has_value()) << "nothing to wait for";
+    std::this_thread::sleep_until(*store_->next_maintenance());
+    store_->RunMaintenance();
   }
   EXPECT_GE(done, 200u);
   EXPECT_GT(store_->Read(Counter::kWritesPutOff), 0u);

@@ -67,7 +67,7 @@ TEST_F(DiskFullTest, AFullDiskIsSaidAndReadsGoOn) {
   EXPECT_EQ((*store)->Get("key" + std::to_string(puts - 1), &value).code(), absl::StatusCode::kNotFound);
 
   clock.Advance(std::chrono::seconds(2));
-  ASSERT_TRUE((*store)->Work());
+  ASSERT_TRUE((*store)->RunMaintenance());
   ASSERT_EQ((*store)->Read(Counter::kExpired), 1u);
   auto watch = (*store)->Watch();
   ASSERT_TRUE(watch.ok()) << watch.status();
@@ -123,13 +123,13 @@ TEST_P(IdleStoreOnAFullDiskTest, NoticesThatThereIsSpaceAgain) {
     status = (*store)->Put("key" + std::to_string(puts), RandomBytes(4000, static_cast<std::uint64_t>(puts)));
   }
   ASSERT_THAT(std::string(status.message()), HasSubstr("no space left"));
-  (*store)->Work();
+  (*store)->RunMaintenance();
   const std::uint64_t failures = (*store)->Read(Counter::kDiskFailures);
   const auto try_once = [&] {
-    const auto next = (*store)->next_work();
+    const auto next = (*store)->next_maintenance();
     EXPECT_TRUE(next.has_value());
     clock.Advance(std::chrono::seconds(1));
-    (*store)->Work();
+    (*store)->RunMaintenance();
   };
   for (int i = 0; i < 3; ++i) try_once();
   EXPECT_FALSE((*store)->disk_status().ok()) << "there is no space yet";

@@ -195,12 +195,13 @@ TEST_F(EvictionTest, ColdKeysThatExpiredAreRemovedThoughNobodyAsks) {
     ASSERT_TRUE(Put(KeyOf(i), ValueOf(i), std::chrono::hours(i % 3 == 0 ? 1 : i % 3 == 1 ? 5 : 1000)).ok());
   }
   const auto work = [&] {
-    for (int i = 0; i < 3 * kMuch / 100 && store_->next_work() <= clock_.Now(); ++i) store_->Work();
+    for (int i = 0; i < 3 * kMuch / 100 && store_->next_maintenance() <= clock_.Now(); ++i)
+      store_->RunMaintenance();
   };
   work();
   EXPECT_EQ(store_->Read(Counter::kKeys), kMuch + 0u);
   clock_.Advance(std::chrono::hours(2));
-  EXPECT_LE(store_->next_work(), clock_.Now()) << "who sleeps until then has to wake up";
+  EXPECT_LE(store_->next_maintenance(), clock_.Now()) << "who sleeps until then has to wake up";
   work();
   EXPECT_EQ(store_->Read(Counter::kKeys), kMuch * 2u / 3);
   EXPECT_EQ(store_->Read(Counter::kExpired), kMuch / 3u + 1);
@@ -312,7 +313,7 @@ TEST_F(EvictionTest, ReadsAreWantedAlsoWhenMoreWasEvictedThanIsMissing) {
     ASSERT_NO_FATAL_FAILURE(Fill(i, i + 700));
     if (store_->Read(Counter::kEvictions) == 0) continue;
     clock_.Advance(milliseconds(3 * kMinGraceMs));
-    while (store_->Work()) {
+    while (store_->RunMaintenance()) {
     }
     had_much_space |= store_->Read(Counter::kMemoryBytesFree) >= kMinMemorySize / 4;
     ASSERT_TRUE(store_->wants_reads())

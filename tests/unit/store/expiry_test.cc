@@ -78,7 +78,7 @@ class ExpiryTest : public testing::TestWithParam<Durability> {
     return puts;
   }
   void WorkUntilIdle() {
-    while (store_->Work()) {
+    while (store_->RunMaintenance()) {
     }
   }
   std::uint64_t keys() const { return store_->Read(Counter::kKeys); }
@@ -164,31 +164,31 @@ TEST_P(ExpiryTest, EachRecordGoesInItsTime) {
   }
   EXPECT_GT(store_->Read(Counter::kSegmentsCleaned), 0u) << "the other half of the test";
   EXPECT_EQ(expired(), std::uint64_t{kRecords} * 9 / 10);
-  EXPECT_FALSE(store_->next_work().has_value() && *store_->next_work() < clock_.Now())
+  EXPECT_FALSE(store_->next_maintenance().has_value() && *store_->next_maintenance() < clock_.Now())
       << "nothing is left to do";
 }
 
 TEST_P(ExpiryTest, TheNextSweepIsToldAndKeepsItsPace) {
-  EXPECT_FALSE(store_->next_work().has_value());
+  EXPECT_FALSE(store_->next_maintenance().has_value());
   ASSERT_TRUE(Put("a", "1", milliseconds(5000)).ok());
   ASSERT_TRUE(Put("b", "2", milliseconds(5010)).ok());
-  EXPECT_EQ(store_->next_work(), clock_.Now() + milliseconds(5000));
-  EXPECT_FALSE(store_->Work());
+  EXPECT_EQ(store_->next_maintenance(), clock_.Now() + milliseconds(5000));
+  EXPECT_FALSE(store_->RunMaintenance());
   clock_.Advance(milliseconds(5000));
   WorkUntilIdle();
   EXPECT_EQ(keys(), 1u);
   clock_.Advance(milliseconds(10));
-  EXPECT_FALSE(store_->Work()) << "this segment was swept just now";
+  EXPECT_FALSE(store_->RunMaintenance()) << "this segment was swept just now";
   EXPECT_EQ(Get("b"), "NOT_FOUND");
-  const auto next = store_->next_work();
+  const auto next = store_->next_maintenance();
   ASSERT_TRUE(next.has_value());
   EXPECT_GE(*next, clock_.Now() + milliseconds(990));
   EXPECT_LE(*next, clock_.Now() + milliseconds(1500));
   clock_.Advance(std::chrono::ceil<milliseconds>(*next - clock_.Now()));
-  EXPECT_TRUE(store_->Work());
+  EXPECT_TRUE(store_->RunMaintenance());
   WorkUntilIdle();
   EXPECT_EQ(keys(), 0u);
-  EXPECT_FALSE(store_->next_work().has_value());
+  EXPECT_FALSE(store_->next_maintenance().has_value());
 }
 
 TEST_P(ExpiryTest, AGroupDecidesAsOfItsWrites) {
@@ -305,7 +305,7 @@ TEST_P(ExpiryOnDiskTest, AKeyThatIsWrittenAgainStays) {
   for (int round = 0; round < 20; ++round) {
     for (int i = 0; i < 300; ++i) {
       ASSERT_TRUE(Put("key" + std::to_string(i), value + std::to_string(round), seconds(5)).ok());
-      if (i % 50 == 0) store_->Work();
+      if (i % 50 == 0) store_->RunMaintenance();
     }
     clock_.Advance(milliseconds(5000));
     for (int i = 0; i < 300; i += 3) {

@@ -186,7 +186,7 @@ TEST_F(GroupFollowerTest, KeepsExpiredKeysUntilThePrimaryDeletesThem) {
   Write1(PutOf("b", "1"));
   const std::vector<SeenEntry> before = Contents(*follower_);
   const auto work = [](ServerStore& store) {
-    while (store.Work()) {
+    while (store.RunMaintenance()) {
     }
   };
   clock_.Advance(seconds(5));
@@ -282,7 +282,7 @@ TEST_F(GroupFollowerTest, OnceItIsPromotedItIsAnOrdinaryStore) {
   EXPECT_EQ(Get("a"), "2");
   EXPECT_EQ(follower_->last_group(), 0u) << "no group has this write";
   clock_.Advance(seconds(5));
-  while (follower_->Work()) {
+  while (follower_->RunMaintenance()) {
   }
   EXPECT_EQ(follower_->Read(Counter::kKeys), 1u);
   EXPECT_EQ(follower_->Promote().code(), absl::StatusCode::kFailedPrecondition);

@@ -89,7 +89,7 @@ TEST_F(GroupSinkTest, AWriteOfAnyLevelIsVisibleOnceItsGroupIsAcknowledged) {
     EXPECT_THAT(Outcomes(*store_), IsEmpty());
     Acknowledge(put - 1);
     EXPECT_FALSE(store_->Sync()) << "no write waits for the disk";
-    store_->Work();
+    store_->RunMaintenance();
     EXPECT_EQ(Get("key"), "NOT_FOUND");
     Acknowledge(put);
     EXPECT_EQ(Get("key"), "value");
@@ -166,7 +166,7 @@ TEST_F(GroupSinkTest, GetsAllChangesInTheirOrder) {
   Acknowledge(groups_.last());
   ASSERT_TRUE(store_->RegisterClient(8, std::vector<std::uint64_t>{7}).ok());
   clock_.Advance(std::chrono::seconds(5));
-  while (store_->Work()) {
+  while (store_->RunMaintenance()) {
   }
   std::vector<std::string> seen;
   for (std::uint64_t number = 2; number <= groups_.last(); ++number) {
@@ -240,7 +240,7 @@ TEST_F(GroupSinkTest, AWatchShowsWhatIsAcknowledged) {
   Acknowledge(groups_.last());
   EXPECT_THAT(Rest(**watch), ElementsAre("b=1"));
   clock_.Advance(std::chrono::seconds(5));
-  while (store_->Work()) {
+  while (store_->RunMaintenance()) {
   }
   EXPECT_EQ(groups_.last(), first + 2) << "that of the expired key";
   EXPECT_THAT(Rest(**watch), IsEmpty());

@@ -185,12 +185,12 @@ TEST_P(LargeTest, AnExpiredLargeValueIsSwept) {
   write.ttl = milliseconds(500);
   ASSERT_TRUE(Commit(write).ok());
   clock_.Advance(milliseconds(1500));
-  while (store_->Work()) {
+  while (store_->RunMaintenance()) {
   }
   EXPECT_EQ(store_->Read(Counter::kKeys), 0u);
   EXPECT_EQ(store_->Read(Counter::kExpired), 1u);
   clock_.Advance(milliseconds(300));
-  store_->Work();
+  store_->RunMaintenance();
   ASSERT_TRUE(Put("small", "value").ok());
   EXPECT_EQ(store_->Read(Counter::kMemoryBytesFree), free - kSegmentSize);
 }

@@ -152,7 +152,7 @@ TEST_F(LoadLargerTest, AKeyThatWasLoadedColdExpires) {
   ASSERT_NO_FATAL_FAILURE(LoadAll());
   EXPECT_EQ(store_->Read(Counter::kKeys), kKeys + 2u);
   clock_.Advance(hours(2));
-  while (store_->Work()) {
+  while (store_->RunMaintenance()) {
   }
   EXPECT_EQ(store_->Read(Counter::kExpired), kKeys / 4u);
   ASSERT_NO_FATAL_FAILURE(ExpectStored());
@@ -166,7 +166,7 @@ TEST_F(LoadLargerTest, ColdKeysAreSweptWhileOthersAreNotLoadedYet) {
   ASSERT_NO_FATAL_FAILURE(Scan());
   stored_.erase(kFirstTwin);
   clock_.Advance(hours(2));
-  while (store_->Work()) {
+  while (store_->RunMaintenance()) {
   }
   EXPECT_TRUE(store_->loading());
   EXPECT_EQ(store_->Read(Counter::kExpired), 1u);
@@ -236,7 +236,7 @@ TEST_F(LoadTwinsTest, OneExpiresBesideTheOther) {
   stored_.erase(Key(0));
   clock_.Advance(hours(2));
   EXPECT_EQ(Get(kSecondTwin), "NOT_FOUND");
-  while (store_->Work()) {
+  while (store_->RunMaintenance()) {
   }
   EXPECT_EQ(store_->Read(Counter::kExpired), 1u) << "the other one is not loaded yet";
   ASSERT_NO_FATAL_FAILURE(ExpectBothAndLoadAll());
@@ -350,7 +350,7 @@ TEST_P(LoadLargerModelTest, AnyOrderOfStepsAndOperations) {
       ASSERT_NO_FATAL_FAILURE(Act());
       if (random_() % 100 < steps_percent) loading = store_->Load();
       if (random_() % 20 == 0) clock_.Advance(milliseconds(random_() % 200));
-      if (random_() % 50 == 0) store_->Work();
+      if (random_() % 50 == 0) store_->RunMaintenance();
       if (random_() % 500 == 0) clock_.Advance(std::chrono::seconds(60));  // lets the next cold expiry begin
     }
     if (!to_the_end) continue;
@@ -360,7 +360,7 @@ TEST_P(LoadLargerModelTest, AnyOrderOfStepsAndOperations) {
     // The cold expirer first ends the passes through the tier
     // that it has begun, and then removes the expired keys.
     for (int pass = 0; pass < 3; ++pass) {
-      while (store_->Work()) {
+      while (store_->RunMaintenance()) {
       }
       clock_.Advance(hours(24));
     }

@@ -173,7 +173,7 @@ TEST_F(LoadServingTest, TouchFindsTheValueAndItsExpiryHolds) {
   LoadAll();
   EXPECT_EQ(Get(*store_, Key(1)), "NOT_FOUND");
   EXPECT_EQ(**store_->Ttl(Key(2)), milliseconds(900));
-  while (store_->Work()) {
+  while (store_->RunMaintenance()) {
   }
   ASSERT_NO_FATAL_FAILURE(ExpectStored());
 }
@@ -194,7 +194,7 @@ TEST_F(LoadServingTest, ExpiredKeysAreNotLoaded) {
   EXPECT_TRUE(absl::IsNotFound(store_->Delete(Key(4))));
   ASSERT_TRUE(store_->Put(Key(6), "again").ok());
   LoadAll();
-  while (store_->Work()) {
+  while (store_->RunMaintenance()) {
   }
   for (int i = 0; i < kKeys; i += 2) stored_.erase(Key(i));
   stored_[Key(6)] = "again";
@@ -271,7 +271,7 @@ TEST_P(LoadModelTest, AnyOrderOfStepsAndOperations) {
       ASSERT_NO_FATAL_FAILURE(Act());
       if (random_() % 100 < steps_percent) loading = store_->Load();
       if (random_() % 20 == 0) clock_.Advance(milliseconds(random_() % 20));
-      if (random_() % 50 == 0) store_->Work();
+      if (random_() % 50 == 0) store_->RunMaintenance();
     }
     store_.reset();
     store_ = OpenOrDie(options_);
@@ -330,7 +330,7 @@ TEST_F(LoadThreadsTest, OperationsGoOnBesideIt) {
       default:
         ASSERT_EQ(Get(*store_, Key(i)), value) << i;
     }
-    store_->Work();
+    store_->RunMaintenance();
   }
   EXPECT_TRUE(store_->load_status().ok());
   std::uint64_t keys = 0;

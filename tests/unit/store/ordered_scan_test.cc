@@ -56,7 +56,7 @@ class OrderedScanTest : public testing::Test {
     return shown;
   }
   std::uint64_t SavedBytes() {
-    while (store_->Work()) {
+    while (store_->RunMaintenance()) {
     }
     return store_->Read(Counter::kScanSavedBytes);
   }
@@ -181,7 +181,7 @@ TEST_F(OrderedScanTest, RecordsThatExpireOrAreEvictedAreThoseOfTheMoment) {
   ASSERT_NO_FATAL_FAILURE(Put("stays", "v"));
   const auto expired = Begin();
   clock_.Advance(std::chrono::minutes(2));
-  while (store_->Work()) {
+  while (store_->RunMaintenance()) {
   }
   ASSERT_EQ(store_->Read(Counter::kExpired), 1u);
   EXPECT_EQ(Rest(*expired), (Shown{{"stays", "v"}})) << "its time is over";

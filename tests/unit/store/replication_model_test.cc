@@ -295,8 +295,8 @@ class ReplicationModelTest : public ReplicatedTest, public testing::WithParamInt
     if (what < 76) return ScanPrimary();
     if (what < 80) {
       clock_.Advance(milliseconds(Draw(200)));
-      primary_->Work();
-      for (const auto& follower : followers_) follower->Work();
+      primary_->RunMaintenance();
+      for (const auto& follower : followers_) follower->RunMaintenance();
       return Note();
     }
     if (what < 81 && Draw(5) == 0) {
@@ -318,7 +318,7 @@ class ReplicationModelTest : public ReplicatedTest, public testing::WithParamInt
   }
   /// Brings all groups everywhere, and compares all stores.
   void Settle() {
-    while (primary_->Work()) {
+    while (primary_->RunMaintenance()) {
     }
     Note();
     for (const auto& follower : followers_) Deliver(*follower, *groups_, groups_->last());

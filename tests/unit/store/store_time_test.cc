@@ -57,8 +57,8 @@ TEST_F(StoreTimeTest, MemoryIsNotUsedAgainBeforeItHasRested) {
   EXPECT_EQ(TryPut("key", value_).code(), absl::StatusCode::kAborted);
   clock_.Advance(2 * kGrace - milliseconds(1));
   EXPECT_EQ(TryPut("key", value_).code(), absl::StatusCode::kAborted);
-  ASSERT_TRUE(store_->next_work().has_value());
-  EXPECT_EQ(*store_->next_work(), clock_.Now() + milliseconds(1));
+  ASSERT_TRUE(store_->next_maintenance().has_value());
+  EXPECT_EQ(*store_->next_maintenance(), clock_.Now() + milliseconds(1));
   clock_.Advance(milliseconds(1));
   EXPECT_TRUE(TryPut("key", value_).ok());
   EXPECT_GT(PutUntilAborted(), 10);

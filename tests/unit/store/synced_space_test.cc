@@ -144,7 +144,7 @@ TEST_F(SyncedSpaceTest, ADeletionWaitsForTheSpaceOfPendingWrites) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     while (!is_done) {
       clock_.Advance(std::chrono::milliseconds(100));
-      store_->Work();
+      store_->RunMaintenance();
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   });

@@ -284,7 +284,7 @@ TEST_F(SyncedTest, TheSweeperLeavesAKeyAloneThatHasAPendingWrite) {
   ASSERT_EQ(Submit({expires, PutOf("other", "x", Durability::kLogged)}), (Outcomes{"OK", "OK"}));
   ASSERT_EQ(Submit({PutOf("key", "new")}), Outcomes{"pending"});
   clock_.Advance(std::chrono::seconds(10));
-  while (store_->Work()) {
+  while (store_->RunMaintenance()) {
   }
   ASSERT_TRUE(CommitPatiently(*store_, clock_, PutOf("other", "y", Durability::kLogged)).ok());
   EXPECT_EQ(Get("key"), "NOT_FOUND") << "the old one has expired";

@@ -83,7 +83,7 @@ TEST_P(WatchTest, ShowsWhatAServerHasRemovedWithoutAnotherWrite) {
   ASSERT_TRUE(Begin().ok());
   Put("short", "1", {.ttl = milliseconds(10)});
   clock_.Advance(milliseconds(1000));
-  ASSERT_TRUE(store_->Work());
+  ASSERT_TRUE(store_->RunMaintenance());
   const std::uint64_t end = store_->Read(Counter::kChangesEnd);
   EXPECT_EQ(Rest(), Lines({"short=1", "-short"}));
   EXPECT_EQ(store_->Read(Counter::kChangesEnd), end) << "clients that wait look at this";
@@ -110,7 +110,7 @@ TEST_P(WatchTest, ShowsWhatExpiresWhileItIsNotInMemory) {
   for (int i = 0; i < 300; ++i) {
     Put("cold" + std::to_string(i), value, {.ttl = std::chrono::hours(1) + milliseconds(500 * i)});
     clock_.Advance(milliseconds(500));
-    store_->Work();
+    store_->RunMaintenance();
   }
   ASSERT_GT(store_->Read(Counter::kColdKeys), 100u);
   ASSERT_TRUE(Begin().ok());
@@ -274,7 +274,7 @@ TEST_P(WatchTest, FindsTheLastMegabytesBehindARestart) {
   const auto put = [&](int i) {
     Put("key", std::to_string(i) + value);
     clock_.Advance(milliseconds(1000));  // ends grace periods
-    store_->Work();
+    store_->RunMaintenance();
   };
   for (int i = 0; i < 75; ++i) put(i);
   ASSERT_TRUE(Begin().ok());
@@ -298,7 +298,7 @@ TEST_P(WatchTest, FollowsOverManyLogFiles) {
     Put("key", std::to_string(i) + value);
     ASSERT_EQ(Rest(), Lines({"key=" + std::to_string(i) + value}));
     clock_.Advance(milliseconds(1000));  // ends grace periods
-    store_->Work();
+    store_->RunMaintenance();
   }
 }
 

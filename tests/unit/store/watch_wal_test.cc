@@ -85,7 +85,7 @@ TEST_F(WalWatchTest, SaysSoEvenWhereSomeWritesSkipTheLog) {
     ASSERT_LT(i, 900);
     Put("key", std::string(std::size_t{1} << 20, 'v'));
     clock_.Advance(milliseconds(1000));  // ends grace periods
-    store_->Work();
+    store_->RunMaintenance();
   }
   ASSERT_TRUE(Begin(token).ok());
   EXPECT_EQ(Rest(), Lines({"OUT_OF_RANGE"}));
