@@ -38,7 +38,7 @@ namespace remora {
 ///
 /// To keep a copy up to date: begin a watch, scan all keys, then continue the watch. Changes during the scan
 /// come twice. So apply a change of a key only if its version is greater, or if it is a deletion. The copy is
-/// right once the watch has reached the place where the store was at the end of the scan.
+/// right once the watch has reached the position where the store was at the end of the scan.
 ///
 /// The server sends nothing to a watch that falls behind: the client asks for each page. A client that has
 /// seen all changes READs a word of the server's memory every 1 to 16 ms, which costs the server nothing. The

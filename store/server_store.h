@@ -169,7 +169,7 @@ class ServerStore : public Store {
   using Store::Watch;
   absl::StatusOr<std::unique_ptr<RangeDeletion>> BeginDeleteRangeWithoutWaiting(const RangeOptions& options);
   absl::StatusOr<std::unique_ptr<StoreScan>> Scan(ScanRange range, std::uint64_t limit, bool keys_only);
-  absl::StatusOr<std::unique_ptr<StoreWatch>> Watch(const ScanRange& range, const ChangePlace& place);
+  absl::StatusOr<std::unique_ptr<StoreWatch>> Watch(const ScanRange& range, const ChangePosition& position);
 
   const Superblock& superblock() const;
   const Clock& clock() const;

@@ -42,7 +42,7 @@ struct ScanRange;
 ///
 /// To keep a copy up to date: begin a watch, scan all keys, then continue the watch. Changes during the scan
 /// come twice. So apply a change of a key only if its version is greater, or if it is a deletion. The copy is
-/// right once the watch has reached the place where the store was at the end of the scan.
+/// right once the watch has reached the position where the store was at the end of the scan.
 ///
 /// Thread safety: none, but other threads may use the store meanwhile. The caller owns the watch, and must
 /// destroy it before the store.
@@ -80,23 +80,23 @@ class StoreWatch {
   ///   kChange: the watch is at the next change.
   ///   kNotYet: the step came to no change; call again.
   ///   kNone: there is no next change yet.
-  ///   kOpening: a thread of the watch is finding its place in the log.
+  ///   kOpening: a thread of the watch is finding its position in the log.
   enum class Step : std::uint8_t { kChange = 1, kNotYet = 2, kNone = 3, kOpening = 4 };
   absl::StatusOr<Step> Advance();
-  /// Returns the place behind the change that was shown last, at which a watch would continue.
-  ChangePlace place() const { return place_; }
+  /// Returns the position behind the change that was shown last, at which a watch would continue.
+  ChangePosition position() const { return position_; }
 
  private:
   friend class ServerStore;
   friend class Store;
   struct Rep;
   static absl::StatusOr<std::unique_ptr<StoreWatch>> Begin(StoreEngine& engine, const ScanRange& range,
-                                                           const ChangePlace& place);
-  StoreWatch(std::unique_ptr<Rep> rep, const ChangePlace& place);
+                                                           const ChangePosition& position);
+  StoreWatch(std::unique_ptr<Rep> rep, const ChangePosition& position);
   absl::StatusOr<Step> Try();
 
   const std::unique_ptr<Rep> rep_;
-  ChangePlace place_;
+  ChangePosition position_;
   Change change_;
 };
 

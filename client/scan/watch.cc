@@ -34,22 +34,22 @@ bool IsFinal(const absl::Status& status) {
 ClientWatch::ClientWatch(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) { impl_->set_watch(this); }
 ClientWatch::~ClientWatch() = default;
 absl::StatusOr<bool> ClientWatch::Next(std::chrono::milliseconds wait) { return impl_->Next(wait); }
-std::string ClientWatch::resume_token() const { return MakeChangeToken(impl_->place()); }
+std::string ClientWatch::resume_token() const { return MakeChangeToken(impl_->position()); }
 
-ClientWatch::Impl::Impl(ScanRange range, const ChangePlace& place, const Session& session, Caller call)
+ClientWatch::Impl::Impl(ScanRange range, const ChangePosition& position, const Session& session, Caller call)
     : range_(std::move(range)),
       life_(session.life()),
       clock_(session.clock()),
       call_(std::move(call)),
-      place_(place) {}
+      position_(position) {}
 
 absl::StatusOr<std::unique_ptr<ClientWatch::Impl>> ClientWatch::Impl::Begin(const WatchOptions& options,
                                                                             const Session& session,
                                                                             Caller call) {
   ScanRange range;
-  ChangePlace place;
-  if (const char* why = ResolveWatch(options, &range, &place)) return absl::InvalidArgumentError(why);
-  std::unique_ptr<Impl> impl(new Impl(std::move(range), place, session, std::move(call)));
+  ChangePosition position;
+  if (const char* why = ResolveWatch(options, &range, &position)) return absl::InvalidArgumentError(why);
+  std::unique_ptr<Impl> impl(new Impl(std::move(range), position, session, std::move(call)));
   REMORA_RETURN_IF_ERROR(impl->call_([&](Session& of_call) { return impl->FetchPage(of_call); }));
   return impl;
 }
@@ -91,17 +91,17 @@ absl::Status ClientWatch::Impl::FetchPage(Session& session) {
   if (reply.result < 0 || static_cast<std::uint64_t>(reply.result) > page_size) {
     return NoWatchPage("it is larger than the client asked for");
   }
-  if (reply.version == 0 || reply.slot < place_.sequence || reply.slot > kMaxSequence) {
+  if (reply.version == 0 || reply.slot < position_.sequence || reply.slot > kMaxSequence) {
     return NoWatchPage("it ends before it begins, or nowhere");
   }
   cursor_ = reply.version;
   page_end_ = reply.slot;
   page_.erase(0, std::exchange(taken_, 0));
   page_.append(reinterpret_cast<const char*>(window.bytes.data()), static_cast<std::size_t>(reply.result));
-  if (place_.sequence == 0) {  // begin now
-    place_.sequence = page_end_;
+  if (position_.sequence == 0) {  // begin now
+    position_.sequence = page_end_;
     if (page_.size() >= sizeof(ChangeEntry))
-      std::memcpy(&place_.sequence, page_.data(), sizeof(std::uint64_t));
+      std::memcpy(&position_.sequence, page_.data(), sizeof(std::uint64_t));
   }
   return absl::OkStatus();
 }
@@ -114,27 +114,27 @@ absl::StatusOr<ServerReply> ClientWatch::Impl::Open(Session& session, const Scan
                   .ends = session.scan_window().TakeAbandonedCursor(),
                   .begin_size = static_cast<std::uint16_t>(range_.begin.size()),
                   .end_size = static_cast<std::uint16_t>(range_.end.size()),
-                  .from = place_};
+                  .from = position_};
   std::string bytes(reinterpret_cast<const char*>(&start), sizeof(start));
   bytes += range_.begin;
   bytes += range_.end;
   absl::StatusOr<ServerReply> answer = session.calls().Call(Operation::kScan, {}, HashKey({}), bytes);
   // The server has checked the position: it belongs to this incarnation.
   if (answer.ok() && answer->reply.status == ReplyStatus::kOk) {
-    place_.incarnation = session.server().shape().incarnation;
+    position_.incarnation = session.server().shape().incarnation;
   }
   return answer;
 }
 
 bool ClientWatch::Impl::KnowsPlace(const Session& session) const {
-  return session.server().shape().incarnation == place_.incarnation;
+  return session.server().shape().incarnation == position_.incarnation;
 }
 
 absl::StatusOr<bool> ClientWatch::Impl::IsBehind(Session& session) {
-  // The end of another log says nothing about this place: it may stay before it for good.
+  // The end of another log says nothing about this position: it may stay before it for good.
   if (!KnowsPlace(session)) return true;
   REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, session.calls().ReadSuperblock());
-  return superblock->counters[static_cast<std::size_t>(Counter::kChangesEnd)] >= place_.sequence;
+  return superblock->counters[static_cast<std::size_t>(Counter::kChangesEnd)] >= position_.sequence;
 }
 
 // --- Changes --------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ absl::StatusOr<bool> ClientWatch::Impl::Next(std::chrono::milliseconds wait) {
 
 absl::StatusOr<bool> ClientWatch::Impl::TakeEntry() {
   const std::string_view rest = std::string_view(page_).substr(taken_);
-  if (rest.empty()) place_.sequence = std::max(place_.sequence, page_end_);
+  if (rest.empty()) position_.sequence = std::max(position_.sequence, page_end_);
   if (rest.size() < sizeof(ChangeEntry)) return false;
   ChangeEntry& header = watch_->change_;
   ChangeEntry next;
@@ -192,7 +192,7 @@ absl::StatusOr<bool> ClientWatch::Impl::TakeEntry() {
   watch_->value_ = rest.substr(sizeof(next) + next.key_size, next.value_size);
   if (!range_.Contains(watch_->key_)) return NoWatchPage("a key out of its range");
   taken_ += size;
-  place_.sequence = next.sequence + 1;
+  position_.sequence = next.sequence + 1;
   return true;
 }
 
@@ -200,7 +200,7 @@ absl::Status ClientWatch::Impl::Check(const ChangeEntry& header) const {
   const bool is_put = header.kind == ChangeKind::kPut;
   const bool is_good = (is_put || header.kind == ChangeKind::kDelete) && header.key_size >= kMinKeySize &&
                        header.key_size <= kMaxKeySize && header.value_size <= (is_put ? kMaxValueSize : 0) &&
-                       header.reserved == 0 && header.sequence >= place_.sequence &&
+                       header.reserved == 0 && header.sequence >= position_.sequence &&
                        header.sequence <= kMaxSequence &&
                        (is_put ? header.version > 0 && header.version < kMaxVersion : header.version == 0);
   return is_good ? absl::OkStatus() : NoWatchPage("a change out of bounds, or out of order");

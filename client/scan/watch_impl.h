@@ -30,17 +30,17 @@ class ClientWatch::Impl {
                                                      Caller call);
 
   absl::StatusOr<bool> Next(std::chrono::milliseconds wait);
-  ChangePlace place() const { return place_; }
+  ChangePosition position() const { return position_; }
   void set_watch(ClientWatch* watch) { watch_ = watch; }
 
  private:
-  Impl(ScanRange range, const ChangePlace& place, const Session& session, Caller call);
+  Impl(ScanRange range, const ChangePosition& position, const Session& session, Caller call);
 
   absl::Status FetchPage(Session& session);
   absl::StatusOr<ServerReply> Open(Session& session, const ScanWindow::View& window, std::size_t page_size);
-  /// Returns whether the server has checked the watch's place since it was started.
+  /// Returns whether the server has checked the watch's position since it was started.
   bool KnowsPlace(const Session& session) const;
-  /// Returns whether the server has changes that the watch has not got, or has not checked its place.
+  /// Returns whether the server has changes that the watch has not got, or has not checked its position.
   absl::StatusOr<bool> IsBehind(Session& session);
   /// Shows the next change. Returns false if it is not complete yet.
   absl::StatusOr<bool> TakeEntry();
@@ -50,7 +50,7 @@ class ClientWatch::Impl {
   const std::weak_ptr<const void> life_;  // the client's: once expired, call_ and clock_ are invalid
   const Clock& clock_;
   const Caller call_;
-  ChangePlace place_;  // behind the change shown last
+  ChangePosition position_;  // behind the change shown last
   std::uint64_t cursor_ = 0;
   std::string page_;            // with the pages before it, if a change comes in several
   std::size_t taken_ = 0;       // bytes taken of page_

@@ -135,7 +135,7 @@ absl::Status ScanService::GoOn(ClientSession& session, Client& client, const Pag
     if (!IsPage(cursor.window, page.offset, page.size)) return Invalid();
     more = SendPage(session, client, cursor, page, &reply->result);
     if (cursor.watch != nullptr) {
-      reply->slot = cursor.in_entry ? cursor.watch->sequence() : cursor.watch->place().sequence;
+      reply->slot = cursor.in_entry ? cursor.watch->sequence() : cursor.watch->position().sequence;
     }
   }
   // Nothing is lost: the same request finds it again.
@@ -184,7 +184,7 @@ absl::StatusOr<ScanService::Found> ScanService::Advance(Cursor& cursor) {
       case StoreWatch::Step::kNone:
         return Found::kPause;
       case StoreWatch::Step::kOpening:
-        return absl::AbortedError("watch: the server searches for the place in the log; ask again");
+        return absl::AbortedError("watch: the server searches for the position in the log; ask again");
     }
   }
   switch (cursor.scan->Advance()) {

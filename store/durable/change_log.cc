@@ -19,14 +19,15 @@ absl::Status NotKept(const char* why) {
                                             "; watch from now on, scan all, then go on with the watch"));
 }
 
-absl::StatusOr<std::uint64_t> Continue(const std::vector<Opening>& openings, const ChangePlace& place,
+absl::StatusOr<std::uint64_t> Continue(const std::vector<Opening>& openings, const ChangePosition& position,
                                        std::uint64_t end) {
-  auto opening = std::find_if(openings.begin(), openings.end(),
-                              [&](const Opening& other) { return other.incarnation == place.incarnation; });
+  auto opening = std::find_if(openings.begin(), openings.end(), [&](const Opening& other) {
+    return other.incarnation == position.incarnation;
+  });
   if (opening == openings.end()) return NotKept("the data is other, or was restored");
   // The bound keeps the sums below from overflowing, even if an opening is damaged.
-  if (place.sequence == 0 || place.sequence > kMaxSequence) return NotReached();
-  std::uint64_t shown = place.sequence - 1;
+  if (position.sequence == 0 || position.sequence > kMaxSequence) return NotReached();
+  std::uint64_t shown = position.sequence - 1;
   if (++opening != openings.end() && shown > opening->found) {
     return NotKept("the changes that it showed were lost with the machine, or the data was restored");
   }

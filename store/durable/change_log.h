@@ -41,13 +41,13 @@ class ChangeLog {
 /// the caller can continue.
 absl::Status NotKept(const char* why);
 
-/// Returns the sequence at which a feed continues that was at `place`. `end` is the sequence of the
+/// Returns the sequence at which a feed continues that was at `position`. `end` is the sequence of the
 /// last write.
 ///
 /// - OutOfRange: the changes that the feed has shown are not those before that sequence, or the
 ///   openings do not tell.
-/// - InvalidArgument: no feed can have been at `place`.
-absl::StatusOr<std::uint64_t> Continue(const std::vector<Opening>& openings, const ChangePlace& place,
+/// - InvalidArgument: no feed can have been at `position`.
+absl::StatusOr<std::uint64_t> Continue(const std::vector<Opening>& openings, const ChangePosition& position,
                                        std::uint64_t end);
 
 }  // namespace remora

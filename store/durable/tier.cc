@@ -284,8 +284,8 @@ absl::StatusOr<std::unique_ptr<GroupHistory>> DurableTier::ReadGroups(std::uint6
   return impl_->log_->ReadGroups(from);
 }
 
-absl::StatusOr<std::uint64_t> DurableTier::Continue(const ChangePlace& place, std::uint64_t end) const {
-  return remora::Continue(impl_->openings_, place, end);
+absl::StatusOr<std::uint64_t> DurableTier::Continue(const ChangePosition& position, std::uint64_t end) const {
+  return remora::Continue(impl_->openings_, position, end);
 }
 
 absl::StatusOr<std::unique_ptr<ChangeLog>> DurableTier::ReadLog(std::uint64_t from) const {

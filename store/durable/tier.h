@@ -179,7 +179,7 @@ class DurableTier {
   /// Returns the sequence of the last logged write.
   std::uint64_t logged_to() const;
   /// See Continue in change_log.h. REQUIRES: Begin was OK. Any thread.
-  absl::StatusOr<std::uint64_t> Continue(const ChangePlace& place, std::uint64_t end) const;
+  absl::StatusOr<std::uint64_t> Continue(const ChangePosition& position, std::uint64_t end) const;
   /// See ReadWalChanges, or with a commit log ReadLogChanges. Any thread.
   absl::StatusOr<std::unique_ptr<ChangeLog>> ReadLog(std::uint64_t from) const;
 

@@ -38,36 +38,36 @@ struct StoreWatch::Rep {
   int opened_in_vain = 0;
 };
 
-StoreWatch::StoreWatch(std::unique_ptr<Rep> rep, const ChangePlace& place)
-    : rep_(std::move(rep)), place_(place) {}
+StoreWatch::StoreWatch(std::unique_ptr<Rep> rep, const ChangePosition& position)
+    : rep_(std::move(rep)), position_(position) {}
 StoreWatch::~StoreWatch() = default;
-std::string StoreWatch::resume_token() const { return MakeChangeToken(place_); }
+std::string StoreWatch::resume_token() const { return MakeChangeToken(position_); }
 
 absl::StatusOr<std::unique_ptr<StoreWatch>> Store::Watch(const WatchOptions& options) {
   ScanRange range;
-  ChangePlace place;
-  if (const char* why = ResolveWatch(options, &range, &place)) return absl::InvalidArgumentError(why);
-  return StoreWatch::Begin(*engine_, range, place);
+  ChangePosition position;
+  if (const char* why = ResolveWatch(options, &range, &position)) return absl::InvalidArgumentError(why);
+  return StoreWatch::Begin(*engine_, range, position);
 }
 
 absl::StatusOr<std::unique_ptr<StoreWatch>> ServerStore::Watch(const ScanRange& range,
-                                                               const ChangePlace& place) {
-  return StoreWatch::Begin(*engine_, range, place);
+                                                               const ChangePosition& position) {
+  return StoreWatch::Begin(*engine_, range, position);
 }
 
 absl::StatusOr<std::unique_ptr<StoreWatch>> StoreWatch::Begin(StoreEngine& engine, const ScanRange& range,
-                                                              const ChangePlace& place) {
+                                                              const ChangePosition& position) {
   if (!engine.core().has_tier()) {
     return absl::FailedPreconditionError(
         "watch: a store that is only in memory keeps no log of its writes; open it with Durability::kLogged "
         "(kvserver --durability=logged) to watch it");
   }
   const std::uint64_t end = engine.core().changes_end.load(std::memory_order_acquire);
-  ChangePlace from = place;
+  ChangePosition from = position;
   if (from.incarnation == 0) {
     from.sequence = end + 1;
   } else {
-    REMORA_ASSIGN_OR_RETURN(from.sequence, engine.core().tier->Continue(place, end));
+    REMORA_ASSIGN_OR_RETURN(from.sequence, engine.core().tier->Continue(position, end));
   }
   from.incarnation = engine.core().superblock.incarnation;
   engine.BeginToBeWatched();
@@ -100,7 +100,7 @@ absl::StatusOr<StoreWatch::Step> StoreWatch::Advance() {
   absl::StatusOr<Step> step = Try();
   if (step.ok()) return step;
   if (absl::IsOutOfRange(step.status())) rep_->failed = step.status();
-  rep_->log.reset();  // the next call opens it again, at the watch's place
+  rep_->log.reset();  // the next call opens it again, at the watch's position
   rep_->opened_in_vain = 0;
   return step;
 }
@@ -110,8 +110,8 @@ absl::StatusOr<StoreWatch::Step> StoreWatch::Try() {
   if (rep_->log == nullptr) {
     const bool in_thread = !rep_->engine.syncs_in_steps();
     if (!rep_->opening.valid()) {
-      if (place_.sequence > end) return Step::kNone;
-      const auto open = [&tier = *rep_->engine.core().tier, from = place_.sequence] {
+      if (position_.sequence > end) return Step::kNone;
+      const auto open = [&tier = *rep_->engine.core().tier, from = position_.sequence] {
         return tier.ReadLog(from);
       };
       REMORA_ASSIGN_OR_RETURN(rep_->opening, StartThread([&] {
@@ -125,8 +125,8 @@ absl::StatusOr<StoreWatch::Step> StoreWatch::Try() {
     REMORA_ASSIGN_OR_RETURN(rep_->log, rep_->opening.get());
   }
   REMORA_ASSIGN_OR_RETURN(const ChangeLog::Step step, rep_->log->Next(end, &change_));
-  const bool moved = rep_->log->position() > place_.sequence;
-  place_.sequence = rep_->log->position();
+  const bool moved = rep_->log->position() > position_.sequence;
+  position_.sequence = rep_->log->position();
   if (step == ChangeLog::Step::kLost) {
     rep_->log.reset();
     rep_->opened_in_vain = moved ? 0 : rep_->opened_in_vain + 1;

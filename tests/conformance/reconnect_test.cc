@@ -217,7 +217,7 @@ TEST_P(Reconnect, AWatchGoesOnBehindWhatMayPass) {
   }
 }
 
-// The log of the other data ends before the watch's place, and may never get there.
+// The log of the other data ends before the watch's position, and may never get there.
 TEST_P(Reconnect, AWatchSaysThatTheServerHasOtherData) {
   START({.durability = Durability::kLogged});
   std::string why_not;

@@ -235,12 +235,12 @@ TEST_P(Watches, BadAsksAreRejected) {
   EXPECT_CODE(kInvalidArgument, kv_->Watch({.resume_token = "nonsense"}).status());
   EXPECT_CODE(kInvalidArgument, kv_->Watch({.prefix = std::string(kMaxBoundSize + 1, 'k')}).status());
   const auto watch = Begin();
-  std::optional<ChangePlace> place = ReadChangeToken(watch->resume_token());
-  ASSERT_TRUE(place);
-  place->sequence += 1000;
-  EXPECT_CODE(kInvalidArgument, kv_->Watch({.resume_token = MakeChangeToken(*place)}).status());
-  place->incarnation += 2;
-  EXPECT_CODE(kOutOfRange, kv_->Watch({.resume_token = MakeChangeToken(*place)}).status());
+  std::optional<ChangePosition> position = ReadChangeToken(watch->resume_token());
+  ASSERT_TRUE(position);
+  position->sequence += 1000;
+  EXPECT_CODE(kInvalidArgument, kv_->Watch({.resume_token = MakeChangeToken(*position)}).status());
+  position->incarnation += 2;
+  EXPECT_CODE(kOutOfRange, kv_->Watch({.resume_token = MakeChangeToken(*position)}).status());
   ASSERT_CODE(kOk, Put("a", "1"));
   EXPECT_EQ(Take(*watch, 1), Lines({"a=1"})) << "the connection is as good as before";
 }

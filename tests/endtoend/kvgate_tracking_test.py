@@ -322,7 +322,7 @@ class ServerTest(Base):
 
     def test_another_server_invalidates_all(self):
         wire = self.tracking()
-        for i in range(20):  # so that the other log ends before the place of the watch
+        for i in range(20):  # so that the other log ends before the position of the watch
             self.cached(wire, f"k{i}", "1")
         self.server_process.kill()
         self.server("--durability=logged", f"--data_dir={self.folder}/other", "--memory=64M", "--commit_log=8M")

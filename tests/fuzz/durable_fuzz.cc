@@ -51,17 +51,17 @@ void ReadClients(Input& input) {
   }
 }
 
-void ReadPlace(Input& input) {
-  const auto place = input.Take<ChangePlace>();
+void ReadPosition(Input& input) {
+  const auto position = input.Take<ChangePosition>();
   const std::uint64_t end = input.Take<std::uint64_t>() & kMaxSequence;
   const auto openings = ReadOpenings(input.rest());
   FUZZ_CHECK(openings.has_value() == (input.rest().size() % sizeof(Opening) == 0));
   if (!openings) return;
-  const auto next = Continue(*openings, place, end);
+  const auto next = Continue(*openings, position, end);
   if (!next.ok()) return;
   // Behind what was shown, and no further than what there is.
-  FUZZ_CHECK(place.sequence != 0 && *next >= place.sequence && *next <= end + 1);
-  FUZZ_CHECK(*next - place.sequence <= openings->size());
+  FUZZ_CHECK(position.sequence != 0 && *next >= position.sequence && *next <= end + 1);
+  FUZZ_CHECK(*next - position.sequence <= openings->size());
 }
 
 /// Returns a group as RocksDB writes it down: it has checked the bytes that it reads back, and aborts where
@@ -120,7 +120,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
       ReadClients(input);
       break;
     case 3:
-      ReadPlace(input);
+      ReadPosition(input);
       break;
     default:
       ReadGroup(input);

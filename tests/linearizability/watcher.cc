@@ -18,9 +18,9 @@ void Watcher::Do(KeyValue& kv) {
   if (came.ok() && *came) {
     Note();
   } else if (came.ok()) {
-    // Else nothing came in time, but will: the server finds its place in the log beside its other work.
-    const std::optional<ChangePlace> place = ReadChangeToken(watch_->resume_token());
-    if (place && place->sequence > end) history_.watches.back().caught_up = begun;
+    // Else nothing came in time, but will: the server finds its position in the log beside its other work.
+    const std::optional<ChangePosition> position = ReadChangeToken(watch_->resume_token());
+    if (position && position->sequence > end) history_.watches.back().caught_up = begun;
   } else if (absl::IsOutOfRange(came.status())) {
     Leave();
     token_.clear();

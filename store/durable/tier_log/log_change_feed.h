@@ -1,15 +1,15 @@
 // Change feed of a durable tier with a commit log. It reads the groups of the log.
 //
-//   C8b  The sequence of a change is the LSN of its key. So the place behind a change, or behind a
+//   C8b  The sequence of a change is the LSN of its key. So the position behind a change, or behind a
 //        group, is one byte behind it. The order of the log is the order of sequences, across
 //        restarts.
 //   C8c  Unless a feed gets an error, it has returned all changes before its position. A write that
 //        is not in the log has a mark there (kGapKey), which ends the feed with OutOfRange.
 //   C8d  Each opening logs itself, and the end of the log that it found, before any other write. A
-//        place behind that end, which an earlier opening returned, is lost.
+//        position behind that end, which an earlier opening returned, is lost.
 //
-// A new log knows no openings, and its LSNs begin anew. So a place noted with another log is no place
-// in it.
+// A new log knows no openings, and its LSNs begin anew. So a position noted with another log is no
+// position in it.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ std::string LogOpeningKey(Lsn found);
 /// - Unavailable: RocksDB cannot read them.
 absl::StatusOr<std::vector<Opening>> ReadLogOpenings(rocksdb::DB* db, rocksdb::ColumnFamilyHandle* meta);
 
-/// Returns a feed from sequence `from` on. It may read a whole log file to find the place. The `end`
+/// Returns a feed from sequence `from` on. It may read a whole log file to find the position. The `end`
 /// passed to the feed's Next is the end of a group. REQUIRES: `log` outlives the feed.
 ///
 /// - OutOfRange: the change at `from` is no longer kept.

@@ -27,7 +27,7 @@ namespace remora {
 /// - OutOfRange: the change at `from` is no longer kept.
 /// - DataLoss, Unavailable: the log files cannot be read.
 ///
-/// Cost: it may read a whole log file to find the place, which takes up to a tenth of a second.
+/// Cost: it may read a whole log file to find the position, which takes up to a tenth of a second.
 /// REQUIRES: the log has the write with sequence `from`, or a later one.
 absl::StatusOr<std::unique_ptr<ChangeLog>> ReadWalChanges(rocksdb::DB& db, const std::string& place,
                                                           std::uint64_t from, bool gaps);

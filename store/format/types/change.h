@@ -1,11 +1,11 @@
-// The change feed: all writes, in their order, from a place in that order on.
+// The change feed: all writes, in their order, from a position in that order on.
 //
 // All writes of a durable tier have numbers, which increase: its sequence, across restarts. Each
 // time that a store is opened is an incarnation. A power cut takes writes back, and a data
 // directory may be restored from a copy. In both cases the sequence continues with other writes under
 // the same numbers. So a data directory keeps a list of its incarnations, and the sequence with which
-// each began. A reader's place is valid if the list has its incarnation, and the next incarnation did
-// not begin before that place. Else the directory has other writes under the same numbers.
+// each began. A reader's position is valid if the list has its incarnation, and the next incarnation did
+// not begin before that position. Else the directory has other writes under the same numbers.
 #pragma once
 
 #include <cstddef>
@@ -31,13 +31,13 @@ struct Change {
   std::string_view value{};
 };
 
-/// The place in the order of writes at which a feed continues.
-struct ChangePlace {
+/// The position in the order of writes at which a feed continues.
+struct ChangePosition {
   std::uint64_t incarnation = 0;  // in which `sequence` was shown, or might have been; 0: from now on
   std::uint64_t sequence = 0;     // of the next change to be shown
-  friend bool operator==(const ChangePlace&, const ChangePlace&) = default;
+  friend bool operator==(const ChangePosition&, const ChangePosition&) = default;
 };
-static_assert(std::has_unique_object_representations_v<ChangePlace>);
+static_assert(std::has_unique_object_representations_v<ChangePosition>);
 
 /// Says which changes a watch shows, and where it begins. The watch copies the strings.
 struct WatchOptions {

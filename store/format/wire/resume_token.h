@@ -1,4 +1,4 @@
-// From options to a place in a change feed, and back.
+// From options to a position in a change feed, and back.
 #pragma once
 
 #include <array>
@@ -18,30 +18,30 @@ namespace remora {
 inline constexpr std::uint64_t kMaxSequence = (std::uint64_t{1} << 56) - 1;
 
 /// Letters, digits, "-" and "_", 34 of them.
-inline std::string MakeChangeToken(const ChangePlace& place) {
-  std::array<std::uint64_t, 3> words = {place.incarnation, place.sequence, 0};
-  words[2] = HashValue(words.data(), sizeof(place));
+inline std::string MakeChangeToken(const ChangePosition& position) {
+  std::array<std::uint64_t, 3> words = {position.incarnation, position.sequence, 0};
+  words[2] = HashValue(words.data(), sizeof(position));
   std::string bytes = {scan_token::kVersionOfChanges};
   bytes.append(reinterpret_cast<const char*>(words.data()), sizeof(words));
   return scan_token::Encode64(bytes);
 }
 
 /// Reads a resume token. Nothing: MakeChangeToken never returned it.
-inline std::optional<ChangePlace> ReadChangeToken(std::string_view token) {
+inline std::optional<ChangePosition> ReadChangeToken(std::string_view token) {
   const std::optional<std::string> bytes = scan_token::Decode64(token);
-  ChangePlace place;
-  if (!bytes || bytes->size() < 1 + sizeof(place)) return std::nullopt;
-  std::memcpy(&place, bytes->data() + 1, sizeof(place));
-  if (place.incarnation == 0 || MakeChangeToken(place) != token) return std::nullopt;
-  return place;
+  ChangePosition position;
+  if (!bytes || bytes->size() < 1 + sizeof(position)) return std::nullopt;
+  std::memcpy(&position, bytes->data() + 1, sizeof(position));
+  if (position.incarnation == 0 || MakeChangeToken(position) != token) return std::nullopt;
+  return position;
 }
 
-/// Checks options. Null: *range and *place are what they say. Else returns why they make no sense.
-inline const char* ResolveWatch(const WatchOptions& options, ScanRange* range, ChangePlace* place) {
+/// Checks options. Null: *range and *position are what they say. Else returns why they make no sense.
+inline const char* ResolveWatch(const WatchOptions& options, ScanRange* range, ChangePosition* position) {
   if (!options.resume_token.empty()) {
-    const std::optional<ChangePlace> read = ReadChangeToken(options.resume_token);
+    const std::optional<ChangePosition> read = ReadChangeToken(options.resume_token);
     if (!read) return "this is no resume token of a change feed, or it was changed or cut";
-    *place = *read;
+    *position = *read;
   }
   return ResolveRange({.prefix = options.prefix}, range);
 }

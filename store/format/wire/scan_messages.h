@@ -78,7 +78,7 @@ struct ScanStart {
   std::uint32_t flags = 0;  // ScanFlag
   std::uint16_t begin_size = 0;
   std::uint16_t end_size = 0;  // up to kMaxBoundSize
-  ChangePlace from{};          // of changes; else zeros
+  ChangePosition from{};       // of changes; else zeros
 };
 static_assert(sizeof(ScanStart) == 80);  // messages.h: kMaxInlinePayload
 static_assert(std::has_unique_object_representations_v<ScanStart>);
@@ -116,7 +116,7 @@ inline std::optional<ScanStart> ReadScanStart(std::string_view bytes, ScanRange*
   const bool is_feed = start.kind == ScanKind::kChanges;
   const bool has_pages = start.kind == ScanKind::kEntries || start.kind == ScanKind::kKeys || is_feed;
   if (any_order && (is_feed || !has_pages)) return std::nullopt;
-  if (is_feed ? start.limit != 0 || start.flags != 0 : start.from != ChangePlace()) return std::nullopt;
+  if (is_feed ? start.limit != 0 || start.flags != 0 : start.from != ChangePosition()) return std::nullopt;
   if (!has_pages && start.kind != ScanKind::kCount && start.kind != ScanKind::kDelete) return std::nullopt;
   if (!has_pages && (start.page_offset != 0 || start.page_size != 0 || start.limit != 0)) return std::nullopt;
   *range = {.begin = std::string(bytes.substr(0, start.begin_size)),

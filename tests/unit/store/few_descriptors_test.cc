@@ -139,7 +139,7 @@ TEST_F(FewDescriptorsTest, AStoreThatCouldNotBeginALogEnds) {
   EXPECT_TRUE(store_->Put("after", "value").ok());
 }
 
-// The watch keeps its place. The log has the change, but cannot be opened right now.
+// The watch keeps its position. The log has the change, but cannot be opened right now.
 TEST_F(FewDescriptorsTest, AWatchGoesOnOnceThereAreSomeAgain) {
   ASSERT_NO_FATAL_FAILURE(Open());
   const auto watch = *store_->Watch();

@@ -222,10 +222,10 @@ TEST_P(WatchTest, SaysSoWhenTheIncarnationWentOnAndLost) {
   ASSERT_TRUE(Begin(kept).ok());
   Put("b", "");
   EXPECT_EQ(Rest(), Lines({"b="}));
-  // A place behind the end of the log that the next opening found.
-  std::optional<ChangePlace> place = ReadChangeToken(kept);
-  ++place->sequence;
-  EXPECT_EQ(Begin(MakeChangeToken(*place)).code(), absl::StatusCode::kOutOfRange);
+  // A position behind the end of the log that the next opening found.
+  std::optional<ChangePosition> position = ReadChangeToken(kept);
+  ++position->sequence;
+  EXPECT_EQ(Begin(MakeChangeToken(*position)).code(), absl::StatusCode::kOutOfRange);
 }
 
 TEST_P(WatchTest, RejectsWhatIsNoToken) {
@@ -239,13 +239,13 @@ TEST_P(WatchTest, RejectsWhatIsNoToken) {
     EXPECT_EQ(Begin(changed).code(), absl::StatusCode::kInvalidArgument) << i;
   }
   EXPECT_EQ(Begin({}, std::string(kMaxBoundSize + 1, 'p')).code(), absl::StatusCode::kInvalidArgument);
-  std::optional<ChangePlace> place = ReadChangeToken(token);
-  place->sequence += 1000;
-  EXPECT_EQ(Begin(MakeChangeToken(*place)).code(), absl::StatusCode::kInvalidArgument);
-  place->sequence = 0;
-  EXPECT_EQ(Begin(MakeChangeToken(*place)).code(), absl::StatusCode::kInvalidArgument);
-  place->incarnation ^= 1;
-  EXPECT_EQ(Begin(MakeChangeToken(*place)).code(), absl::StatusCode::kOutOfRange);
+  std::optional<ChangePosition> position = ReadChangeToken(token);
+  position->sequence += 1000;
+  EXPECT_EQ(Begin(MakeChangeToken(*position)).code(), absl::StatusCode::kInvalidArgument);
+  position->sequence = 0;
+  EXPECT_EQ(Begin(MakeChangeToken(*position)).code(), absl::StatusCode::kInvalidArgument);
+  position->incarnation ^= 1;
+  EXPECT_EQ(Begin(MakeChangeToken(*position)).code(), absl::StatusCode::kOutOfRange);
 }
 
 TEST_P(WatchTest, AStoreInMemoryHasNoLog) {

@@ -15,7 +15,7 @@ namespace {
 constexpr std::chrono::milliseconds kLook{50};
 constexpr std::chrono::milliseconds kPauseOfDialling{200};
 
-/// Returns whether the place of the watch is lost: then it begins anew.
+/// Returns whether the position of the watch is lost: then it begins anew.
 bool IsPlaceLost(const absl::Status& status) {
   return absl::IsOutOfRange(status) || absl::IsInvalidArgument(status) || absl::IsInternal(status);
 }
