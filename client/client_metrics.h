@@ -78,13 +78,13 @@ namespace remora {
   X(kChunked, "chunked", "remora_client_chunked_reads_total", kCounter, kNone, "Reads of values in pieces") \
   X(kLocationHits, "location_hits", "remora_client_location_hits_total", kCounter, kNone,                   \
     "READs of a cached location that had the value")                                                        \
-  X(kLocationWasted, "location_wasted", "remora_client_location_wasted_total", kCounter, kNone,             \
+  X(kLocationFalseHits, "location_false_hits", "remora_client_location_false_hits_total", kCounter, kNone,  \
     "READs of a cached location that had not")                                                              \
   X(kGenerationReads, "generation_reads", "remora_client_generation_reads_total", kCounter, kNone,          \
     "READs of segment generations, for the location cache and the index mirror")                            \
   X(kMirrorHits, "mirror_hits", "remora_client_mirror_hits_total", kCounter, kNone,                         \
     "READs of a place from the index mirror that had the value")                                            \
-  X(kMirrorWasted, "mirror_wasted", "remora_client_mirror_wasted_total", kCounter, kNone,                   \
+  X(kMirrorFalseHits, "mirror_false_hits", "remora_client_mirror_false_hits_total", kCounter, kNone,        \
     "READs of a place from the index mirror that had not")                                                  \
   X(kMirrorReads, "mirror_reads", "remora_client_mirror_reads_total", kCounter, kNone,                      \
     "READs that made the index mirror, or kept it fresh")                                                   \
@@ -149,10 +149,10 @@ inline constexpr std::pair<ClientMetric, std::uint64_t ClientCounters::*> kCount
     {ClientMetric::kCold, &ClientCounters::cold},
     {ClientMetric::kChunked, &ClientCounters::chunked},
     {ClientMetric::kLocationHits, &ClientCounters::location_hits},
-    {ClientMetric::kLocationWasted, &ClientCounters::location_wasted},
+    {ClientMetric::kLocationFalseHits, &ClientCounters::location_false_hits},
     {ClientMetric::kGenerationReads, &ClientCounters::generation_reads},
     {ClientMetric::kMirrorHits, &ClientCounters::mirror_hits},
-    {ClientMetric::kMirrorWasted, &ClientCounters::mirror_wasted},
+    {ClientMetric::kMirrorFalseHits, &ClientCounters::mirror_false_hits},
     {ClientMetric::kMirrorReads, &ClientCounters::mirror_reads},
     {ClientMetric::kMirrorReadBytes, &ClientCounters::mirror_read_bytes},
     {ClientMetric::kReconnects, &ClientCounters::reconnects},

@@ -16,12 +16,13 @@ struct ClientCounters {
   std::uint64_t cold = 0;     // GETs that asked the server because the record is not in its memory
   std::uint64_t chunked = 0;  // reads of a value in pieces: of a large one, or into the caller's memory
   // READs, among `reads`, that the location cache caused:
-  std::uint64_t location_hits = 0;     // READs of a cached location that had the value: the only one of a GET
-  std::uint64_t location_wasted = 0;   // READs of one that had not; at most about 1 in 12. The GET began anew
+  std::uint64_t location_hits = 0;  // READs of a cached location that had the value: the only one of a GET
+  std::uint64_t location_false_hits =
+      0;                               // READs of one that had not; at most 1 in about 12. The GET began anew
   std::uint64_t generation_reads = 0;  // READs of segment generations: at most one per 4 GiB and grace period
   // With a mirror of the index:
   std::uint64_t mirror_hits = 0;        // among `location_hits`: the place came from the mirror
-  std::uint64_t mirror_wasted = 0;      // among `location_wasted`: the place came from the mirror
+  std::uint64_t mirror_false_hits = 0;  // among `location_false_hits`: the place came from the mirror
   std::uint64_t mirror_reads = 0;       // READs, among `reads`, that made the mirror or kept it fresh
   std::uint64_t mirror_read_bytes = 0;  // their bytes
   std::uint64_t reconnects = 0;         // connections made after the first
@@ -37,10 +38,10 @@ struct ClientCounters {
     cold += other.cold;
     chunked += other.chunked;
     location_hits += other.location_hits;
-    location_wasted += other.location_wasted;
+    location_false_hits += other.location_false_hits;
     generation_reads += other.generation_reads;
     mirror_hits += other.mirror_hits;
-    mirror_wasted += other.mirror_wasted;
+    mirror_false_hits += other.mirror_false_hits;
     mirror_reads += other.mirror_reads;
     mirror_read_bytes += other.mirror_read_bytes;
     reconnects += other.reconnects;
@@ -56,10 +57,10 @@ struct ClientCounters {
             later.cold - earlier.cold,
             later.chunked - earlier.chunked,
             later.location_hits - earlier.location_hits,
-            later.location_wasted - earlier.location_wasted,
+            later.location_false_hits - earlier.location_false_hits,
             later.generation_reads - earlier.generation_reads,
             later.mirror_hits - earlier.mirror_hits,
-            later.mirror_wasted - earlier.mirror_wasted,
+            later.mirror_false_hits - earlier.mirror_false_hits,
             later.mirror_reads - earlier.mirror_reads,
             later.mirror_read_bytes - earlier.mirror_read_bytes,
             later.reconnects - earlier.reconnects,

@@ -102,10 +102,10 @@ class MirrorRatio {
     const auto gets = static_cast<double>(done_.gets);
     const auto reads = static_cast<double>(done_.reader.reads);
     std::cout << absl::StrFormat(
-        "%d keys got, %.4f READs each (%.4f without upkeep); %.2f %% by the mirror, %d READs wasted\n",
+        "%d keys got, %.4f READs each (%.4f without upkeep); %.2f %% by the mirror, %d false hits\n",
         done_.gets, reads / gets,
         (reads - static_cast<double>(done_.reader.mirror_reads + done_.reader.generation_reads)) / gets,
-        100 * static_cast<double>(done_.reader.mirror_hits) / gets, done_.reader.mirror_wasted);
+        100 * static_cast<double>(done_.reader.mirror_hits) / gets, done_.reader.mirror_false_hits);
     const double seconds = std::chrono::duration<double>(clock_.Now() - begin_).count();
     const double bytes = gets * static_cast<double>(places_[0].record_size);
     std::cout << absl::StrFormat(

@@ -360,10 +360,10 @@ remora_code remora_counters(remora_client* client,
     each(context, "cold", counters.cold);
     each(context, "chunked", counters.chunked);
     each(context, "location_hits", counters.location_hits);
-    each(context, "location_wasted", counters.location_wasted);
+    each(context, "location_false_hits", counters.location_false_hits);
     each(context, "generation_reads", counters.generation_reads);
     each(context, "mirror_hits", counters.mirror_hits);
-    each(context, "mirror_wasted", counters.mirror_wasted);
+    each(context, "mirror_false_hits", counters.mirror_false_hits);
     each(context, "mirror_reads", counters.mirror_reads);
     each(context, "mirror_read_bytes", counters.mirror_read_bytes);
     each(context, "reconnects", counters.reconnects);

@@ -63,7 +63,7 @@ bool CachedLocationIsFresh(const Session& session, const KnownLocation& location
 
 /// Forgets a cached location whose READ was useless, and charges the READ to the budget.
 void InvalidateLocation(Session& session, std::uint64_t key_hash) {
-  ++session.counters().location_wasted;
+  ++session.counters().location_false_hits;
   session.cache().budget().Spend();
   session.cache().locations().Forget(key_hash);
 }
@@ -71,8 +71,8 @@ void InvalidateLocation(Session& session, std::uint64_t key_hash) {
 /// Does the same for a location of the mirror. If the record is another key's, with the same fingerprint,
 /// that key keeps it.
 void InvalidateMirrored(Session& session, std::uint64_t key_hash, std::uint64_t slot, RecordState state) {
-  ++session.counters().location_wasted;
-  ++session.counters().mirror_wasted;
+  ++session.counters().location_false_hits;
+  ++session.counters().mirror_false_hits;
   session.cache().budget().Spend();
   if (state == RecordState::kForeign) return;
   session.mirror()->Drop(session.server().index().HomeOf(key_hash).bucket, slot);

@@ -171,7 +171,7 @@ TEST_P(LocationChaos, NoGetIsEverWrong) {
     ASSERT_LE(*seen, written[i]);
   }
   EXPECT_GT(reader_->counters().location_hits, 100u);
-  EXPECT_GT(reader_->counters().location_wasted, 10u);
+  EXPECT_GT(reader_->counters().location_false_hits, 10u);
   EXPECT_GT(server_->store().Read(Counter::kSegmentsCleaned), 50u);
 }
 

@@ -52,7 +52,7 @@ TEST_P(Locations, AWarmGetIsOneRead) {
     EXPECT_EQ(warm.requests, 0u);
     EXPECT_EQ(warm.location_hits, 1u);
   }
-  EXPECT_EQ(kv_->client()->counters().location_wasted, 0u);
+  EXPECT_EQ(kv_->client()->counters().location_false_hits, 0u);
 }
 
 TEST_P(Locations, AWarmGetOfWhatExpiresLaterIsOneRead) {
@@ -88,11 +88,11 @@ TEST_P(Locations, AfterAnothersPutTheOldPlaceCostsOneReadAndTheNewValueComes) {
   ASSERT_CODE(kOk, other->Put("key", "new"));
   const ClientCounters stale = Cost([&] { EXPECT_EQ(Get("key"), "new"); });
   EXPECT_EQ(stale.reads, 3u);
-  EXPECT_EQ(stale.location_wasted, 1u);
+  EXPECT_EQ(stale.location_false_hits, 1u);
   EXPECT_EQ(stale.location_hits, 0u);
   const ClientCounters warm = Cost([&] { EXPECT_EQ(Get("key"), "new"); });
   EXPECT_EQ(warm.reads, 1u);
-  EXPECT_EQ(warm.location_wasted, 0u);
+  EXPECT_EQ(warm.location_false_hits, 0u);
 }
 
 TEST_P(Locations, AfterAnothersDeleteTheOldPlaceCostsOneReadAndTheKeyIsMissing) {
@@ -104,10 +104,10 @@ TEST_P(Locations, AfterAnothersDeleteTheOldPlaceCostsOneReadAndTheKeyIsMissing) 
   ASSERT_CODE(kOk, other->Delete("key"));
   const ClientCounters stale = Cost([&] { EXPECT_CODE(kNotFound, GetStatus("key")); });
   EXPECT_EQ(stale.reads, 2u);
-  EXPECT_EQ(stale.location_wasted, 1u);
+  EXPECT_EQ(stale.location_false_hits, 1u);
   const ClientCounters missing = Cost([&] { EXPECT_CODE(kNotFound, GetStatus("key")); });
   EXPECT_EQ(missing.reads, 1u);
-  EXPECT_EQ(missing.location_wasted, 0u);
+  EXPECT_EQ(missing.location_false_hits, 0u);
 }
 
 TEST_P(Locations, AfterOnesOwnDeleteNothingIsWasted) {
@@ -117,7 +117,7 @@ TEST_P(Locations, AfterOnesOwnDeleteNothingIsWasted) {
   ASSERT_CODE(kOk, Delete("key"));
   const ClientCounters missing = Cost([&] { EXPECT_CODE(kNotFound, GetStatus("key")); });
   EXPECT_EQ(missing.reads, 1u);
-  EXPECT_EQ(missing.location_wasted, 0u);
+  EXPECT_EQ(missing.location_false_hits, 0u);
 }
 
 TEST_P(Locations, WithoutACacheEveryGetIsTwoReads) {
@@ -128,7 +128,7 @@ TEST_P(Locations, WithoutACacheEveryGetIsTwoReads) {
     EXPECT_EQ(cold.reads, 2u);
   }
   const ClientCounters& all = kv_->client()->counters();
-  EXPECT_EQ(all.location_hits + all.location_wasted + all.generation_reads, 0u);
+  EXPECT_EQ(all.location_hits + all.location_false_hits + all.generation_reads, 0u);
 }
 
 TEST_P(Locations, ValuesOfEverySizeComeWarm) {
@@ -168,7 +168,7 @@ TEST_P(Locations, WhereHalfOfTheKeysWereOverwrittenFewReadsAreWasted) {
         ASSERT_EQ(NumberOf(key_of(i), Get(key_of(i))), written[static_cast<std::size_t>(i)]);
       }
     });
-    EXPECT_LE(cost.location_wasted * 10, cost.reads) << "round " << round;
+    EXPECT_LE(cost.location_false_hits * 10, cost.reads) << "round " << round;
   }
   // It comes back: with nobody writing, GETs soon are warm again.
   for (int gets = 0; gets < 10 * keys; ++gets) Get(key_of(gets % keys));

@@ -135,8 +135,8 @@ TEST_P(Mirror, AStalePlaceCostsOneReadAndIsReplaced) {
   ASSERT_CODE(kOk, other->Put(KeyOf(1), "new"));
   const ClientCounters stale = Cost([&] { EXPECT_EQ(Get(KeyOf(1)), "new"); });
   EXPECT_EQ(stale.reads, 3u);
-  EXPECT_EQ(stale.mirror_wasted, 1u);
-  EXPECT_EQ(stale.location_wasted, 1u);
+  EXPECT_EQ(stale.mirror_false_hits, 1u);
+  EXPECT_EQ(stale.location_false_hits, 1u);
   EXPECT_EQ(Cost([&] { EXPECT_EQ(Get(KeyOf(1)), "new"); }).reads, 1u);
   ASSERT_CODE(kOk, other->Delete(KeyOf(2)));
   EXPECT_EQ(Cost([&] { EXPECT_CODE(kNotFound, GetStatus(KeyOf(2))); }).reads, 2u);

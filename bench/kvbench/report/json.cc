@@ -96,10 +96,10 @@ constexpr ClientCounter kClientCounters[] = {
     {"locates", &ClientCounters::locates},
     {"cold", &ClientCounters::cold},
     {"location_hits", &ClientCounters::location_hits},
-    {"location_wasted", &ClientCounters::location_wasted},
+    {"location_false_hits", &ClientCounters::location_false_hits},
     {"generation_reads", &ClientCounters::generation_reads},
     {"mirror_hits", &ClientCounters::mirror_hits},
-    {"mirror_wasted", &ClientCounters::mirror_wasted},
+    {"mirror_false_hits", &ClientCounters::mirror_false_hits},
     {"mirror_reads", &ClientCounters::mirror_reads},
     {"mirror_read_bytes", &ClientCounters::mirror_read_bytes},
 };

@@ -85,13 +85,13 @@ std::string DescribeWork(const PhaseResult& result) {
                           result.client.retries, result.client.locates, result.client.cold);
     if (result.client.generation_reads > 0) {
       absl::StrAppendFormat(
-          &text, "        locations: %.1f %% of reads, %d READs wasted, %d looks\n",
+          &text, "        locations: %.1f %% of reads, %d false hits, %d looks\n",
           100 * static_cast<double>(result.client.location_hits) / static_cast<double>(reads),
-          result.client.location_wasted, result.client.generation_reads);
+          result.client.location_false_hits, result.client.generation_reads);
     }
     if (result.client.mirror_reads > 0) {
-      absl::StrAppendFormat(&text, "        mirror: %d READs wasted, %d READs of %d bytes for upkeep\n",
-                            result.client.mirror_wasted, result.client.mirror_reads,
+      absl::StrAppendFormat(&text, "        mirror: %d false hits, %d READs of %d bytes for upkeep\n",
+                            result.client.mirror_false_hits, result.client.mirror_reads,
                             result.client.mirror_read_bytes);
     }
   }
