@@ -63,8 +63,8 @@ bool EventLoop::Serve(bool busy) {
   if (!parts_.rate_limiter.empty()) busy |= DispatchDelayed();
   // Writes first: a locate behind a write of the same client finds it.
   const bool committed = parts_.writes.Commit();
-  busy |= parts_.reads.AnswerRead();
-  busy |= parts_.reads.AnswerWaiting();
+  busy |= parts_.unbatched.AnswerRead();
+  busy |= parts_.unbatched.AnswerWaiting();
   if (committed) {
     // An answered client is about to ask again. So the rest is done when none does, or now and
     // then.
@@ -85,7 +85,7 @@ bool EventLoop::RunPeriodicTasks() {
   }
   busy |= acceptor.AcceptClients();
   busy |= parts_.reserves.AnswerDue();
-  parts_.reads.ExpireScans();
+  parts_.unbatched.ExpireScans();
   if (acceptor.next_probe()) acceptor.ProbeClients();
   if (parts_.rate_limited_log.next_summary()) parts_.rate_limited_log.FlushSummaries();
   if (!reporter_.ReportLoadProgress()) parts_.signals.Stop();  // for good: see Run
@@ -164,7 +164,8 @@ inline void EventLoop::Dispatch(const PendingRequest& pending) {
     case Operation::kBatch:
     case Operation::kMultiPut:
     case Operation::kFinishLargePut:
-      if (!parts_.writes.Add(pending)) parts_.reads.Add(pending);  // out of bounds: it answers with the error
+      if (!parts_.writes.Add(pending))
+        parts_.unbatched.Add(pending);  // out of bounds: it answers with the error
       return;
     case Operation::kPing:
       if (request.condition == kAsksLease && parts_.replication != nullptr &&
@@ -180,7 +181,7 @@ inline void EventLoop::Dispatch(const PendingRequest& pending) {
     case Operation::kQueryCompletion:
     case Operation::kBackup:
     case Operation::kSettings:
-      parts_.reads.Add(pending);
+      parts_.unbatched.Add(pending);
       return;
     case Operation::kFollow:
     case Operation::kReplicate:
@@ -342,12 +343,13 @@ void EventLoop::ServeForSleeper(rdma::Listener& listener) {
 
 std::optional<TimePoint> EventLoop::NextWork() const {
   // Postponed requests need another try, even if the store has no work.
-  const bool has_postponed = !parts_.reserves.empty() || !parts_.writes.empty() || !parts_.reads.empty() ||
+  const bool has_postponed = !parts_.reserves.empty() || !parts_.writes.empty() ||
+                             !parts_.unbatched.empty() ||
                              (parts_.replication != nullptr && parts_.replication->has_work());
   if (has_postponed) return parts_.store.clock().Now() + std::chrono::milliseconds(1);
   std::optional<TimePoint> next = parts_.store.next_maintenance();
   for (const auto& expiry :
-       {parts_.reserves.next_expiry(), parts_.reads.next_expiry(), parts_.acceptor.next_probe(),
+       {parts_.reserves.next_expiry(), parts_.unbatched.next_expiry(), parts_.acceptor.next_probe(),
         parts_.rate_limited_log.next_summary(), parts_.rate_limiter.next_turn(), heartbeat_.next_beat()}) {
     if (expiry) next = next ? std::min(*next, *expiry) : *expiry;
   }

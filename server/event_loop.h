@@ -31,9 +31,9 @@
 #include "server/replication/replication_service.h"
 #include "server/request/pending_request.h"
 #include "server/request/rate_limiter.h"
-#include "server/request/read_service.h"
 #include "server/request/reply_sender.h"
 #include "server/request/reserve_queue.h"
+#include "server/request/unbatched_requests.h"
 #include "server/request/write_batcher.h"
 #include "server/wake_signals.h"
 #include "store/server_store.h"
@@ -53,7 +53,7 @@ class EventLoop final : public SessionObserver, public LoopHandover::Loop {
     Acceptor& acceptor;
     RateLimiter& rate_limiter;
     WriteBatcher& writes;
-    ReadService& reads;
+    UnbatchedRequests& unbatched;
     ReserveQueue& reserves;
     ReplySender& replies;
     LoopHandover& handover;

@@ -124,8 +124,8 @@ void Server::MakeParts(const ServerOptions& options, std::vector<Token> tokens,
   auto backups = std::make_unique<BackupService>(
       *store_, options.backup_dir, options.backup_keep,
       [log = rate_limited_log_.get()](LogEvent event, std::string_view line) { log->Write(event, line); });
-  reads_ = std::make_unique<ReadService>(*store_, *large_writes_, *reserves_, *replies_, std::move(backups),
-                                         *cold_reads_, options.settings);
+  unbatched_ = std::make_unique<UnbatchedRequests>(*store_, *large_writes_, *reserves_, *replies_,
+                                                   std::move(backups), *cold_reads_, options.settings);
 }
 
 absl::Status Server::MakeEventLoop(const ServerOptions& options, History history) {
@@ -150,7 +150,7 @@ absl::Status Server::MakeEventLoop(const ServerOptions& options, History history
                                                              .acceptor = *acceptor_,
                                                              .rate_limiter = *rate_limiter_,
                                                              .writes = *writes_,
-                                                             .reads = *reads_,
+                                                             .unbatched = *unbatched_,
                                                              .reserves = *reserves_,
                                                              .replies = *replies_,
                                                              .handover = *handover_,
@@ -161,7 +161,7 @@ absl::Status Server::MakeEventLoop(const ServerOptions& options, History history
                                                              .notices = options.notices},
                                             options.store.durability != Durability::kMemory);
   acceptor_->AddObserver(*large_writes_);
-  acceptor_->AddObserver(*reads_);
+  acceptor_->AddObserver(*unbatched_);
   acceptor_->AddObserver(*rate_limiter_);
   acceptor_->AddObserver(*writes_);
   acceptor_->AddObserver(*reserves_);
@@ -178,7 +178,7 @@ Server::~Server() {
   if (acceptor_) acceptor_->DisconnectAll();
   event_loop_.reset();
   large_writes_.reset();
-  reads_.reset();
+  unbatched_.reset();
   cold_reads_.reset();
   acceptor_.reset();
   if (huge_pages_) huge_pages_->Stop();

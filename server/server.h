@@ -28,9 +28,9 @@
 #include "server/request/cold_reads.h"
 #include "server/request/large_writes.h"
 #include "server/request/rate_limiter.h"
-#include "server/request/read_service.h"
 #include "server/request/reply_sender.h"
 #include "server/request/reserve_queue.h"
+#include "server/request/unbatched_requests.h"
 #include "server/request/write_batcher.h"
 #include "server/wake_signals.h"
 #include "store/options.h"
@@ -75,7 +75,7 @@ struct ServerOptions {
   LogSink log;
   ServiceNotices notices{};
   /// Returns the settings for clients that ask (`kvctl config`), as JSON. May be empty.
-  ReadService::SettingsSource settings{};
+  UnbatchedRequests::SettingsSource settings{};
   /// Is called in the step behind ReloadTokens, before the tokens are read. May be empty.
   std::function<void()> on_reload{};
 };
@@ -122,7 +122,7 @@ class Server {
   void ReloadTokens();
 
   /// Changes ServerOptions::backup_keep, from the next backup on.
-  void SetBackupKeep(std::uint32_t keep) { reads_->SetBackupKeep(keep); }
+  void SetBackupKeep(std::uint32_t keep) { unbatched_->SetBackupKeep(keep); }
 
   ServerStore& store() { return *store_; }
   std::size_t client_count() const { return acceptor_->client_count(); }
@@ -159,7 +159,7 @@ class Server {
   std::unique_ptr<ColdReads> cold_reads_;
   std::unique_ptr<WriteBatcher> writes_;
   std::unique_ptr<ReserveQueue> reserves_;
-  std::unique_ptr<ReadService> reads_;
+  std::unique_ptr<UnbatchedRequests> unbatched_;
   std::unique_ptr<ReplicationService> replication_;  // null: the server has no part in replication
   std::unique_ptr<EventLoop> event_loop_;
 };

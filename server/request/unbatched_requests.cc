@@ -1,4 +1,4 @@
-#include "server/request/read_service.h"
+#include "server/request/unbatched_requests.h"
 
 #include <utility>
 
@@ -13,9 +13,9 @@ constexpr char kOutOfBounds[] = "a key, value, ttl or condition out of bounds, o
 
 }  // namespace
 
-ReadService::ReadService(ServerStore& store, LargeWrites& large_writes, ReserveQueue& reserves,
-                         ReplySender& replies, std::unique_ptr<BackupService> backups, ColdReads& cold_reads,
-                         SettingsSource settings)
+UnbatchedRequests::UnbatchedRequests(ServerStore& store, LargeWrites& large_writes, ReserveQueue& reserves,
+                                     ReplySender& replies, std::unique_ptr<BackupService> backups,
+                                     ColdReads& cold_reads, SettingsSource settings)
     : store_(store),
       large_writes_(large_writes),
       reserves_(reserves),
@@ -25,7 +25,7 @@ ReadService::ReadService(ServerStore& store, LargeWrites& large_writes, ReserveQ
       backups_(std::move(backups)),
       settings_(std::move(settings)) {}
 
-bool ReadService::AnswerSome() {
+bool UnbatchedRequests::AnswerSome() {
   std::size_t postponed = 0;
   const std::size_t count = waiting_.size();
   const TimePoint now = store_.clock().Now();
@@ -93,7 +93,7 @@ bool ReadService::AnswerSome() {
   return postponed < count;
 }
 
-bool ReadService::AnswerSomeRead() {
+bool UnbatchedRequests::AnswerSomeRead() {
   const std::size_t before = waiting_.size();
   if (!locates_.AnswerRead(&waiting_)) return false;
   const TimePoint next_try = store_.clock().Now() + kSpacePause;
@@ -101,7 +101,7 @@ bool ReadService::AnswerSomeRead() {
   return true;
 }
 
-void ReadService::AnswerUnreservedCommit(const PendingRequest& pending) {
+void UnbatchedRequests::AnswerUnreservedCommit(const PendingRequest& pending) {
   // The reservation has been given back, if there was one.
   const bool gives_back = pending.request.key_size == 0 && pending.request.value_size == 0;
   if (gives_back) {
@@ -113,7 +113,7 @@ void ReadService::AnswerUnreservedCommit(const PendingRequest& pending) {
                                "too long, or a new reserve replaced it"));
 }
 
-void ReadService::AnswerCompletionQuery(const PendingRequest& pending) {
+void UnbatchedRequests::AnswerCompletionQuery(const PendingRequest& pending) {
   Reply reply;
   reply.status = ReplyStatus::kInvalid;  // of a client without a client ID
   if (pending.client != nullptr) reply = pending.client->Find(pending.request.payload_offset);
@@ -133,7 +133,7 @@ void ReadService::AnswerCompletionQuery(const PendingRequest& pending) {
   replies_.Send(pending.session, reply, why);
 }
 
-void ReadService::AnswerBackup(const PendingRequest& pending) {
+void UnbatchedRequests::AnswerBackup(const PendingRequest& pending) {
   const absl::StatusOr<std::optional<BackupDone>> told = backups_->Take(pending.request);
   if (!told.ok() || !told->has_value()) return replies_.Answer(pending, told.status());
   Reply reply;
@@ -142,7 +142,7 @@ void ReadService::AnswerBackup(const PendingRequest& pending) {
                 std::string_view(reinterpret_cast<const char*>(&**told), sizeof(BackupDone)));
 }
 
-void ReadService::AnswerSettings(const PendingRequest& pending) {
+void UnbatchedRequests::AnswerSettings(const PendingRequest& pending) {
   if (!settings_) {
     return replies_.Answer(
         pending, absl::FailedPreconditionError(
@@ -163,7 +163,7 @@ void ReadService::AnswerSettings(const PendingRequest& pending) {
   replies_.Send(pending.session, reply, text.substr(request.condition, kMaxReplyBehind));
 }
 
-void ReadService::Forget(ClientSession& session) {
+void UnbatchedRequests::Forget(ClientSession& session) {
   scans_.End(session.connection());
   locates_.Forget(session);
   for (PendingRequest& pending : waiting_) pending.Forget(session);

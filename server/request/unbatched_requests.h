@@ -30,14 +30,15 @@ namespace remora {
 /// Answers all requests that the write batcher does not commit.
 ///
 /// Thread safety: none; the server's one thread.
-class ReadService final : public SessionObserver {
+class UnbatchedRequests final : public SessionObserver {
  public:
   /// Returns the settings as a text, which is valid until the server's next step. May be empty.
   using SettingsSource = std::function<std::string_view()>;
 
   /// The objects that it gets by reference outlive this.
-  ReadService(ServerStore& store, LargeWrites& large_writes, ReserveQueue& reserves, ReplySender& replies,
-              std::unique_ptr<BackupService> backups, ColdReads& cold_reads, SettingsSource settings);
+  UnbatchedRequests(ServerStore& store, LargeWrites& large_writes, ReserveQueue& reserves,
+                    ReplySender& replies, std::unique_ptr<BackupService> backups, ColdReads& cold_reads,
+                    SettingsSource settings);
 
   /// Takes a request that the next AnswerWaiting answers, or postpones.
   void Add(const PendingRequest& pending) { waiting_.push_back(pending); }

@@ -64,7 +64,7 @@ FORBIDDEN = [
     ("server/connection/client_table.h", "server/request/large_writes.h"),
     ("server/memory/exported_memory.cc", "server/connection/client_session.h"),
     ("server/connection/acceptor.cc", "server/server.h"),
-    ("server/request/read_service.cc", "server/server.h"),
+    ("server/request/unbatched_requests.cc", "server/server.h"),
     ("server/request/write_batcher.cc", "server/event_loop.h"),
     ("server/event_loop.cc", "server/server.h"),
     ("bench/kvbench/load/target.h", "bench/kvbench/report/report.h"),
