@@ -17,8 +17,7 @@ struct ClientCounters {
   std::uint64_t chunked = 0;  // reads of a value in pieces: of a large one, or into the caller's memory
   // READs, among `reads`, that the location cache caused:
   std::uint64_t location_hits = 0;  // READs of a cached location that had the value: the only one of a GET
-  std::uint64_t location_false_hits =
-      0;                               // READs of one that had not; at most 1 in about 12. The GET began anew
+  std::uint64_t location_false_hits = 0;  // of one that had not; at most about 1 in 12. The GET began anew
   std::uint64_t generation_reads = 0;  // READs of segment generations: at most one per 4 GiB and grace period
   // With a mirror of the index:
   std::uint64_t mirror_hits = 0;        // among `location_hits`: the place came from the mirror
