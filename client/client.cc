@@ -319,7 +319,7 @@ absl::StatusOr<std::uint64_t> Client::Count() {
     std::uint64_t last = 0;
     for (int reads = 0; reads < kMaxStatsReads; ++reads) {
       REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, session.calls().ReadSuperblock());
-      const std::uint64_t keys = superblock->counters[static_cast<std::size_t>(Counter::kKeys)];
+      const std::uint64_t keys = superblock->counters[static_cast<std::size_t>(Metric::kKeys)];
       const bool settled = reads > 0 && keys == last;
       last = keys;
       if (settled) break;

@@ -94,8 +94,8 @@ bool EventLoop::RunPeriodicTasks() {
     if (!news.empty()) {
       parts_.log.Write(IsShortOfMemory() ? LogEvent::kMemoryShort : LogEvent::kMemoryRecovered, news);
     }
-    const bool is_shown = parts_.store.Read(Counter::kMemoryRejects) != 0;
-    if (is_shown != IsShortOfMemory()) parts_.store.Add(Counter::kMemoryRejects, is_shown ? -1 : 1);
+    const bool is_shown = parts_.store.Read(Metric::kMemoryRejects) != 0;
+    if (is_shown != IsShortOfMemory()) parts_.store.Add(Metric::kMemoryRejects, is_shown ? -1 : 1);
   }
   reporter_.ReportDiskStatus();
   if (heartbeat_.is_on()) heartbeat_.BeatIfDue(parts_.store.clock().Now());
@@ -140,7 +140,7 @@ bool EventLoop::TakeCompletions(rdma::Listener& listener) {
     is_more = requests > 1 || count == completions_.size();
   }
   // One by one, each would wait for what was stored before it.
-  if (received > 0) parts_.store.Add(Counter::kReceiveCompletions, received);
+  if (received > 0) parts_.store.Add(Metric::kReceiveCompletions, received);
   return busy;
 }
 
@@ -190,14 +190,14 @@ inline void EventLoop::Dispatch(const PendingRequest& pending) {
     case Operation::kCopy:
       return;  // TakeReplication has taken it
   }
-  parts_.store.Add(Counter::kRejectedRequests, 1);
+  parts_.store.Add(Metric::kRejectedRequests, 1);
   parts_.acceptor.Drop(&session.connection(),
                        absl::InvalidArgumentError("protocol error: unknown operation"));
 }
 
 absl::Status EventLoop::CheckWriter(const ClientSession& session, Operation operation) const {
   if (session.is_read_only()) {
-    parts_.store.Add(Counter::kRequestsDenied, 1);
+    parts_.store.Add(Metric::kRequestsDenied, 1);
     return NeedsWriterError();
   }
   if (IsShortOfMemory()) return ShortOfMemoryError();
@@ -210,7 +210,7 @@ void EventLoop::TakeReplication(const PendingRequest& pending) {
   const bool may =
       use == nullptr ? !parts_.acceptor.asks_for_tokens() : use->token.role == Role::kReplication;
   if (!may) {
-    parts_.store.Add(Counter::kRequestsDenied, 1);
+    parts_.store.Add(Metric::kRequestsDenied, 1);
     return parts_.replies.Answer(
         pending, absl::UnauthenticatedError("replication: this needs a token with the role replication "
                                             "(kvctl create_token --role=replication)"));
@@ -226,12 +226,12 @@ void EventLoop::TakeRequest(ClientSession& session, const rdma::Completion& comp
   PendingRequest pending{.session = &session, .request = {}, .client = session.client()};
   const Request& request = pending.request;
   if (const absl::Status taken = session.TakeRequest(completion, &pending.request); !taken.ok()) {
-    parts_.store.Add(Counter::kRejectedRequests, 1);
+    parts_.store.Add(Metric::kRejectedRequests, 1);
     return parts_.acceptor.Drop(completion.connection, taken);
   }
   ClientEntry* const client = pending.client;
   if (client != nullptr && !client->TakeRequestIds(request.request_id, IdsOf(request))) {
-    parts_.store.Add(Counter::kRejectedRequests, 1);
+    parts_.store.Add(Metric::kRejectedRequests, 1);
     return parts_.acceptor.Drop(completion.connection,
                                 absl::InvalidArgumentError("protocol error: request IDs must increase"));
   }
@@ -276,7 +276,7 @@ void EventLoop::RecordReads(const ClientSession& session, const Request& request
   ClientSession::Reads reads;
   const std::size_t count = session.TakeReads(request, &reads);
   for (std::size_t i = 0; i < count; ++i) parts_.store.NoteRead(reads[i]);
-  parts_.store.Add(Counter::kReadsReported, static_cast<std::int64_t>(count));
+  parts_.store.Add(Metric::kReadsReported, static_cast<std::int64_t>(count));
 }
 
 // --- Nothing to do --------------------------------------------------------------------------------------
@@ -323,13 +323,13 @@ void EventLoop::Sleep() {
     parts_.handover.Give(*this);
     const bool woken = parts_.signals.Sleep(fds_, timeout_ms);
     parts_.handover.TakeBack();
-    if (woken) parts_.store.Add(Counter::kWakeups, 1);
+    if (woken) parts_.store.Add(Metric::kWakeups, 1);
   }
   for (Port& port : parts_.acceptor.ports()) port.listener->Disarm();
 }
 
 void EventLoop::ServeForSleeper(rdma::Listener& listener) {
-  parts_.store.Add(Counter::kTcpServed, 1);
+  parts_.store.Add(Metric::kTcpServed, 1);
   listener.Disarm();
   Serve(TakeCompletions(listener));
   listener.Arm();

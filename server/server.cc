@@ -17,16 +17,16 @@ namespace {
 // The server can remember as many writes as a client may have unanswered.
 static_assert(kCredits <= kCompletionsPerClient);
 
-Counter TransportCounter(const rdma::Address& address) {
+Metric TransportCounter(const rdma::Address& address) {
   switch (address.kind) {
     case rdma::TransportKind::kVerbs:
-      return Counter::kConnectionsVerbs;
+      return Metric::kConnectionsVerbs;
     case rdma::TransportKind::kTcp:
-      return address.tls ? Counter::kConnectionsTls : Counter::kConnectionsTcp;
+      return address.tls ? Metric::kConnectionsTls : Metric::kConnectionsTcp;
     case rdma::TransportKind::kLocal:
       break;
   }
-  return Counter::kConnectionsLocal;
+  return Metric::kConnectionsLocal;
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
   }
   REMORA_ASSIGN_OR_RETURN(server->store_, ServerStore::Open(store_options, server->memory_->region()));
   if (options.huge_pages) REMORA_RETURN_IF_ERROR(server->huge_pages_->Start(server->store_.get()));
-  if (server->store_->Read(Counter::kLogTorn) != 0) {
+  if (server->store_->Read(Metric::kLogTorn) != 0) {
     server->log_.Write(
         LogEvent::kLogTorn,
         "the log was torn, as when the machine fails: writes at its end, none of which was synced, are "
@@ -74,7 +74,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<ColdReadPool> read_pool, server->MakeReadPool(options));
   server->MakeParts(options, std::move(tokens), std::move(read_pool));
   REMORA_RETURN_IF_ERROR(server->MakeEventLoop(options, std::move(history)));
-  server->store_->Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(server->memory_->region().size()));
+  server->store_->Add(Metric::kRegisteredBytes, static_cast<std::int64_t>(server->memory_->region().size()));
   return server;
 }
 
@@ -190,20 +190,20 @@ absl::Status Server::AddListener(std::unique_ptr<rdma::Listener> listener) {
   if (huge_pages_ && listener->address().kind == rdma::TransportKind::kVerbs) huge_pages_->ProvideAll();
   REMORA_ASSIGN_OR_RETURN(const RemoteRegion memory, memory_->RegisterAt(*listener));
   listener->CountReads([store = store_.get()](const rdma::ServedReads& served) {
-    store->Add(Counter::kTcpReads, static_cast<std::int64_t>(served.reads));
-    store->Add(Counter::kTcpReadBytes, static_cast<std::int64_t>(served.bytes));
-    store->Add(Counter::kTcpCpuTime, served.cpu_time.count());
+    store->Add(Metric::kTcpReads, static_cast<std::int64_t>(served.reads));
+    store->Add(Metric::kTcpReadBytes, static_cast<std::int64_t>(served.bytes));
+    store->Add(Metric::kTcpCpuTime, served.cpu_time.count());
   });
   listener->ServeBy([handover = handover_, raw = listener.get()] { return handover->TryServe(*raw); });
   const rdma::TransportKind kind = listener->address().kind;
   const rdma::QueueLimits limits = listener->limits();
   const SessionBytes session = ClientSession::MaxRegisteredBytes();
-  const Counter staging_counter =
-      listener->binds_writes() ? Counter::kStagingBuffersBound : Counter::kStagingBuffersUnbound;
-  const Counter transport_counter = TransportCounter(listener->address());
+  const Metric staging_counter =
+      listener->binds_writes() ? Metric::kStagingBuffersBound : Metric::kStagingBuffersUnbound;
+  const Metric transport_counter = TransportCounter(listener->address());
   acceptor_->AddPort(
       {std::move(listener), memory, ClientBytes(kind, limits, session), staging_counter, transport_counter});
-  store_->Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(ListenerBytes(kind, limits, session)));
+  store_->Add(Metric::kRegisteredBytes, static_cast<std::int64_t>(ListenerBytes(kind, limits, session)));
   return absl::OkStatus();
 }
 

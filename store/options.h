@@ -18,8 +18,8 @@ namespace remora {
 /// Reaction of the store to a write for which its memory has no space.
 enum class Eviction : std::uint8_t {
   kNone = 1,       // rejects the write (ResourceExhausted)
-  kLeastUsed = 2,  // evicts records that were not used lately. The durable tier keeps them, and a read brings
-                   // them back; in a store without durable tier they are gone for good
+  kLeastUsed = 2,  // evicts records that were used least, lately (by S3-FIFO, store/reclaim/evictor.h). The
+                   // durable tier keeps them, and a read brings them back; without one they are lost
 };
 
 /// Time at which a logged store loads the contents of its data directory. It loads records while there is

@@ -76,12 +76,10 @@ std::vector<ClientCompletions> ServerStore::TakeCompletions() { return engine_->
 
 const Superblock& ServerStore::superblock() const { return engine_->core().superblock; }
 const Clock& ServerStore::clock() const { return engine_->core().clock; }
-void ServerStore::Add(Counter counter, std::int64_t delta) { engine_->core().metrics.Add(counter, delta); }
-std::uint64_t ServerStore::Read(Counter counter) const { return engine_->core().metrics.Read(counter); }
+void ServerStore::Add(Metric metric, std::int64_t delta) { engine_->core().metrics.Add(metric, delta); }
+std::uint64_t ServerStore::Read(Metric metric) const { return engine_->core().metrics.Read(metric); }
 std::vector<std::uint64_t> ServerStore::ReadMetrics() const { return engine_->core().metrics.ReadPlaces(); }
-void ServerStore::Record(Counter histogram, Duration took) {
-  engine_->core().metrics.Record(histogram, took);
-}
+void ServerStore::Record(Metric histogram, Duration took) { engine_->core().metrics.Record(histogram, took); }
 std::vector<MappedSegment> ServerStore::SegmentMap() const { return engine_->SegmentMap(); }
 
 }  // namespace remora

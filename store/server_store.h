@@ -174,14 +174,14 @@ class ServerStore : public Store {
   const Superblock& superblock() const;
   const Clock& clock() const;
 
-  /// Adds to a counter, or reads one; some counters are for the program around the store, as for the server
-  /// (Counter). Memory order: relaxed.
-  void Add(Counter counter, std::int64_t delta);
-  std::uint64_t Read(Counter counter) const;
+  /// Adds to a metric, or reads one; some metrics are for the program around the store, as for the server
+  /// (Metric). Memory order: relaxed.
+  void Add(Metric metric, std::int64_t delta);
+  std::uint64_t Read(Metric metric) const;
   /// Returns the values of all places of the registry (store/format/memory/metric_registry.h).
   std::vector<std::uint64_t> ReadMetrics() const;
   /// Counts a time in a histogram. One thread at a time does it for each histogram.
-  void Record(Counter histogram, Duration took);
+  void Record(Metric histogram, Duration took);
   /// Returns the use of each segment of the region. It takes no lock, so each was right at some moment of the
   /// call.
   std::vector<MappedSegment> SegmentMap() const;

@@ -120,10 +120,10 @@ class RestartScan {
                             ServerStore::Open(options, memory->bytes()));
     measured.serve_seconds.push_back(SecondsSince(begin));
     const TimePoint serves = clock_.Now();
-    while (store->Read(Counter::kLoading) != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    while (store->Read(Metric::kLoading) != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     measured.load_seconds.push_back(SecondsSince(serves));
-    if (store->Read(Counter::kKeys) == flags_.keys) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat("load: a store loaded ", store->Read(Counter::kKeys), " keys"));
+    if (store->Read(Metric::kKeys) == flags_.keys) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat("load: a store loaded ", store->Read(Metric::kKeys), " keys"));
   }
 
   absl::Status ShowInThreads(const DurableTier& tier, const std::vector<DurableTier::KeyRange>& ranges,

@@ -136,7 +136,7 @@ class Targets {
       if (is_synced) file_.Sync();
     };
   }
-  std::uint64_t Read(Counter counter) const { return store_->Read(counter); }
+  std::uint64_t Read(Metric counter) const { return store_->Read(counter); }
 
  private:
   const std::string value_;
@@ -183,12 +183,12 @@ void Measure(const Settings& settings) {
   double group = 0;
   for (std::size_t round = 0; round < settings.rounds; ++round) {
     for (std::size_t i = 0; i < all.size(); ++i) {
-      const std::uint64_t syncs = targets.Read(Counter::kSyncs);
-      const std::uint64_t writes = targets.Read(Counter::kSyncedWrites);
+      const std::uint64_t syncs = targets.Read(Metric::kSyncs);
+      const std::uint64_t writes = targets.Read(Metric::kSyncedWrites);
       all[i].rates.push_back(Rate(all[i].writers, settings.seconds, all[i].put));
       if (i != kStoreGroups) continue;
-      group = static_cast<double>(targets.Read(Counter::kSyncedWrites) - writes) /
-              static_cast<double>(targets.Read(Counter::kSyncs) - syncs);
+      group = static_cast<double>(targets.Read(Metric::kSyncedWrites) - writes) /
+              static_cast<double>(targets.Read(Metric::kSyncs) - syncs);
     }
   }
   for (const Measurement& one : all) {

@@ -134,7 +134,7 @@ absl::StatusOr<bool> ClientWatch::Impl::IsBehind(Session& session) {
   // The end of another log says nothing about this position: it may stay before it for good.
   if (!KnowsPlace(session)) return true;
   REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, session.calls().ReadSuperblock());
-  return superblock->counters[static_cast<std::size_t>(Counter::kChangesEnd)] >= position_.sequence;
+  return superblock->counters[static_cast<std::size_t>(Metric::kChangesEnd)] >= position_.sequence;
 }
 
 // --- Changes --------------------------------------------------------------------------------------------

@@ -31,9 +31,9 @@ Acceptor::Acceptor(Options options, std::vector<Token> tokens, ServerStore& stor
       rate_limited_log_(rate_limited_log),
       clients_(options_.remembered_clients, store.TakeCompletions()),
       activities_(options_.max_clients) {
-  store_.Add(Counter::kClientsRemembered, static_cast<std::int64_t>(clients_.size()));
+  store_.Add(Metric::kClientsRemembered, static_cast<std::int64_t>(clients_.size()));
   if (tokens.empty()) return;
-  store_.Add(Counter::kTokens, static_cast<std::int64_t>(tokens.size()));
+  store_.Add(Metric::kTokens, static_cast<std::int64_t>(tokens.size()));
   authenticator_ = std::make_unique<Authenticator>(std::move(tokens), store_.clock());
 }
 
@@ -47,7 +47,7 @@ bool Acceptor::AcceptClients() {
 
 void Acceptor::CountDropped(Port& port) {
   if (const std::uint64_t dropped = port.listener->dropped_handshakes(); dropped != port.dropped_handshakes) {
-    store_.Add(Counter::kHandshakesDropped, static_cast<std::int64_t>(dropped - port.dropped_handshakes));
+    store_.Add(Metric::kHandshakesDropped, static_cast<std::int64_t>(dropped - port.dropped_handshakes));
     port.dropped_handshakes = dropped;
   }
   if (const std::uint64_t rejected = port.listener->without_descriptor();
@@ -103,7 +103,7 @@ bool Acceptor::AcceptClient(Port& port) {
   }
   if (client != nullptr) clients_.End(*client);
   if (connection != nullptr) {
-    Reject(*connection, Counter::kRejectedFull, {.reason = RejectionReason::kFull},
+    Reject(*connection, Metric::kRejectedFull, {.reason = RejectionReason::kFull},
            StdView(session.status().message()));
   } else {
     rate_limited_log_.Write(
@@ -116,7 +116,7 @@ bool Acceptor::AcceptClient(Port& port) {
 void Acceptor::RememberClients() {
   const auto before = static_cast<std::int64_t>(clients_.size());
   clients_.Remember(store_.TakeCompletions());
-  store_.Add(Counter::kClientsRemembered, static_cast<std::int64_t>(clients_.size()) - before);
+  store_.Add(Metric::kClientsRemembered, static_cast<std::int64_t>(clients_.size()) - before);
 }
 
 void Acceptor::AddSession(std::unique_ptr<ClientSession> session, const Port& port, ClientEntry* client,
@@ -134,10 +134,10 @@ void Acceptor::AddSession(std::unique_ptr<ClientSession> session, const Port& po
   if (use != nullptr) ++use->connections;
   sessions_.emplace(connection, std::move(session));
   if (!next_probe_) next_probe_ = store_.clock().Now() + kProbeEvery;
-  store_.Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(bytes));
-  store_.Add(Counter::kConnections, 1);
+  store_.Add(Metric::kRegisteredBytes, static_cast<std::int64_t>(bytes));
+  store_.Add(Metric::kConnections, 1);
   store_.Add(port.transport_counter, 1);
-  store_.Add(Counter::kConnectionsAccepted, 1);
+  store_.Add(Metric::kConnectionsAccepted, 1);
 }
 
 bool Acceptor::CheckHello(rdma::ServerConnection& connection, const HelloRequest& hello, TokenUse** use) {
@@ -145,11 +145,11 @@ bool Acceptor::CheckHello(rdma::ServerConnection& connection, const HelloRequest
   if (!CheckVersion(connection, hello) || !Authenticate(connection, hello, use)) return false;
   const std::string_view why_not = WhyNotServing();
   if (!why_not.empty() && (hello.flags & HelloFlag::kIsAdmin) == 0) {
-    Reject(connection, Counter::kRejectedNotServing, {.reason = RejectionReason::kNotServing}, why_not);
+    Reject(connection, Metric::kRejectedNotServing, {.reason = RejectionReason::kNotServing}, why_not);
     return false;
   }
   if (HasLease() && (hello.flags & (HelloFlag::kKnowsLease | HelloFlag::kIsAdmin)) == 0) {
-    Reject(connection, Counter::kRejectedVersion, {.reason = RejectionReason::kVersion},
+    Reject(connection, Metric::kRejectedVersion, {.reason = RejectionReason::kVersion},
            "it has followers, and the client knows no leases; use a client of this release");
     return false;
   }
@@ -169,13 +169,13 @@ bool Acceptor::CheckHello(rdma::ServerConnection& connection, const HelloRequest
          absl::UnavailableError("disconnect: the client has reconnected over another connection"));
   }
   if (*use != nullptr && (*use)->is_full()) {
-    Reject(connection, Counter::kRejectedTokenFull, {.reason = RejectionReason::kFull},
+    Reject(connection, Metric::kRejectedTokenFull, {.reason = RejectionReason::kFull},
            absl::StrCat("the token ", (*use)->token.name, " has ", (*use)->connections,
                         " connections, as many as it may"));
     return false;
   }
   if (sessions_.size() >= options_.max_clients) {
-    Reject(connection, Counter::kRejectedFull, {.reason = RejectionReason::kFull},
+    Reject(connection, Metric::kRejectedFull, {.reason = RejectionReason::kFull},
            absl::StrCat("it has ", sessions_.size(), " clients, as many as ", options_.max_clients_by));
     return false;
   }
@@ -183,27 +183,27 @@ bool Acceptor::CheckHello(rdma::ServerConnection& connection, const HelloRequest
 }
 
 bool Acceptor::RejectClientId(rdma::ServerConnection& connection) {
-  store_.Add(Counter::kClientsForgotten, 1);
-  Reject(connection, Counter::kRejectedForgotten, {.reason = RejectionReason::kForgotten},
+  store_.Add(Metric::kClientsForgotten, 1);
+  Reject(connection, Metric::kRejectedForgotten, {.reason = RejectionReason::kForgotten},
          "it does not know this client, or not any more; the outcome of its last write is unknown");
   return false;
 }
 
 bool Acceptor::CheckVersion(rdma::ServerConnection& connection, const HelloRequest& hello) {
   if (hello.magic != kHelloMagic) {
-    Reject(connection, Counter::kRejectedVersion, {.reason = RejectionReason::kNotRemora},
+    Reject(connection, Metric::kRejectedVersion, {.reason = RejectionReason::kNotRemora},
            "that was no Remora client's greeting");
     return false;
   }
   if (hello.protocol_version != kProtocolVersion || hello.format_version != kFormatVersion) {
     Reject(
-        connection, Counter::kRejectedVersion, {.reason = RejectionReason::kVersion},
+        connection, Metric::kRejectedVersion, {.reason = RejectionReason::kVersion},
         absl::StrCat("it speaks protocol ", kProtocolVersion, " and format ", kFormatVersion, ", the client ",
                      hello.protocol_version, " and ", hello.format_version, "; use one release"));
     return false;
   }
   if (hello.layout_signature != FoldedLayoutSignature()) {
-    Reject(connection, Counter::kRejectedVersion, {.reason = RejectionReason::kLayout},
+    Reject(connection, Metric::kRejectedVersion, {.reason = RejectionReason::kLayout},
            absl::StrCat("its layout signature is ", absl::Hex(FoldedLayoutSignature()), ", the client's ",
                         absl::Hex(hello.layout_signature), "; use builds of one release"));
     return false;
@@ -223,9 +223,9 @@ bool Acceptor::Authenticate(rdma::ServerConnection& connection, const HelloReque
   rejection.nonce = authenticator_->NonceFor(hello);
   if (has_token && !proves) {  // as it must begin; nothing for the log
     connection.Reject(AsBytes(rejection));
-    store_.Add(Counter::kChallenges, 1);
+    store_.Add(Metric::kChallenges, 1);
   } else {
-    Reject(connection, Counter::kRejectedToken, rejection,
+    Reject(connection, Metric::kRejectedToken, rejection,
            has_token ? "the client's auth token is unknown" : "an auth token is required");
   }
   return false;
@@ -236,7 +236,7 @@ ClientEntry& Acceptor::BeginClient(std::uint64_t id, rdma::Connection* connectio
   ClientEntry& client = clients_.Begin(id, connection);
   if (use != nullptr) client.token = use->token.name;
   const std::vector<std::uint64_t> forgotten = clients_.Forget();
-  store_.Add(Counter::kClientsRemembered,
+  store_.Add(Metric::kClientsRemembered,
              static_cast<std::int64_t>(clients_.size()) - static_cast<std::int64_t>(before));
   if (const absl::Status status = store_.RegisterClient(id, forgotten); !status.ok()) {
     rate_limited_log_.Write(
@@ -246,11 +246,11 @@ ClientEntry& Acceptor::BeginClient(std::uint64_t id, rdma::Connection* connectio
   return client;
 }
 
-void Acceptor::Reject(rdma::ServerConnection& connection, Counter why, HelloRejection rejection,
+void Acceptor::Reject(rdma::ServerConnection& connection, Metric why, HelloRejection rejection,
                       std::string_view text) {
   text.copy(rejection.text, sizeof(rejection.text));
   connection.Reject(AsBytes(rejection));
-  store_.Add(Counter::kConnectionsRejected, 1);
+  store_.Add(Metric::kConnectionsRejected, 1);
   store_.Add(why, 1);
   rate_limited_log_.Write(LogEvent::kClientRejected,
                           absl::StrCat("client ", connection.peer(), ": rejected: ", AbslView(text)));
@@ -261,19 +261,19 @@ void Acceptor::Reject(rdma::ServerConnection& connection, Counter why, HelloReje
 void Acceptor::Drop(rdma::Connection* connection, const absl::Status& why) {
   rate_limited_log_.Write(LogEvent::kClientDisconnected,
                           absl::StrCat("client ", connection->peer(), ": disconnected: ", why.message()));
-  if (!absl::IsUnavailable(why)) store_.Add(Counter::kConnectionsBroken, 1);
+  if (!absl::IsUnavailable(why)) store_.Add(Metric::kConnectionsBroken, 1);
   const auto found = sessions_.find(connection);
   ClientSession& session = *found->second;
   // Its requests, and the unprocessed completions of its connection, go with it.
   for (SessionObserver* const observer : observers_) observer->Forget(session);
-  store_.Add(Counter::kRegisteredBytes, -static_cast<std::int64_t>(session.bytes()));
+  store_.Add(Metric::kRegisteredBytes, -static_cast<std::int64_t>(session.bytes()));
   if (!session.is_read_only()) store_.Add(session.staging_counter(), -1);
   store_.Add(session.transport_counter(), -1);
   activities_.End(session.activity());
   if (session.client() != nullptr) clients_.End(*session.client());
   if (TokenUse* const use = session.token_use()) --use->connections;
   sessions_.erase(found);
-  store_.Add(Counter::kConnections, -1);
+  store_.Add(Metric::kConnections, -1);
 }
 
 void Acceptor::DisconnectAll() {
@@ -316,7 +316,7 @@ void Acceptor::ReloadTokens() {
   if (options_.tls != nullptr && options_.tls->has_files())
     log_.Write(LogEvent::kTlsReloaded, "reloaded the files of TLS, for connections from now on");
   if (authenticator_ == nullptr) return;
-  store_.Add(Counter::kTokens,
+  store_.Add(Metric::kTokens,
              static_cast<std::int64_t>(tokens->size()) - static_cast<std::int64_t>(authenticator_->size()));
   authenticator_->Replace(*std::move(tokens), [this](TokenUse& use) {
     std::vector<rdma::Connection*> connections;

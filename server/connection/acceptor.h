@@ -34,10 +34,10 @@ struct Port {
   std::unique_ptr<rdma::Listener> listener;
   RemoteRegion memory;
   std::size_t client_bytes = 0;  // each client's share of the counted memory, at most
-  Counter staging_counter = Counter::kStagingBuffersBound;  // counts the staging buffers of its clients
-  Counter transport_counter = Counter::kConnectionsLocal;   // counts its clients
-  std::uint64_t dropped_handshakes = 0;  // the listener's count that the metric already has
-  std::uint64_t without_descriptor = 0;  // the listener's count that the log already has
+  Metric staging_counter = Metric::kStagingBuffersBound;  // counts the staging buffers of its clients
+  Metric transport_counter = Metric::kConnectionsLocal;   // counts its clients
+  std::uint64_t dropped_handshakes = 0;                   // the listener's count that the metric already has
+  std::uint64_t without_descriptor = 0;                   // the listener's count that the log already has
 };
 
 /// Accepts and rejects clients, and drops those that are gone or break the protocol.
@@ -121,7 +121,7 @@ class Acceptor {
   bool Authenticate(rdma::ServerConnection& connection, const HelloRequest& hello, TokenUse** use);
   /// Notes the client ID, before its client is accepted.
   ClientEntry& BeginClient(std::uint64_t id, rdma::Connection* connection, const TokenUse* use);
-  void Reject(rdma::ServerConnection& connection, Counter why, HelloRejection rejection,
+  void Reject(rdma::ServerConnection& connection, Metric why, HelloRejection rejection,
               std::string_view text);
 
   const Options options_;

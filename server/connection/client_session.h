@@ -97,10 +97,10 @@ class ClientSession {
   ClientActivities::Place* activity() const { return activity_; }
   void set_activity(ClientActivities::Place* place) { activity_ = place; }
   /// Returns the counter of its staging buffer, if it has one.
-  Counter staging_counter() const { return staging_counter_; }
+  Metric staging_counter() const { return staging_counter_; }
   /// Returns the counter of the clients of its transport.
-  Counter transport_counter() const { return transport_counter_; }
-  void set_counters(Counter staging, Counter transport) {
+  Metric transport_counter() const { return transport_counter_; }
+  void set_counters(Metric staging, Metric transport) {
     staging_counter_ = staging;
     transport_counter_ = transport;
   }
@@ -114,8 +114,8 @@ class ClientSession {
 
   const bool read_only_;
   std::size_t bytes_ = 0;
-  Counter staging_counter_ = Counter::kStagingBuffersBound;
-  Counter transport_counter_ = Counter::kConnectionsLocal;
+  Metric staging_counter_ = Metric::kStagingBuffersBound;
+  Metric transport_counter_ = Metric::kConnectionsLocal;
   TokenUse* token_use_ = nullptr;
   ClientEntry* client_ = nullptr;
   ClientActivities::Place* activity_ = nullptr;

@@ -41,10 +41,10 @@ constexpr std::array<std::string_view, 8> kSegmentUses = {"superblock", "free", 
                                                           "log",        "retired", "large", "claimed"};
 
 /// Returns the name of the transport whose clients this metric counts.
-const char* TransportName(Counter connections) {
-  if (connections == Counter::kConnectionsVerbs) return "verbs";
-  if (connections == Counter::kConnectionsTcp) return "tcp";
-  return connections == Counter::kConnectionsTls ? "tls" : "local";
+const char* TransportName(Metric connections) {
+  if (connections == Metric::kConnectionsVerbs) return "verbs";
+  if (connections == Metric::kConnectionsTcp) return "tcp";
+  return connections == Metric::kConnectionsTls ? "tls" : "local";
 }
 
 /// The letter of a segment in /segments.json; of one of the log, a digit: tenths that are alive.

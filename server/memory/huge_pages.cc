@@ -59,7 +59,7 @@ void HugePages::Run() {
     lock.Unlock();
     const steady_clock::time_point start = steady_clock::now();
     const bool done = rdma::ProvideHugePage(region_.data() + end - rdma::kHugePage);
-    if (done) store_->Add(Counter::kLargePageBytes, static_cast<std::int64_t>(rdma::kHugePage));
+    if (done) store_->Add(Metric::kLargePageBytes, static_cast<std::int64_t>(rdma::kHugePage));
     failures = done ? 0 : failures + 1;
     const steady_clock::time_point now = steady_clock::now();
     lock.Lock();

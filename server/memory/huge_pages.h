@@ -35,7 +35,7 @@ class HugePages {
 
   /// The store uses the region up to here, as StoreOptions::on_first_use.
   void Reached(std::uint64_t end);
-  /// Begins to provide what was reached, and to count it there (Counter::kLargePageBytes). The store outlives
+  /// Begins to provide what was reached, and to count it there (Metric::kLargePageBytes). The store outlives
   /// this, or Stop. ResourceExhausted: there is no thread.
   absl::Status Start(ServerStore* store);
   /// Provides huge pages for all of the region, as far as the system has any, before it returns. Call it

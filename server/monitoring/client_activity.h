@@ -17,8 +17,8 @@ namespace remora {
 
 /// A connected client, without anything that names it.
 struct ClientActivity {
-  std::uint64_t number = 0;                        // of its connection, counted from the server's start
-  Counter transport = Counter::kConnectionsLocal;  // the metric that counts clients of its transport
+  std::uint64_t number = 0;                      // of its connection, counted from the server's start
+  Metric transport = Metric::kConnectionsLocal;  // the metric that counts clients of its transport
   std::int64_t since_unix_ms = 0;
   std::uint64_t requests = 0;
   std::uint64_t bytes = 0;  // of the keys and values in them
@@ -45,7 +45,7 @@ class ClientActivities {
     }
 
     std::atomic<std::uint64_t> number_ = 0;
-    std::atomic<Counter> transport_ = Counter::kConnectionsLocal;
+    std::atomic<Metric> transport_ = Metric::kConnectionsLocal;
     std::atomic<std::int64_t> since_unix_ms_ = 0;
     std::atomic<std::uint64_t> requests_ = 0;
     std::atomic<std::uint64_t> bytes_ = 0;
@@ -60,7 +60,7 @@ class ClientActivities {
   ClientActivities& operator=(const ClientActivities&) = delete;
 
   /// Gives a client a place until End. REQUIRES: fewer than `most` clients have one.
-  Place* Begin(Counter transport, std::int64_t unix_ms) {
+  Place* Begin(Metric transport, std::int64_t unix_ms) {
     Place* const place = free_.back();
     free_.pop_back();
     Place::Set(place->transport_, transport);

@@ -19,8 +19,8 @@ bool StatusReporter::ReportLoadProgress() {
   awaits_load_ = false;
   if (store_.loading()) return false;
   const double seconds = std::chrono::duration<double>(store_.load_time()).count();
-  const std::uint64_t keys = store_.Read(Counter::kKeysLoaded);
-  const std::uint64_t cold = store_.Read(Counter::kColdKeys);
+  const std::uint64_t keys = store_.Read(Metric::kKeysLoaded);
+  const std::uint64_t cold = store_.Read(Metric::kColdKeys);
   log_.Write(
       LogEvent::kLoaded,
       keys + cold == 0
@@ -33,7 +33,7 @@ bool StatusReporter::ReportLoadProgress() {
 
 void StatusReporter::NotifyLoadProgress() {
   constexpr std::chrono::seconds kPause{1};
-  const std::uint64_t keys = store_.Read(Counter::kKeysLoaded);
+  const std::uint64_t keys = store_.Read(Metric::kKeysLoaded);
   const TimePoint now = store_.clock().Now();
   if (now < next_report_ || keys == keys_reported_) return;
   next_report_ = now + kPause;
@@ -42,7 +42,7 @@ void StatusReporter::NotifyLoadProgress() {
 }
 
 void StatusReporter::ReportDiskStatus() {
-  if ((store_.Read(Counter::kDiskRejects) != 0) == disk_rejects_) return;
+  if ((store_.Read(Metric::kDiskRejects) != 0) == disk_rejects_) return;
   const absl::Status status = store_.disk_status();
   disk_rejects_ = !status.ok();
   if (report_) report_(disk_rejects_ ? "serving reads; the disk takes no writes: see the log" : "serving");

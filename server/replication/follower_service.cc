@@ -111,7 +111,7 @@ void FollowerService::TakeFollow(const PendingRequest& pending) {
 }
 
 FollowerPosition FollowerService::position() const {
-  return {.last = store_.last_group(), .is_empty = store_.Read(Counter::kKeys) == 0 && !store_.loading()};
+  return {.last = store_.last_group(), .is_empty = store_.Read(Metric::kKeys) == 0 && !store_.loading()};
 }
 
 absl::Status FollowerService::CheckEpoch(const History& primary) const {
@@ -144,7 +144,7 @@ absl::Status FollowerService::Follow(const PendingRequest& pending, const Follow
   if (primary != history_) {
     REMORA_RETURN_IF_ERROR(WriteHistory(data_dir_, primary));
     history_ = std::move(primary);
-    SetGauge(store_, Counter::kReplicationEpoch, history_.epoch());
+    SetGauge(store_, Metric::kReplicationEpoch, history_.epoch());
   }
   RejectWaiting(absl::FailedPreconditionError(
       "replicate: another connection of a primary has taken over; connect again if this is the primary"));
@@ -197,7 +197,7 @@ absl::Status FollowerService::TakeCopy(const PendingRequest& pending) {
     const std::uint64_t before = copies_.bytes();
     taken = copies_.Take(pending.request, PayloadOf(pending));
     if (copies_.bytes() > before) {
-      store_.Add(Counter::kCopyBytesTaken, static_cast<std::int64_t>(copies_.bytes() - before));
+      store_.Add(Metric::kCopyBytesTaken, static_cast<std::int64_t>(copies_.bytes() - before));
     }
   }
   if (!taken.ok()) {
@@ -263,7 +263,7 @@ bool FollowerService::Step() {
 bool FollowerService::Apply() {
   const std::uint64_t before = receiver_.applied();
   const absl::StatusOr<bool> applied = receiver_.Apply();
-  store_.Add(Counter::kGroupsApplied, static_cast<std::int64_t>(receiver_.applied() - before));
+  store_.Add(Metric::kGroupsApplied, static_cast<std::int64_t>(receiver_.applied() - before));
   if (!applied.ok()) {
     Fail(applied.status());
     return true;

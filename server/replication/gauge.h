@@ -8,7 +8,7 @@
 namespace remora {
 
 /// Sets the gauge. REQUIRES: no other thread changes it.
-inline void SetGauge(ServerStore& store, Counter gauge, std::uint64_t value) {
+inline void SetGauge(ServerStore& store, Metric gauge, std::uint64_t value) {
   store.Add(gauge, static_cast<std::int64_t>(value) - static_cast<std::int64_t>(store.Read(gauge)));
 }
 

@@ -56,7 +56,7 @@ absl::Status ReplicationSender::Start(const std::vector<FollowerAddress>& follow
   told_.resize(links_.size());
   away_ = links_.size();
   shown_.Begin(std::move(addresses));
-  SetGauge(store_, Counter::kFollowersAway, away_);
+  SetGauge(store_, Metric::kFollowersAway, away_);
   return absl::OkStatus();
 }
 
@@ -111,7 +111,7 @@ bool ReplicationSender::Step() {
   }
   const std::uint64_t last = groups_.last();
   if (last != shipped_) {
-    store_.Add(Counter::kGroupsShipped, static_cast<std::int64_t>(last - shipped_));
+    store_.Add(Metric::kGroupsShipped, static_cast<std::int64_t>(last - shipped_));
     shipped_ = last;
     shown_.SetLastGroup(last);
   }
@@ -124,12 +124,12 @@ bool ReplicationSender::Step() {
   if (acknowledged > published_) {
     // It cannot fail: the store has this sink, and a follower acknowledges nothing that it was not sent.
     REMORA_CHECK(store_.Acknowledge(acknowledged).ok());
-    store_.Add(Counter::kGroupsAcknowledged, static_cast<std::int64_t>(acknowledged - published_));
+    store_.Add(Metric::kGroupsAcknowledged, static_cast<std::int64_t>(acknowledged - published_));
     published_ = acknowledged;
     groups_.Release(acknowledged);
     busy = true;
   }
-  SetGauge(store_, Counter::kReplicationPending, groups_.bytes());
+  SetGauge(store_, Metric::kReplicationPending, groups_.bytes());
   return busy;
 }
 
@@ -169,8 +169,8 @@ void ReplicationSender::LogChanges() {
     told_[i].status = std::move(status);
   }
   away_ = away;
-  SetGauge(store_, Counter::kFollowersAway, away);
-  SetGauge(store_, Counter::kFollowers, connected);
+  SetGauge(store_, Metric::kFollowersAway, away);
+  SetGauge(store_, Metric::kFollowers, connected);
 }
 
 }  // namespace remora

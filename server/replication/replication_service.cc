@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<ReplicationService>> ReplicationService::Create(
     service->options_.membership->set_wake(service->parts_.wake);
   }
   service->SetRole(follows ? Role::kFollower : Role::kOpening);
-  SetGauge(service->parts_.store, Counter::kReplicationEpoch, service->history_.epoch());
+  SetGauge(service->parts_.store, Metric::kReplicationEpoch, service->history_.epoch());
   service->parts_.log.Write(LogEvent::kReplicationStarted,
                             absl::StrCat(follows ? "follows; clients are rejected until a promotion"
                                                  : "waits for its followers before it serves clients",
@@ -97,7 +97,7 @@ void ReplicationService::EndLinks() {
 
 void ReplicationService::SetRole(Role role) {
   role_ = role;
-  SetGauge(parts_.store, Counter::kReplicationRole, static_cast<std::uint64_t>(role));
+  SetGauge(parts_.store, Metric::kReplicationRole, static_cast<std::uint64_t>(role));
 }
 
 std::string_view ReplicationService::WhyNotServing() const {
@@ -208,7 +208,7 @@ absl::Status ReplicationService::Promote(std::uint64_t epoch, const std::vector<
   const History before = history_;
   history_.is_primary = true;
   history_.began_empty =
-      history_.reigns.empty() ? parts_.store.Read(Counter::kKeys) == 0 : history_.began_empty;
+      history_.reigns.empty() ? parts_.store.Read(Metric::kKeys) == 0 : history_.began_empty;
   history_.Begin(RandomId(), parts_.store.last_group());
   if (epoch != 0) history_.reigns.back().epoch = epoch;
   if (!IsInOrder(history_.reigns)) {
@@ -243,12 +243,12 @@ absl::Status ReplicationService::Lead(const std::vector<FollowerAddress>& follow
     return promoted;
   }
   parts_.on_promoted();
-  SetGauge(store, Counter::kReplicationEpoch, history_.epoch());
+  SetGauge(store, Metric::kReplicationEpoch, history_.epoch());
   if (sender_ == nullptr) {
     SetRole(Role::kPrimary);
     return absl::OkStatus();
   }
-  SetGauge(store, Counter::kReplicationBuffer, options_.max_pending_bytes);
+  SetGauge(store, Metric::kReplicationBuffer, options_.max_pending_bytes);
   SetRole(Role::kOpening);
   opens_at_ = store.last_group();
   LinkThread::Copies copies;
@@ -256,7 +256,7 @@ absl::Status ReplicationService::Lead(const std::vector<FollowerAddress>& follow
     copies = {.begin = [&store] { return store.BeginCopy(); },
               .on_sent =
                   [&store](std::uint64_t bytes) {
-                    store.Add(Counter::kCopyBytesSent, static_cast<std::int64_t>(bytes));
+                    store.Add(Metric::kCopyBytesSent, static_cast<std::int64_t>(bytes));
                   },
               .rate = options_.copy_rate};
   }
@@ -283,13 +283,13 @@ void ReplicationService::StepMember() {
     sender_->SetCounts({.links = orders.counts,
                         .last_group = orders.has_minimum ? kAll : std::max(sender_->published(), opens_at_),
                         .last_round = orders.confirmed.value_or(kAll)});
-    SetGauge(store, Counter::kClusterMembers, orders.members);
-    SetGauge(store, Counter::kClusterInSync, orders.in_sync);
-    SetGauge(store, Counter::kClusterMinInSync, orders.min_in_sync);
+    SetGauge(store, Metric::kClusterMembers, orders.members);
+    SetGauge(store, Metric::kClusterInSync, orders.in_sync);
+    SetGauge(store, Metric::kClusterMinInSync, orders.min_in_sync);
   }
   MemberReport report{
       .is_loading = store.loading(),
-      .is_empty = store.last_group() == 0 && !store.loading() && store.Read(Counter::kKeys) == 0,
+      .is_empty = store.last_group() == 0 && !store.loading() && store.Read(Metric::kKeys) == 0,
       .is_asked = handover_.is_asked(),
       .is_yielding = handover_.is_yielding(),
       .has_copy = follower_->has_copy(),
@@ -374,7 +374,7 @@ void ReplicationService::ContinueHistory() {
   if (last == 0) {
     const std::uint64_t epoch = history_.epoch();
     history_.reigns.clear();
-    history_.began_empty = parts_.store.Read(Counter::kKeys) == 0;
+    history_.began_empty = parts_.store.Read(Metric::kKeys) == 0;
     history_.reigns.push_back({.epoch = epoch + 1, .id = RandomId(), .after = 0});
     return;
   }

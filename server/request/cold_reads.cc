@@ -9,11 +9,11 @@ namespace remora {
 ColdReads::ColdReads(ServerStore& store, std::unique_ptr<ColdReadPool> pool)
     : store_(store), pool_(std::move(pool)) {}
 
-ColdReads::~ColdReads() { store_.Add(Counter::kColdReadsInFlight, -static_cast<std::int64_t>(in_flight_)); }
+ColdReads::~ColdReads() { store_.Add(Metric::kColdReadsInFlight, -static_cast<std::int64_t>(in_flight_)); }
 
 void ColdReads::Begin(std::unique_ptr<ColdRead> read) {
   ++in_flight_;
-  store_.Add(Counter::kColdReadsInFlight, 1);
+  store_.Add(Metric::kColdReadsInFlight, 1);
   pool_->Begin(std::move(read));
 }
 
@@ -21,9 +21,9 @@ void ColdReads::Take(List* kind, List* done) {
   if (in_flight_ > 0) pool_->TakeDone(&done_);
   for (std::unique_ptr<ColdRead>& read : done_) {
     --in_flight_;
-    store_.Add(Counter::kColdReads, 1);
-    store_.Add(Counter::kColdReadsInFlight, -1);
-    store_.Record(Counter::kColdReadTime, read->took);
+    store_.Add(Metric::kColdReads, 1);
+    store_.Add(Metric::kColdReadsInFlight, -1);
+    store_.Record(Metric::kColdReadTime, read->took);
     (read->is_for_write ? for_writes_ : for_locates_).push_back(std::move(read));
   }
   done_.clear();

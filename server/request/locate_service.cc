@@ -76,7 +76,7 @@ void LocateService::Finish(std::unique_ptr<ColdRead> read, std::vector<PendingRe
     Answer(pending, location);
     return;
   }
-  store_.Add(Counter::kColdReadsRepeated, 1);
+  store_.Add(Metric::kColdReadsRepeated, 1);
   Begin(pending, std::move(read));
 }
 

@@ -50,7 +50,7 @@ void ParkedWrites::BeginReads(PendingRequest& pending, std::size_t first, std::s
     reads.results[first + i] = nullptr;
     ++reads.in_flight;
     awaited_.emplace(begun_[i].get(), Awaited{pending.reads, first + i});
-    if (is_repeated) store_.Add(Counter::kColdReadsRepeated, 1);
+    if (is_repeated) store_.Add(Metric::kColdReadsRepeated, 1);
     reads_.Begin(std::move(begun_[i]));
   }
 }

@@ -14,7 +14,7 @@ bool RateLimiter::Delays(const PendingRequest& pending) {
     return false;
   }
   delayed_[&use].push_back(pending);
-  store_.Add(Counter::kRequestsDelayed, 1);
+  store_.Add(Metric::kRequestsDelayed, 1);
   return true;
 }
 

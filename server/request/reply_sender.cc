@@ -21,7 +21,7 @@ void ReplySender::Answer(const PendingRequest& pending, const absl::Status& stat
   reply.request_id = pending.request.request_id;
   reply.status = ToReplyStatus(status);
   if (!status.ok()) reply.flags |= CauseFlags(status);
-  if (reply.status == ReplyStatus::kInvalid) store_.Add(Counter::kRejectedRequests, 1);
+  if (reply.status == ReplyStatus::kInvalid) store_.Add(Metric::kRejectedRequests, 1);
   Send(pending.session, reply, StdView(status.message()));
 }
 

@@ -86,7 +86,7 @@ absl::Status ScanService::Open(ClientSession& session, const Request& request, R
   const std::optional<ScanStart> start = ReadScanStart(copy, &range);
   if (!start) return Invalid();
   if (start->kind == ScanKind::kDelete && session.is_read_only()) {
-    store_.Add(Counter::kRequestsDenied, 1);
+    store_.Add(Metric::kRequestsDenied, 1);
     return NeedsWriterError();
   }
   Cursor cursor;
@@ -106,17 +106,17 @@ absl::Status ScanService::Open(ClientSession& session, const Request& request, R
     if (cursor.scan->by_hash()) reply->slot = kScanByHash;
   }
   ++next_id_;
-  store_.Add(start->kind == ScanKind::kChanges ? Counter::kWatches : Counter::kScans, 1);
+  store_.Add(start->kind == ScanKind::kChanges ? Metric::kWatches : Metric::kScans, 1);
   Client& client = clients_[&session.connection()];
   const auto ended = std::find_if(client.cursors.begin(), client.cursors.end(),
                                   [&](const Cursor& other) { return other.id == start->ends; });
   if (ended != client.cursors.end()) Remove(client, ended);
   if (client.cursors.size() == kMaxCursors) {
     Remove(client, client.cursors.begin());
-    store_.Add(Counter::kScanCursorsPushedOut, 1);
+    store_.Add(Metric::kScanCursorsPushedOut, 1);
   }
   client.cursors.push_back(std::move(cursor));
-  store_.Add(Counter::kScanCursors, 1);
+  store_.Add(Metric::kScanCursors, 1);
   if (!next_check_) next_check_ = store_.clock().Coarse() + kCheckPause;
   const absl::Status status = GoOn(session, client, {start->page_offset, start->page_size}, reply);
   // It is open, once and not again: the first page is empty.
@@ -156,7 +156,7 @@ absl::StatusOr<bool> ScanService::SendPage(ClientSession& session, Client& clien
   if (client.registration == nullptr) {
     client.page.resize(kMaxPageSize);
     REMORA_ASSIGN_OR_RETURN(client.registration, session.connection().RegisterMessages(client.page));
-    store_.Add(Counter::kScanBufferBytes, static_cast<std::int64_t>(kMaxPageSize));
+    store_.Add(Metric::kScanBufferBytes, static_cast<std::int64_t>(kMaxPageSize));
   }
   if (PageIsInFlight(session, client)) return Busy();
   const TimePoint begin = store_.clock().Now();
@@ -168,8 +168,8 @@ absl::StatusOr<bool> ScanService::SendPage(ClientSession& session, Client& clien
   const rdma::Sge from = rdma::MakeSge(*client.registration, 0, filled);
   REMORA_RETURN_IF_ERROR(session.connection().PostWritev(std::span(&from, 1), cursor.window, place.offset));
   client.page_reply = session.replies_sent() + 1;  // the reply goes behind it
-  store_.Add(Counter::kScanPages, 1);
-  store_.Record(Counter::kScanPageTime, store_.clock().Now() - begin);
+  store_.Add(Metric::kScanPages, 1);
+  store_.Record(Metric::kScanPageTime, store_.clock().Now() - begin);
   return more;
 }
 
@@ -288,7 +288,7 @@ absl::StatusOr<bool> ScanService::DeleteSome(Cursor& cursor, std::int64_t* count
 
 void ScanService::Remove(Client& client, std::vector<Cursor>::iterator cursor) {
   client.cursors.erase(cursor);
-  store_.Add(Counter::kScanCursors, -1);
+  store_.Add(Metric::kScanCursors, -1);
 }
 
 void ScanService::End(rdma::Connection& connection) {
@@ -297,7 +297,7 @@ void ScanService::End(rdma::Connection& connection) {
   Client& client = known->second;
   while (!client.cursors.empty()) Remove(client, client.cursors.end() - 1);
   if (client.registration != nullptr) {
-    store_.Add(Counter::kScanBufferBytes, -static_cast<std::int64_t>(kMaxPageSize));
+    store_.Add(Metric::kScanBufferBytes, -static_cast<std::int64_t>(kMaxPageSize));
   }
   clients_.erase(known);
 }
@@ -311,7 +311,7 @@ void ScanService::Expire() {
     // The first is the one used least lately.
     while (!client.cursors.empty() && now - client.cursors.front().used >= kIdle) {
       Remove(client, client.cursors.begin());
-      store_.Add(Counter::kScanCursorsIdle, 1);
+      store_.Add(Metric::kScanCursorsIdle, 1);
     }
     // By then, what was in flight has arrived, or the connection is broken.
     if (client.cursors.empty() && now - client.used >= kIdle) idle.push_back(connection);

@@ -74,7 +74,7 @@ bool UnbatchedRequests::AnswerSome() {
     Reply reply;
     absl::Status status = absl::InvalidArgumentError(kOutOfBounds);
     if (pending.request.operation == Operation::kPing) {
-      store_.Add(Counter::kPings, 1);
+      store_.Add(Metric::kPings, 1);
       status = absl::OkStatus();
     } else if (pending.request.operation == Operation::kLocate) {
       if (locates_.Take(pending)) continue;
@@ -120,7 +120,7 @@ void UnbatchedRequests::AnswerCompletionQuery(const PendingRequest& pending) {
   reply.request_id = pending.request.request_id;
   std::string_view why;
   if (reply.status == ReplyStatus::kInvalid) {
-    store_.Add(Counter::kRejectedRequests, 1);
+    store_.Add(Metric::kRejectedRequests, 1);
     why = "no write that this client sent over an earlier connection";
   } else if (reply.status == ReplyStatus::kUnknown) {
     why = "the server does not remember the outcome of the write; later ones took its place";
@@ -128,8 +128,7 @@ void UnbatchedRequests::AnswerCompletionQuery(const PendingRequest& pending) {
     why = "the durable tier failed; the write is not visible, whether a restart shows it is unknown";
   }
   const bool unknown = reply.status == ReplyStatus::kUnknown;
-  if (why.empty() || unknown)
-    store_.Add(unknown ? Counter::kCompletionsUnknown : Counter::kCompletionsTold, 1);
+  if (why.empty() || unknown) store_.Add(unknown ? Metric::kCompletionsUnknown : Metric::kCompletionsTold, 1);
   replies_.Send(pending.session, reply, why);
 }
 

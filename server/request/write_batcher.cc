@@ -100,7 +100,7 @@ bool WriteBatcher::Commit() {
   const bool is_any_done = postponed != requests_.end();
   requests_.erase(postponed, requests_.end());
   // After the answers, so that no client waits for this look at the clock.
-  if (timed_.Takes(now)) store_.Record(Counter::kCommitTime, store_.clock().Now() - now);
+  if (timed_.Takes(now)) store_.Record(Metric::kCommitTime, store_.clock().Now() - now);
   return is_any_done;
 }
 

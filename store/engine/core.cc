@@ -82,7 +82,7 @@ void StoreCore::AdvanceChangesEnd() {
   if (!disk.sync_failure().ok()) return;
   const std::uint64_t end = std::min(changes_held_at, tier->acknowledged_to());
   changes_end.store(end, std::memory_order_release);
-  metrics.Set(Counter::kChangesEnd, end);
+  metrics.Set(Metric::kChangesEnd, end);
 }
 
 }  // namespace remora

@@ -14,7 +14,7 @@ constexpr std::chrono::seconds kTryEvery(1);
 }  // namespace
 
 void DiskHealth::NoteSync(const absl::Status& sync) {
-  metrics_.Add(Counter::kSyncs, 1);
+  metrics_.Add(Metric::kSyncs, 1);
   if (!sync.ok()) NoteUnknownWrite(sync);
 }
 
@@ -48,9 +48,9 @@ void DiskHealth::NoteTry(const absl::Status& outcome, TimePoint now) {
 
 void DiskHealth::SetStatus(const absl::Status& status) {
   if (status.ok() && status_.ok()) return;
-  if (!status.ok()) metrics_.Add(Counter::kDiskFailures, 1);
+  if (!status.ok()) metrics_.Add(Metric::kDiskFailures, 1);
   status_ = status;
-  metrics_.Set(Counter::kDiskRejects, status.ok() ? 0 : 1);
+  metrics_.Set(Metric::kDiskRejects, status.ok() ? 0 : 1);
 }
 
 }  // namespace remora

@@ -10,7 +10,7 @@ std::vector<std::pair<std::string, std::uint64_t>> Metrics::ReadAll() const {
 
 std::vector<std::uint64_t> Metrics::ReadPlaces() const {
   std::vector<std::uint64_t> values;
-  for (std::size_t i = 0; i < kMetricPlaces; ++i) values.push_back(Read(static_cast<Counter>(i)));
+  for (std::size_t i = 0; i < kMetricPlaces; ++i) values.push_back(Read(static_cast<Metric>(i)));
   return values;
 }
 

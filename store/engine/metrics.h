@@ -27,22 +27,22 @@ class Metrics {
   /// `superblock` must outlive this object.
   explicit Metrics(Superblock& superblock) : superblock_(superblock) {}
 
-  void Add(Counter counter, std::int64_t delta) const {
-    std::atomic_ref(At(counter)).fetch_add(static_cast<std::uint64_t>(delta), std::memory_order_relaxed);
+  void Add(Metric metric, std::int64_t delta) const {
+    std::atomic_ref(At(metric)).fetch_add(static_cast<std::uint64_t>(delta), std::memory_order_relaxed);
   }
-  void Set(Counter counter, std::uint64_t value) const {
-    StoreWord(At(counter), value, std::memory_order_relaxed);
+  void Set(Metric metric, std::uint64_t value) const {
+    StoreWord(At(metric), value, std::memory_order_relaxed);
   }
   /// Adds one with a plain load and store. Add is a memory barrier, which would wait for all earlier stores.
-  void CountOne(Counter counter) const { Set(counter, Read(counter) + 1); }
-  std::uint64_t Read(Counter counter) const { return LoadWord(At(counter), std::memory_order_relaxed); }
+  void CountOne(Metric metric) const { Set(metric, Read(metric) + 1); }
+  std::uint64_t Read(Metric metric) const { return LoadWord(At(metric), std::memory_order_relaxed); }
   /// Counts a time in a histogram, with plain loads and stores. One thread at a time does it for each
   /// histogram.
-  void Record(Counter histogram, Duration took) const {
+  void Record(Metric histogram, Duration took) const {
     const auto ns = static_cast<std::uint64_t>(
         std::max<std::int64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(took).count(), 0));
     const auto place = [histogram](std::size_t i) {
-      return static_cast<Counter>(static_cast<std::size_t>(histogram) + i);
+      return static_cast<Metric>(static_cast<std::size_t>(histogram) + i);
     };
     CountOne(place(HistogramBucket(ns)));
     Set(place(kHistogramSum), Read(place(kHistogramSum)) + ns);
@@ -55,7 +55,7 @@ class Metrics {
   std::vector<std::pair<std::string, std::uint64_t>> ReadAll() const;
 
  private:
-  std::uint64_t& At(Counter counter) const { return superblock_.counters[static_cast<std::size_t>(counter)]; }
+  std::uint64_t& At(Metric metric) const { return superblock_.counters[static_cast<std::size_t>(metric)]; }
 
   Superblock& superblock_;
 };

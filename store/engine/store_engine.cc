@@ -121,17 +121,17 @@ StoreEngine::~StoreEngine() {
 }
 
 absl::Status StoreEngine::Start(const StoreOptions& options) {
-  core_.metrics.Set(Counter::kMemoryBytes, core_.shape.memory_size);
+  core_.metrics.Set(Metric::kMemoryBytes, core_.shape.memory_size);
   {
     const WriterLock lock(core_.mutex);
     if (core_.tier != nullptr) {
       core_.next_version = core_.tier->version_limit();
-      core_.metrics.Set(Counter::kLogTorn, core_.tier->log_was_torn() ? 1 : 0);
+      core_.metrics.Set(Metric::kLogTorn, core_.tier->log_was_torn() ? 1 : 0);
       REMORA_ASSIGN_OR_RETURN(completions_, core_.tier->Clients());
       REMORA_RETURN_IF_ERROR(core_.tier->Begin(core_.shape.incarnation));
       queue_.UpdateChangesEnd();
     }
-    core_.metrics.Set(Counter::kLastVersion, core_.next_version - 1);
+    core_.metrics.Set(Metric::kLastVersion, core_.next_version - 1);
     maintenance_.SetSizeCounters();
   }
   if (core_.tier == nullptr) {
@@ -140,12 +140,12 @@ absl::Status StoreEngine::Start(const StoreOptions& options) {
     return absl::OkStatus();
   }
   core_.tier->WatchLog([&metrics = core_.metrics](const LogProgress& progress) {
-    metrics.Set(Counter::kCommitLogUnapplied, progress.unapplied_bytes);
-    metrics.Set(Counter::kCommitLogUnpersisted, progress.unpersisted_bytes);
-    metrics.Set(Counter::kCommitLogLag, static_cast<std::uint64_t>(progress.lag.count()));
-    metrics.Set(Counter::kCommitLogSlowed, progress.slowed);
-    metrics.Set(Counter::kCommitLogSlowedTime, static_cast<std::uint64_t>(progress.slowed_for.count()));
-    if (progress.write_time) metrics.Record(Counter::kRocksdbWriteTime, *progress.write_time);
+    metrics.Set(Metric::kCommitLogUnapplied, progress.unapplied_bytes);
+    metrics.Set(Metric::kCommitLogUnpersisted, progress.unpersisted_bytes);
+    metrics.Set(Metric::kCommitLogLag, static_cast<std::uint64_t>(progress.lag.count()));
+    metrics.Set(Metric::kCommitLogSlowed, progress.slowed);
+    metrics.Set(Metric::kCommitLogSlowedTime, static_cast<std::uint64_t>(progress.slowed_for.count()));
+    if (progress.write_time) metrics.Record(Metric::kRocksdbWriteTime, *progress.write_time);
   });
   syncs_in_steps_ = options.syncing == Syncing::kInSteps;
   if (!syncs_in_steps_) {

@@ -219,7 +219,7 @@ absl::StatusOr<std::optional<std::chrono::milliseconds>> PointReader::Ttl(std::s
 }
 
 absl::StatusOr<Location> PointReader::Locate(std::string_view key) {
-  core_.metrics.Add(Counter::kLocates, 1);
+  core_.metrics.Add(Metric::kLocates, 1);
   Location location;
   REMORA_RETURN_IF_ERROR(Find(key, LocationTaker{&location}));
   return location;
@@ -228,7 +228,7 @@ absl::StatusOr<Location> PointReader::Locate(std::string_view key) {
 // --- Reads without the lock (cold_read.h) ---------------------------------------------------------------
 
 absl::StatusOr<std::optional<Location>> PointReader::BeginLocate(std::string_view key, ColdRead* read) {
-  core_.metrics.Add(Counter::kLocates, 1);
+  core_.metrics.Add(Metric::kLocates, 1);
   REMORA_RETURN_IF_ERROR(CheckKeySize(key));
   const std::uint64_t key_hash = HashKey(key);
   Location location;

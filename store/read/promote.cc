@@ -75,7 +75,7 @@ absl::StatusOr<Place> Promoter::Promote(std::string_view key, std::uint64_t key_
         core_.index.Grow(1, now);  // one split for each new entry
       }
       core_.frequency.Note(key_hash);
-      core_.metrics.CountOne(Counter::kFetches);
+      core_.metrics.CountOne(Metric::kFetches);
       // For a large record, MakeRun has made space already.
       const std::uint64_t appended = run > 0 ? 0 : promoted->extent_bytes();
       if (space_.MemoryIsLow()) space_.cleaner().Work(SpaceManager::kCleanPace * appended, now, unix_ms);

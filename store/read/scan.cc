@@ -201,7 +201,7 @@ absl::StatusOr<BackupInfo> Store::Backup(const std::string& dir, std::uint32_t k
 absl::StatusOr<std::uint64_t> Store::Count() {
   // During a load, the counter has only the keys that are loaded.
   if (loading()) return Count(RangeOptions{});
-  return engine_->core().metrics.Read(Counter::kKeys);
+  return engine_->core().metrics.Read(Metric::kKeys);
 }
 
 absl::StatusOr<std::uint64_t> Store::Count(const RangeOptions& range) {

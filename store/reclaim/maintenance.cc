@@ -35,10 +35,10 @@ constexpr std::size_t kMostWritesOfDebt = 256;
 }  // namespace
 
 void Maintenance::AddGroup(std::size_t writes, std::uint64_t keys, std::uint64_t written) {
-  core_.metrics.CountOne(Counter::kCommitGroups);
+  core_.metrics.CountOne(Metric::kCommitGroups);
   // A client whose write was acknowledged may check these counters.
-  if (core_.index.entry_count() != keys) core_.metrics.Set(Counter::kKeys, core_.index.entry_count());
-  core_.metrics.Set(Counter::kLastVersion, core_.next_version - 1);
+  if (core_.index.entry_count() != keys) core_.metrics.Set(Metric::kKeys, core_.index.entry_count());
+  core_.metrics.Set(Metric::kLastVersion, core_.next_version - 1);
   if (core_.index.entry_count() > keys) debt_.keys += core_.index.entry_count() - keys;
   debt_.bytes += core_.log.bytes_appended(ValueLog::Head::kWrites) - written;
   debt_.writes += writes;
@@ -141,24 +141,24 @@ bool Maintenance::has_expired() const {
 }
 
 void Maintenance::SetSizeCounters() {
-  core_.metrics.Set(Counter::kKeys, core_.index.entry_count());
-  core_.metrics.Set(Counter::kColdKeys, core_.index.cold_count());
-  core_.metrics.Set(Counter::kEvictions, space_.evictor().evictions());
-  core_.metrics.Set(Counter::kExpired, space_.expirer().removed());
-  core_.metrics.Set(Counter::kIndexBytes, core_.index.segment_count() * kSegmentSize);
-  core_.metrics.Set(Counter::kIndexBuckets, core_.index.bucket_count());
-  core_.metrics.Set(Counter::kOverflowBuckets, core_.index.overflow_count());
+  core_.metrics.Set(Metric::kKeys, core_.index.entry_count());
+  core_.metrics.Set(Metric::kColdKeys, core_.index.cold_count());
+  core_.metrics.Set(Metric::kEvictions, space_.evictor().evictions());
+  core_.metrics.Set(Metric::kExpired, space_.expirer().removed());
+  core_.metrics.Set(Metric::kIndexBytes, core_.index.segment_count() * kSegmentSize);
+  core_.metrics.Set(Metric::kIndexBuckets, core_.index.bucket_count());
+  core_.metrics.Set(Metric::kOverflowBuckets, core_.index.overflow_count());
   if (core_.ordered != nullptr) {
-    core_.metrics.Set(Counter::kOrderedIndexBytes, core_.ordered->keys().memory_bytes());
-    core_.metrics.Set(Counter::kScanSavedBytes, core_.ordered->saved_bytes());
-    core_.metrics.Set(Counter::kScansOvertaken, core_.ordered->given_up());
+    core_.metrics.Set(Metric::kOrderedIndexBytes, core_.ordered->keys().memory_bytes());
+    core_.metrics.Set(Metric::kScanSavedBytes, core_.ordered->saved_bytes());
+    core_.metrics.Set(Metric::kScansOvertaken, core_.ordered->given_up());
   }
-  core_.metrics.Set(Counter::kMemoryBytesFree, core_.segments.free_count() * kSegmentSize);
-  core_.metrics.Set(Counter::kLogBytesUsed, core_.log.bytes_used());
-  core_.metrics.Set(Counter::kLogBytesDead, core_.log.bytes_dead());
-  core_.metrics.Set(Counter::kSegmentsCleaned, space_.cleaner().segments_cleaned());
-  core_.metrics.Set(Counter::kBytesMoved, core_.log.bytes_appended(ValueLog::Head::kMoves));
-  core_.metrics.Set(Counter::kBytesWritten,
+  core_.metrics.Set(Metric::kMemoryBytesFree, core_.segments.free_count() * kSegmentSize);
+  core_.metrics.Set(Metric::kLogBytesUsed, core_.log.bytes_used());
+  core_.metrics.Set(Metric::kLogBytesDead, core_.log.bytes_dead());
+  core_.metrics.Set(Metric::kSegmentsCleaned, space_.cleaner().segments_cleaned());
+  core_.metrics.Set(Metric::kBytesMoved, core_.log.bytes_appended(ValueLog::Head::kMoves));
+  core_.metrics.Set(Metric::kBytesWritten,
                     core_.log.bytes_appended(ValueLog::Head::kWrites) + core_.log.large_bytes_appended());
 }
 

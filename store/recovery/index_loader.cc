@@ -72,7 +72,7 @@ absl::Status IndexLoader::Start(const StoreOptions& options) {
   }
   load_.working = threads;
   load_.began = core_.clock.Now();
-  core_.metrics.Set(Counter::kLoading, 1);
+  core_.metrics.Set(Metric::kLoading, 1);
   core_.loading.store(true, std::memory_order_relaxed);  // no other thread runs yet
   load_.serves = steps || background;
   if (load_.serves) BeginToServe();
@@ -139,7 +139,7 @@ void IndexLoader::EndLoad(Worker& worker, const absl::Status& status) {
   }
   core_.coverage.CoverAll();
   load_.took = core_.clock.Now() - load_.began;
-  core_.metrics.Set(Counter::kLoading, 0);
+  core_.metrics.Set(Metric::kLoading, 0);
   // Release: a thread that sees false also sees all that was loaded.
   core_.loading.store(false, std::memory_order_release);
 }
@@ -305,7 +305,7 @@ absl::Status IndexLoader::PublishLarge(Worker& worker, const DurableTier::Entry&
   if (result.ok() && *result == SpaceResult::kAvailable) {
     core_.coverage.Advance(*worker.range, entry.key);
     core_.index.Grow(1, now);
-    core_.metrics.Add(Counter::kKeysLoaded, 1);
+    core_.metrics.Add(Metric::kKeysLoaded, 1);
   } else {
     core_.log.Rollback(item.place);
   }
@@ -390,7 +390,7 @@ absl::Status IndexLoader::PublishLocked(Worker& worker) {
   if (!result.ok() || *result != SpaceResult::kRetryLater) EndBatch(worker);
   core_.index.Grow(loaded, now);
   maintenance_.Finish();
-  core_.metrics.Add(Counter::kKeysLoaded, static_cast<std::int64_t>(loaded));
+  core_.metrics.Add(Metric::kKeysLoaded, static_cast<std::int64_t>(loaded));
   return AfterPublishing(result);
 }
 

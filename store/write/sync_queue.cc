@@ -81,7 +81,7 @@ void SyncQueue::EndGroups() {
 }
 
 void SyncQueue::UpdateChangesEnd() {
-  core_.metrics.Set(Counter::kWritesUnsynced, pending_.size());
+  core_.metrics.Set(Metric::kWritesUnsynced, pending_.size());
   // A pending write may never become visible, so no watch may show it.
   core_.changes_held_at = pending_.empty() ? StoreCore::kNothingPending : pending_.front().logged_before;
   core_.AdvanceChangesEnd();
@@ -142,7 +142,7 @@ void SyncWaiter::Wake() {
 absl::Status SyncQueue::SyncNow() {
   const TimePoint begin = core_.clock.Now();
   const absl::Status status = core_.tier->Sync();
-  core_.metrics.Record(Counter::kSyncTime, core_.clock.Now() - begin);
+  core_.metrics.Record(Metric::kSyncTime, core_.clock.Now() - begin);
   core_.disk.NoteSync(status);
   return core_.disk.sync_failure();
 }
@@ -161,7 +161,7 @@ bool SyncQueue::SyncUnlocked(WriterLock& lock) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   const absl::Status status = core_.tier->Sync();
   const Duration took = core_.clock.Now() - begin;
   lock.Lock();
-  core_.metrics.Record(Counter::kSyncTime, took);  // one thread at a time, as it holds the lock
+  core_.metrics.Record(Metric::kSyncTime, took);  // one thread at a time, as it holds the lock
   core_.disk.NoteSync(status);
   fsync_ended_to_ = std::max(fsync_ended_to_, to);
   last_in_flight_ = pending_.size();

@@ -85,7 +85,7 @@ bool WriteFastPath::TryPut(Write& write, TimePoint now, std::int64_t unix_ms) {
     core_.index.Insert(key_hash, place, now);
   }
   core_.NoteRead(key_hash);  // eviction counts a write as a use
-  core_.metrics.CountOne(Counter::kPuts);
+  core_.metrics.CountOne(Metric::kPuts);
   write.slot = EncodeSlot({Fingerprint(key_hash), place.extent_code, place.offset_units});
   write.status = absl::OkStatus();
   return true;

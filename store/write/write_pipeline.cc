@@ -161,7 +161,7 @@ void WritePipeline::SubmitLocked(std::span<Write> writes, std::uint64_t prefetch
         write.status = absl::AbortedError(
             "write: no space until the grace period of retired memory ends; try again later");
       }
-      core_.metrics.Add(Counter::kWritesPutOff, 1);
+      core_.metrics.Add(Metric::kWritesPutOff, 1);
       break;
     }
     const std::size_t run = large_.RunOf(writes.front());
@@ -305,7 +305,7 @@ absl::Status WritePipeline::MakeDurable(TimePoint now) {
   const TimePoint begin = is_timed ? core_.clock.Now() : TimePoint();
   const absl::Status written = core_.NoteTierWrite(
       core_.tier->Write(logged || raises ? DurableTier::Log::kWritten : DurableTier::Log::kSkipped));
-  if (is_timed) core_.metrics.Record(Counter::kRocksdbWriteTime, core_.clock.Now() - begin);
+  if (is_timed) core_.metrics.Record(Metric::kRocksdbWriteTime, core_.clock.Now() - begin);
   REMORA_RETURN_IF_ERROR(written);
   // A version that a client has seen never comes again, even if the machine fails and loses the write. So a
   // new block of versions is on disk before readers see one of them. S3 in sync_queue.h explains the other
@@ -350,7 +350,7 @@ void WritePipeline::Publish(const StagedWrite& staged, TimePoint now) {
     } else if (cold) {
       core_.index.EraseCold(*cold);
     }
-    core_.metrics.CountOne(Counter::kDeletes);
+    core_.metrics.CountOne(Metric::kDeletes);
   } else {
     core_.log.MakeLive(staged.place);
     if (entry) {
@@ -361,7 +361,7 @@ void WritePipeline::Publish(const StagedWrite& staged, TimePoint now) {
       core_.index.Insert(staged.key_hash, staged.place, now);
     }
     core_.NoteRead(staged.key_hash);  // eviction counts a write as a use
-    core_.metrics.CountOne(staged.write->kind == Write::Kind::kTouch ? Counter::kTouches : Counter::kPuts);
+    core_.metrics.CountOne(staged.write->kind == Write::Kind::kTouch ? Metric::kTouches : Metric::kPuts);
     staged.write->slot =
         EncodeSlot({Fingerprint(staged.key_hash), staged.place.extent_code, staged.place.offset_units});
   }
@@ -423,7 +423,7 @@ void WritePipeline::PublishSynced(TimePoint now, std::int64_t unix_ms) {
         Publish(pending.staged, now);
         core_.unsynced_keys.Remove(pending.staged.key, pending.ticket);
         if (pending.staged.pinned) core_.log.Unpin(pending.staged.place, now);
-        if (pending.staged.synced) core_.metrics.Add(Counter::kSyncedWrites, 1);
+        if (pending.staged.synced) core_.metrics.Add(Metric::kSyncedWrites, 1);
       }
       queue_.PopFront(/*tells=*/i == 0);
     }

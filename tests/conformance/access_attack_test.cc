@@ -29,7 +29,7 @@ TEST_P(AccessAttack, AHelloThatWasRecordedLetsNobodyIn) {
   const HelloRequest hello = ProvenAnew(kWriter);
   ASSERT_FALSE(RejectionOf(hello).has_value());
   ASSERT_CODE(kOk, kv_->client()->Ping());  // accepted connections are counted by now
-  const std::uint64_t accepted = count(Counter::kConnectionsAccepted);
+  const std::uint64_t accepted = count(Metric::kConnectionsAccepted);
   for (const int seconds : {0, 5, 8, 12, 30}) {  // in its epoch, in the next one, and later
     deployment_->Advance(std::chrono::seconds(seconds));
     const auto rejection = RejectionOf(hello);
@@ -44,7 +44,7 @@ TEST_P(AccessAttack, AHelloThatWasRecordedLetsNobodyIn) {
   changed.flags |= HelloFlag::kReconnects;
   EXPECT_TRUE(RejectionOf(changed).has_value());
   changed.flags &= static_cast<std::uint8_t>(~HelloFlag::kReconnects);
-  EXPECT_EQ(count(Counter::kConnectionsAccepted), accepted);
+  EXPECT_EQ(count(Metric::kConnectionsAccepted), accepted);
   EXPECT_FALSE(RejectionOf(changed).has_value());  // as it was made
   EXPECT_CODE(kOk, Put("key", "value"));
 }
@@ -75,7 +75,7 @@ TEST_P(AccessAttack, NoncesOfOnesOwnOrOfOthersAreOfNoUse) {
 
 TEST_P(AccessAttack, ProofsOfNoToken) {
   START(With(Lines()), Holding(kWriter));
-  const std::uint64_t before = count(Counter::kRejectedToken);
+  const std::uint64_t before = count(Metric::kRejectedToken);
   EXPECT_TRUE(RejectionOf(ProvenAnew(kStranger)).has_value());
   HelloRequest damaged = ProvenAnew(kWriter);
   for (std::byte& byte : damaged.proof) {
@@ -90,15 +90,15 @@ TEST_P(AccessAttack, ProofsOfNoToken) {
   EXPECT_EQ(rejection->reason, RejectionReason::kChallenge);
   EXPECT_THAT(rejection->text, testing::HasSubstr("token"));
   EXPECT_CODE(kOk, kv_->client()->Ping());
-  EXPECT_EQ(count(Counter::kRejectedToken), before + 1 + sizeof(damaged.proof) + 2);
-  EXPECT_EQ(count(Counter::kConnections), 1u);
+  EXPECT_EQ(count(Metric::kRejectedToken), before + 1 + sizeof(damaged.proof) + 2);
+  EXPECT_EQ(count(Metric::kConnections), 1u);
   EXPECT_CODE(kOk, Put("key", "value"));
 }
 
 TEST_P(AccessAttack, AWriteWithATokenForReadingIsRejected) {
   START(With(Lines(), {.durability = Durability::kLogged}), Holding(kWriter));
   ASSERT_CODE(kOk, Put("key", "value"));
-  const std::uint64_t version = count(Counter::kLastVersion);
+  const std::uint64_t version = count(Metric::kLastVersion);
   const auto reader = Enter(ProvenAnew(kReader));
   EXPECT_NE(reader->hello().flags & ReplyFlag::kReadOnly, 0u);
   EXPECT_EQ(reader->hello().staging.size, 0u);
@@ -122,9 +122,9 @@ TEST_P(AccessAttack, AWriteWithATokenForReadingIsRejected) {
   }
   expect_denied(reader->AskInline(HandClient::MakeRequest(Operation::kScan, 0, scan.size()), scan),
                 "deletion");
-  EXPECT_EQ(count(Counter::kRequestsDenied), static_cast<std::uint64_t>(denied));
+  EXPECT_EQ(count(Metric::kRequestsDenied), static_cast<std::uint64_t>(denied));
   EXPECT_EQ(Get("key"), "value");
-  EXPECT_EQ(count(Counter::kLastVersion), version);
+  EXPECT_EQ(count(Metric::kLastVersion), version);
 
   // A payload outside of what it may have, or shorter than it says: rejected, and nobody falls.
   Request locate = HandClient::MakeRequest(Operation::kLocate, 3, 0);
@@ -156,12 +156,12 @@ TEST_P(AccessAttack, NobodyElseCanWriteToAStagingBuffer) {
   START(With(Lines()), Holding(kWriter));
   const auto owner = Enter(ProvenAnew(kWriter));
   ASSERT_EQ(owner->Put("key", "value")->status(), ReplyStatus::kOk);
-  EXPECT_EQ(count(Counter::kStagingBuffersBound), 2u);
+  EXPECT_EQ(count(Metric::kStagingBuffersBound), 2u);
   for (const char* const token : {kReader, kWriter}) {
     const auto other = Enter(ProvenAnew(token));
     owner->Write(owner->hello().staging, 0, "keyVALUE");
     ASSERT_TRUE(owner->Ask(Operation::kPing, 0, 0).has_value());  // it is there
-    EXPECT_EQ(count(Counter::kStagingBuffersBound), token == kWriter ? 3u : 2u);
+    EXPECT_EQ(count(Metric::kStagingBuffersBound), token == kWriter ? 3u : 2u);
     other->Write(owner->hello().staging, 4, "x");
     // Over the local transport each client's staging buffer has the same name: it has written to its own.
     const bool has_own = GetParam() == DeploymentKind::kLocal && token == kWriter;
@@ -171,7 +171,7 @@ TEST_P(AccessAttack, NobodyElseCanWriteToAStagingBuffer) {
     EXPECT_EQ(answer->status(), ReplyStatus::kOk);
     EXPECT_EQ(Get("key"), "VALUE");
   }
-  EXPECT_EQ(count(Counter::kStagingBuffersUnbound), 0u);
+  EXPECT_EQ(count(Metric::kStagingBuffersUnbound), 0u);
 }
 
 // Over verbs without memory windows, a client that knows another's key may WRITE to its staging buffer
@@ -186,7 +186,7 @@ TEST_P(AccessAttack, AStagingBufferThatAnotherClientChangedIsNotStored) {
   other->Write(owner->hello().staging, 4, "x");
   const bool was_let = other->Ask(Operation::kPing, 0, 0).has_value();
   EXPECT_EQ(was_let, GetParam() == DeploymentKind::kVerbs);
-  EXPECT_EQ(count(Counter::kStagingBuffersUnbound), was_let ? 2u : 0u);
+  EXPECT_EQ(count(Metric::kStagingBuffersUnbound), was_let ? 2u : 0u);
   const auto answer = owner->CommitPut("key", "VALUE");
   ASSERT_TRUE(answer.has_value());
   EXPECT_EQ(answer->status(), was_let ? ReplyStatus::kCorrupt : ReplyStatus::kOk);

@@ -41,7 +41,7 @@ class Access : public Behaviour {
   }
   static ClientOptions Holding(const std::string& token) { return {.token = token}; }
   absl::Status ConnectStatus(const ClientOptions& options) { return deployment_->Connect(options).status(); }
-  std::uint64_t count(Counter counter) { return store().Read(counter); }
+  std::uint64_t count(Metric counter) { return store().Read(counter); }
 
   // --- By hand
 

@@ -22,9 +22,9 @@ TEST_P(Access, AClientWithATokenIsServed) {
   START(With(Lines()), Holding(kWriter));
   EXPECT_CODE(kOk, Put("key", "value"));
   EXPECT_EQ(Get("key"), "value");
-  EXPECT_EQ(count(Counter::kTokens), 2u);
-  EXPECT_EQ(count(Counter::kChallenges), 1u);
-  EXPECT_EQ(count(Counter::kConnectionsRejected), 0u);
+  EXPECT_EQ(count(Metric::kTokens), 2u);
+  EXPECT_EQ(count(Metric::kChallenges), 1u);
+  EXPECT_EQ(count(Metric::kConnectionsRejected), 0u);
   // The whole line is as good as the secret out of it.
   const auto other = Connect(Holding(Lines().substr(0, Lines().find('\n'))));
   ASSERT_NE(other, nullptr);
@@ -43,8 +43,8 @@ TEST_P(Access, OthersAreNotAndHearWhy) {
   EXPECT_CODE(kInvalidArgument, bad);
   EXPECT_THAT(bad.message(), testing::Not(testing::HasSubstr("secret!")));
   EXPECT_CODE(kOk, kv_->client()->Ping());  // rejections are counted by now
-  EXPECT_EQ(count(Counter::kRejectedToken), 2u);
-  EXPECT_EQ(count(Counter::kConnections), 1u);
+  EXPECT_EQ(count(Metric::kRejectedToken), 2u);
+  EXPECT_EQ(count(Metric::kConnections), 1u);
 }
 
 TEST_P(Access, AClientWithATokenIsServedByNobodyWhoLacksIt) {
@@ -164,7 +164,7 @@ TEST_P(Access, AReaderGetsWhatIsOnDiskOnly) {
   };
   constexpr int kKeys = 1200;
   for (int i = 0; i < kKeys; ++i) ASSERT_CODE(kOk, Put(key_of(i), value + std::to_string(i)));
-  ASSERT_GT(count(Counter::kColdKeys), 100u);
+  ASSERT_GT(count(Metric::kColdKeys), 100u);
   const auto reader = Connect(Holding(kReader));
   ASSERT_NE(reader, nullptr);
   for (int i = 0; i < 200; ++i) ASSERT_EQ(Get(*reader, key_of(i)), value + std::to_string(i));
@@ -172,12 +172,12 @@ TEST_P(Access, AReaderGetsWhatIsOnDiskOnly) {
   EXPECT_GT(reader->client()->counters().cold, 50u);
   // The client reports its reads of memory with its next question, if the answer before came while memory was
   // filling.
-  for (int i = 0; i < 2000 && count(Counter::kReadsReported) == 0; ++i) {
+  for (int i = 0; i < 2000 && count(Metric::kReadsReported) == 0; ++i) {
     ASSERT_CODE(kOk, Put("more", value + std::to_string(i)));
     ASSERT_EQ(Get(*reader, "more"), value + std::to_string(i));
     ASSERT_EQ(Get(*reader, key_of(i % 200)), value + std::to_string(i % 200));
   }
-  EXPECT_GT(count(Counter::kReadsReported), 0u);
+  EXPECT_GT(count(Metric::kReadsReported), 0u);
 
   const auto dialer = [this](TimePoint) { return deployment_->Dial(); };
   auto async = AsyncClient::Connect(dialer, Holding(kReader), {.depth = 64}, deployment_->clock());
@@ -203,7 +203,7 @@ TEST_P(Access, AReaderGetsWhatIsOnDiskOnly) {
 TEST_P(Access, AReaderChangesNothing) {
   START(With(Lines(), {.durability = Durability::kLogged}), Holding(kWriter));
   ASSERT_CODE(kOk, Put("key", "1"));
-  const std::uint64_t version = count(Counter::kLastVersion);
+  const std::uint64_t version = count(Metric::kLastVersion);
   const auto reader = Connect(Holding(kReader));
   ASSERT_NE(reader, nullptr);
   const absl::Status denied = reader->Put("key", "2");
@@ -230,8 +230,8 @@ TEST_P(Access, AReaderChangesNothing) {
   EXPECT_CODE(kOk, reader->client()->MultiPut(puts, results));
   for (const PutResult& result : results) EXPECT_CODE(kPermissionDenied, result.status);
   EXPECT_EQ(Get(*reader, "key"), "1");
-  EXPECT_EQ(count(Counter::kLastVersion), version);
-  EXPECT_EQ(count(Counter::kKeys), 1u);
+  EXPECT_EQ(count(Metric::kLastVersion), version);
+  EXPECT_EQ(count(Metric::kKeys), 1u);
   EXPECT_EQ(kv_->client()->counters().reconnects, 0u);
 }
 
@@ -255,7 +255,7 @@ TEST_P(Access, TokensAreReadAnew) {
   // The writer's is as it was, the reader's is gone.
   reload("writer read-write " + std::string(kWriter) + "\nthird read-only " + kStranger + "\n");
   EXPECT_EQ(kv_->client()->counters().reconnects, 0u);
-  EXPECT_EQ(count(Counter::kConnections), 1u);
+  EXPECT_EQ(count(Metric::kConnections), 1u);
   std::string value;
   EXPECT_CODE(kPermissionDenied, reader->Get("key", &value));
   EXPECT_CODE(kPermissionDenied, reader->client()->Ping());
@@ -264,7 +264,7 @@ TEST_P(Access, TokensAreReadAnew) {
   reload("writer read-write " + std::string(kWriter) + "\nreader read-write " + kReader + "\n");
   EXPECT_CODE(kOk, reader->Put("key", "mine"));
   EXPECT_EQ(Get("key"), "mine");
-  EXPECT_EQ(count(Counter::kTokens), 2u);
+  EXPECT_EQ(count(Metric::kTokens), 2u);
 }
 
 TEST_P(Access, ATokenMayHaveSoManyConnections) {
@@ -276,7 +276,7 @@ TEST_P(Access, ATokenMayHaveSoManyConnections) {
   EXPECT_THAT(third.message(), testing::HasSubstr("one has 2 connections"));
   EXPECT_CODE(kOk, ConnectStatus(Holding(kReader)));
   ASSERT_CODE(kOk, kv_->client()->Ping());
-  EXPECT_EQ(count(Counter::kRejectedTokenFull), 1u);
+  EXPECT_EQ(count(Metric::kRejectedTokenFull), 1u);
   second.reset();
   second = nullptr;
   // The server notices when it looks.
@@ -308,7 +308,7 @@ TEST_P(Access, AClientAboveItsRateWaitsAndOthersDoNot) {
   }
   // A tenth of a second may come at once, and the last ones are not waited for.
   EXPECT_GE(deployment_->clock().Now() - start, milliseconds(32 * 20 - 100 - 2 * 20));
-  EXPECT_GT(count(Counter::kRequestsDelayed), 0u);
+  EXPECT_GT(count(Metric::kRequestsDelayed), 0u);
   // While some wait.
   const auto dialer = [this](TimePoint) { return deployment_->Dial(); };
   auto slow = AsyncClient::Connect(dialer, Holding(kWriter), {}, deployment_->clock());
@@ -321,7 +321,7 @@ TEST_P(Access, AClientAboveItsRateWaitsAndOthersDoNot) {
   (*slow)->Poll();
   for (int i = 0; i < 200; ++i) ASSERT_CODE(kOk, fast->Put("other", "value"));
   ASSERT_TRUE((*slow)->WaitAll(deployment_->clock().Now() + std::chrono::seconds(20)).ok());
-  EXPECT_LE(count(Counter::kRequestsDelayed), puts.size() + 10);
+  EXPECT_LE(count(Metric::kRequestsDelayed), puts.size() + 10);
   EXPECT_EQ(Get("key"), "value");
 }
 

@@ -110,7 +110,7 @@ TEST_P(AnyOrder, EachKeyIsShownOnceWhateverHappensMeanwhile) {
   const int stay = slow() ? 300 : 1500;
   const std::string value(200, 'v'), churn(5000, 'c');
   for (int i = 0; i < stay; ++i) ASSERT_CODE(kOk, Put(KeyOf(i), KeyOf(i) + value));
-  const std::uint64_t buckets = store().Read(Counter::kIndexBuckets);
+  const std::uint64_t buckets = store().Read(Metric::kIndexBuckets);
   const auto scan = Begin();
   std::set<std::string> shown;
   for (int i = 0; scan->Next(); ++i) {
@@ -129,9 +129,9 @@ TEST_P(AnyOrder, EachKeyIsShownOnceWhateverHappensMeanwhile) {
     }
   }
   ASSERT_CODE(kOk, scan->status());
-  EXPECT_GT(store().Read(Counter::kIndexBuckets), buckets);
+  EXPECT_GT(store().Read(Metric::kIndexBuckets), buckets);
   if (!slow()) {
-    EXPECT_GT(store().Read(Counter::kSegmentsCleaned), 0u);
+    EXPECT_GT(store().Read(Metric::kSegmentsCleaned), 0u);
   }
   for (int i = 0; i < stay; ++i) ASSERT_TRUE(shown.contains(KeyOf(i))) << i;
 }
@@ -222,7 +222,7 @@ TEST_P(RemoteAnyOrder, ThoseThatTheServerGivesUpGoOn) {
     }
   }
   for (const auto& scan : scans) EXPECT_FALSE(scan->Next());
-  EXPECT_GT(store().Read(Counter::kScanCursorsPushedOut), 0u);
+  EXPECT_GT(store().Read(Metric::kScanCursorsPushedOut), 0u);
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ TEST_P(AsyncLarge, ValuesComeBackWhole) {
       EXPECT_TRUE(Get(key) == value);
     }
   }
-  EXPECT_EQ(store().Read(Counter::kKeys), 2u);
+  EXPECT_EQ(store().Read(Metric::kKeys), 2u);
 }
 
 TEST_P(AsyncLarge, TheLargestValueComesBackWhole) {
@@ -212,7 +212,7 @@ class AsyncLargeEnd : public AsyncSim {
       }
     });
   }
-  std::uint64_t Used() { return server_->store().Read(Counter::kLogBytesUsed); }
+  std::uint64_t Used() { return server_->store().Read(Metric::kLogBytesUsed); }
   /// Until what nobody waits for any more has come to its end.
   void Settle(AsyncClient& client) {
     for (int i = 0; i < 2; ++i) {  // the second comes behind what the first found to be sent
@@ -285,7 +285,7 @@ TEST_P(AsyncLargeEnd, CancelledAtAnyStepItGivesBackWhatWasReserved) {
   }
   EXPECT_GT(not_done, GetParam() ? 1 : 4);
   EXPECT_GE(cancelled, not_done);
-  EXPECT_EQ(server_->store().Read(Counter::kRejectedRequests), 0u);
+  EXPECT_EQ(server_->store().Read(Metric::kRejectedRequests), 0u);
 }
 
 TEST_P(AsyncLargeEnd, CancelledWhileItIsWrittenItKeepsItsPlaceUntilTheDeviceIsDone) {

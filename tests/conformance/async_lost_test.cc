@@ -173,7 +173,7 @@ TEST_F(AsyncLost, AConnectionCutAtAnyStepLeavesEachWriteDoneOnceAndInOrder) {
   for (const SimNetwork::Cut cut : {SimNetwork::Cut::kBoth, SimNetwork::Cut::kClient}) {
     EXPECT_GT(Sweep([&](std::uint64_t event) { network_.CutAt(event, cut); }, 1), 20u);
   }
-  EXPECT_EQ(server_->store().Read(Counter::kCompletionsUnknown), 0u);
+  EXPECT_EQ(server_->store().Read(Metric::kCompletionsUnknown), 0u);
 }
 
 TEST_F(AsyncLost, AServerKilledAtAnyStepLeavesEachLoggedWriteDoneOnceAndInOrder) {
@@ -240,7 +240,7 @@ TEST_F(AsyncLost, NoOutcomeIsPushedOutByThoseBehindIt) {
     if (syncs && ++steps % 50 == 0) server_->store().Sync();
   });
   int held = 0;
-  const auto done = [&] { return server_->store().Read(Counter::kPuts); };
+  const auto done = [&] { return server_->store().Read(Metric::kPuts); };
   for (const bool in_lists : {false, true}) {
     bool all = false;
     for (std::uint64_t event = 1; !all; event += in_lists ? 1 : 3) {
@@ -461,7 +461,7 @@ TEST_P(AsyncOftenCut, EachWriteIsDoneOnceAndEachReadIsRight) {
   EXPECT_EQ(told_size_, size_);
   EXPECT_EQ(Seen("sum"), std::to_string(begun_));
   EXPECT_EQ(Seen("last"), std::to_string(puts_));
-  EXPECT_EQ(server_->store().Read(Counter::kPuts), puts_ + size_ + static_cast<std::uint64_t>(begun_));
+  EXPECT_EQ(server_->store().Read(Metric::kPuts), puts_ + size_ + static_cast<std::uint64_t>(begun_));
   EXPECT_GT(client->counters().reconnects, 20u);
   EXPECT_GT(client->counters().completion_queries, 20u);
 }

@@ -371,7 +371,7 @@ TEST_P(Async, AgreesWithAMapInLittleMemory) {
   }
   Mixed(*async_, 3, 3000).Run(slow() ? 500 : 10'000);
   if (!slow()) {
-    EXPECT_GT(store().Read(Counter::kColdKeys), 0u);
+    EXPECT_GT(store().Read(Metric::kColdKeys), 0u);
   }
   // A value that is in the durable tier alone is brought back.
   for (int i = 0; i < 600; i += 60) {
@@ -384,7 +384,7 @@ TEST_P(Async, AgreesWithAMapInLittleMemory) {
   }
   if (!slow()) {
     EXPECT_GT(async_->counters().locates, 0u);
-    EXPECT_GT(store().Read(Counter::kReadsReported), 0u);
+    EXPECT_GT(store().Read(Metric::kReadsReported), 0u);
   }
 }
 

@@ -44,7 +44,7 @@ TEST_P(Batches, AllOfOneIsDone) {
   EXPECT_FALSE(kv_->Ttl("a")->has_value());
   batch.Clear();
   EXPECT_CODE(kOk, kv_->Apply(batch));
-  EXPECT_EQ(store().Read(Counter::kKeys), 3u);
+  EXPECT_EQ(store().Read(Metric::kKeys), 3u);
 }
 
 TEST_P(Batches, NothingIsDoneWhenOneWriteCannotBe) {
@@ -120,7 +120,7 @@ TEST_P(Batches, ABatchOutOfBoundsIsRejectedAsAWhole) {
     batch.Clear();
     EXPECT_EQ(batch.fault(), "");
   }
-  EXPECT_EQ(store().Read(Counter::kKeys), 0u);
+  EXPECT_EQ(store().Read(Metric::kKeys), 0u);
 }
 
 TEST_P(Batches, AreDoneOnlyIfTheirChecksHold) {
@@ -151,7 +151,7 @@ TEST_P(Batches, AreDoneOnlyIfTheirChecksHold) {
   std::uint64_t version = 0;
   ASSERT_CODE(kOk, kv_->Get("a", &value, &version));
   EXPECT_EQ(version, old) << "a check writes nothing";
-  EXPECT_EQ(store().Read(Counter::kKeys), 2u);
+  EXPECT_EQ(store().Read(Metric::kKeys), 2u);
   WriteBatch behind;
   behind.Check("a", Condition::Present());
   behind.Put("c", "");
@@ -328,7 +328,7 @@ TEST_P(RemoteBatches, BytesThatLieOrEndTooSoonAreInvalid) {
   EXPECT_EQ(with([](BatchEntry* entry) { entry->reserved = 1; }), ReplyStatus::kInvalid);
   EXPECT_EQ(with([](BatchEntry* entry) { entry->ttl_ms = -1; }), ReplyStatus::kInvalid);
   EXPECT_EQ(with([](BatchEntry* entry) { entry->condition = kMaxVersion; }), ReplyStatus::kInvalid);
-  EXPECT_EQ(store().Read(Counter::kKeys), 0u);
+  EXPECT_EQ(store().Read(Metric::kKeys), 0u);
   EXPECT_CODE(kOk, Put("key", "value"));
 }
 
@@ -358,7 +358,7 @@ TEST_P(RemoteBatches, RequestsThatAreOutOfBoundsAreInvalid) {
   std::string many;
   for (std::size_t i = 0; i <= kMaxBatchWrites; ++i) many += good.substr(0, good.size() / 2);
   EXPECT_EQ(Send(many), ReplyStatus::kInvalid);
-  EXPECT_EQ(store().Read(Counter::kKeys), 0u);
+  EXPECT_EQ(store().Read(Metric::kKeys), 0u);
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ TEST(ClientActivitiesTest, APlaceThatChangesHandsIsOfOneClient) {
     }
   });
   for (std::int64_t number = 1; number <= 20'000; ++number) {
-    ClientActivities::Place* const place = activities.Begin(Counter::kConnectionsLocal, number);
+    ClientActivities::Place* const place = activities.Begin(Metric::kConnectionsLocal, number);
     for (int i = 0; i < 3; ++i) place->Count(static_cast<std::uint64_t>(number));
     activities.End(place);
   }
@@ -67,7 +67,7 @@ TEST(ClientActivitiesTest, AClientIsCountedWhileItIsConnected) {
     EXPECT_EQ(clients[0].number, 1u);
     EXPECT_EQ(clients[0].requests, 0u);
     EXPECT_EQ(clients[1].number, 2u);
-    EXPECT_EQ(clients[1].transport, Counter::kConnectionsLocal);
+    EXPECT_EQ(clients[1].transport, Metric::kConnectionsLocal);
     EXPECT_EQ(clients[1].requests, 7u);
     EXPECT_EQ(clients[1].bytes, 7u * 103);
     EXPECT_LE(clients[0].since_unix_ms, clients[1].since_unix_ms);

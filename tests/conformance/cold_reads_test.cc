@@ -29,13 +29,13 @@ TEST_F(ColdReads, AreDoneSideBySideWhileOthersWrite) {
     values.push_back(std::async(std::launch::async, [this, i] { return Get(*Connect(), KeyOf(i)); }));
   }
   EXPECT_TRUE(gate_.AwaitWaiting(kReaders)) << "one read waits for another";
-  EXPECT_EQ(store().Read(Counter::kColdReadsInFlight), static_cast<std::uint64_t>(kReaders));
+  EXPECT_EQ(store().Read(Metric::kColdReadsInFlight), static_cast<std::uint64_t>(kReaders));
   EXPECT_NO_FATAL_FAILURE(ExpectOthersAreServed());
   gate_.Open();
   for (std::size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(values[i].get(), ValueOf(keys[i]));
-  EXPECT_EQ(store().Read(Counter::kColdReadsInFlight), 0u);
-  EXPECT_EQ(store().Read(Counter::kColdReads), static_cast<std::uint64_t>(kReaders));
-  EXPECT_EQ(store().Read(Counter::kColdReadsRepeated), 0u);
+  EXPECT_EQ(store().Read(Metric::kColdReadsInFlight), 0u);
+  EXPECT_EQ(store().Read(Metric::kColdReads), static_cast<std::uint64_t>(kReaders));
+  EXPECT_EQ(store().Read(Metric::kColdReadsRepeated), 0u);
 }
 
 TEST_F(ColdReads, OfOneConnectionAreDoneSideBySide) {
@@ -86,7 +86,7 @@ TEST_F(ColdReads, AreDoneAgainIfTheKeyWasWrittenAndLeftMemoryMeanwhile) {
   gate_.Open();
   ASSERT_TRUE(client->WaitAll(Deadline()).ok());
   EXPECT_EQ(values.front(), "new");
-  EXPECT_EQ(store().Read(Counter::kColdReadsRepeated), 1u);
+  EXPECT_EQ(store().Read(Metric::kColdReadsRepeated), 1u);
 }
 
 TEST_F(ColdReads, EndWithoutTheirConnections) {
@@ -95,17 +95,17 @@ TEST_F(ColdReads, EndWithoutTheirConnections) {
   std::vector<std::string> ignored;
   ASSERT_NO_FATAL_FAILURE(BeginGets(*ConnectAsync(), std::span(keys).subspan(1), &ignored));
   const TimePoint deadline = Deadline();
-  while (store().Read(Counter::kConnections) > 1 && clock_.Now() < deadline) {
+  while (store().Read(Metric::kConnections) > 1 && clock_.Now() < deadline) {
     std::this_thread::sleep_for(milliseconds(1));
   }
-  EXPECT_EQ(store().Read(Counter::kConnections), 1u);
+  EXPECT_EQ(store().Read(Metric::kConnections), 1u);
   gate_.Open();
   EXPECT_EQ(Get(*writer_, KeyOf(keys[0])), ValueOf(keys[0]));
   EXPECT_NO_FATAL_FAILURE(ExpectOthersAreServed());
-  while (store().Read(Counter::kColdReadsInFlight) > 0 && clock_.Now() < deadline) {
+  while (store().Read(Metric::kColdReadsInFlight) > 0 && clock_.Now() < deadline) {
     std::this_thread::sleep_for(milliseconds(1));
   }
-  EXPECT_EQ(store().Read(Counter::kColdReadsInFlight), 0u);
+  EXPECT_EQ(store().Read(Metric::kColdReadsInFlight), 0u);
 }
 
 // The server waits for the reads that have begun; they end when the disk answers.

@@ -74,7 +74,7 @@ TEST_F(ColdWrites, AreReadForSideBySideWhileOthersWrite) {
   EXPECT_EQ(outcomes[3].get(), "OK");
   EXPECT_EQ(outcomes[4].get(), "OK");
   EXPECT_EQ(outcomes[5].get(), "OK");
-  EXPECT_EQ(store().Read(Counter::kColdReads), static_cast<std::uint64_t>(kClients));
+  EXPECT_EQ(store().Read(Metric::kColdReads), static_cast<std::uint64_t>(kClients));
   EXPECT_EQ(Get(*writer_, NumberKey(0)), "new");
   EXPECT_EQ(Get(*writer_, NumberKey(1)), "NOT_FOUND");
   EXPECT_EQ(Get(*writer_, NumberKey(2)), "10");
@@ -82,7 +82,7 @@ TEST_F(ColdWrites, AreReadForSideBySideWhileOthersWrite) {
   EXPECT_EQ(Get(*writer_, NumberKey(4)), "101");
   EXPECT_EQ(Get(*writer_, NumberKey(5)), "10");
   EXPECT_TRUE(writer_->Ttl(NumberKey(5)).value().has_value());
-  EXPECT_EQ(store().Read(Counter::kColdReadsInFlight), 0u);
+  EXPECT_EQ(store().Read(Metric::kColdReadsInFlight), 0u);
 }
 
 // D8, also for reads that are done in another order.
@@ -148,7 +148,7 @@ TEST_F(ColdWrites, OfBatchesAndListsAreReadForSideBySide) {
   for (std::future<std::string>& outcome : outcomes) EXPECT_EQ(outcome.get(), "OK");
   for (const std::size_t i : {0u, 2u, 3u, 4u, 5u}) EXPECT_EQ(Get(*writer_, NumberKey(i)), "new");
   EXPECT_EQ(Get(*writer_, NumberKey(1)), "NOT_FOUND");
-  EXPECT_EQ(store().Read(Counter::kColdReads), 6u);
+  EXPECT_EQ(store().Read(Metric::kColdReads), 6u);
 }
 
 // A read that fails concerns its own request alone.
@@ -178,7 +178,7 @@ TEST_F(ColdWrites, AreReadForByTheServerThreadIfResultsAreStaleAllTheTime) {
   };
   EXPECT_EQ(writer_->Increment(NumberKey(0), 1).value_or(0), 11);
   EXPECT_EQ(reads, kMaxColdReadBegins - 1);
-  EXPECT_EQ(store().Read(Counter::kColdReadsRepeated), static_cast<std::uint64_t>(kMaxColdReadBegins - 2));
+  EXPECT_EQ(store().Read(Metric::kColdReadsRepeated), static_cast<std::uint64_t>(kMaxColdReadBegins - 2));
 }
 
 TEST_F(ColdWrites, AreNotDoneIfTheirConnectionsEnd) {
@@ -193,15 +193,15 @@ TEST_F(ColdWrites, AreNotDoneIfTheirConnectionsEnd) {
     ASSERT_TRUE(SendUntilWaiting(*client, 8));
   }
   const TimePoint deadline = Deadline();
-  while (store().Read(Counter::kConnections) > 1 && clock_.Now() < deadline) {
+  while (store().Read(Metric::kConnections) > 1 && clock_.Now() < deadline) {
     std::this_thread::sleep_for(milliseconds(1));
   }
-  ASSERT_EQ(store().Read(Counter::kConnections), 1u);
+  ASSERT_EQ(store().Read(Metric::kConnections), 1u);
   gate_.Open();
-  while (store().Read(Counter::kColdReadsInFlight) > 0 && clock_.Now() < deadline) {
+  while (store().Read(Metric::kColdReadsInFlight) > 0 && clock_.Now() < deadline) {
     std::this_thread::sleep_for(milliseconds(1));
   }
-  EXPECT_EQ(store().Read(Counter::kColdReadsInFlight), 0u);
+  EXPECT_EQ(store().Read(Metric::kColdReadsInFlight), 0u);
   EXPECT_NO_FATAL_FAILURE(ExpectOthersAreServed());
   for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(Get(*writer_, NumberKey(i)), "10");
 }
@@ -249,12 +249,12 @@ TEST_F(ColdWrites, KeepNoMoreValuesThanTheirLimit) {
   std::erase_if(keys, [&](const std::string& key) { return !IsCold(key); });
   ASSERT_GE(keys.size(), kValues);
   keys.resize(kValues);
-  const std::uint64_t reads_before = store().Read(Counter::kColdReads);
+  const std::uint64_t reads_before = store().Read(Metric::kColdReads);
   // The first write of the connection waits until the server has taken the others' values. If the server used
   // some earlier, values that it takes later would find space again, and be kept.
   on_read_ = [this, reads_before](ColdRead* cold) {
     const TimePoint deadline = Deadline();
-    while (cold->key == NumberKey(0) && store().Read(Counter::kColdReads) < reads_before + kValues &&
+    while (cold->key == NumberKey(0) && store().Read(Metric::kColdReads) < reads_before + kValues &&
            clock_.Now() < deadline) {
       std::this_thread::sleep_for(milliseconds(1));
     }
@@ -272,7 +272,7 @@ TEST_F(ColdWrites, KeepNoMoreValuesThanTheirLimit) {
   EXPECT_EQ(sum, "11");
   for (const std::string& outcome : touched) EXPECT_EQ(outcome, "OK");
   // 16 MiB are eight of these values.
-  EXPECT_GE(store().Read(Counter::kColdReads) - reads_before, std::uint64_t{1 + kValues + 2});
+  EXPECT_GE(store().Read(Metric::kColdReads) - reads_before, std::uint64_t{1 + kValues + 2});
 }
 
 }  // namespace

@@ -135,7 +135,7 @@ TEST_P(Conditions, AVersionThatNoWriteHasIsRejected) {
     EXPECT_CODE(kInvalidArgument, kv_->Persist("key", {.condition = Condition::Version(version)}));
   }
   EXPECT_CODE(kInvalidArgument, kv_->Exists("").status());
-  EXPECT_EQ(store().Read(Counter::kKeys), 0u);
+  EXPECT_EQ(store().Read(Metric::kKeys), 0u);
 }
 
 TEST_P(Conditions, AnExpiredKeyIsAbsent) {
@@ -183,7 +183,7 @@ TEST_P(Conditions, OfKeysThatAreNotLoadedYet) {
   EXPECT_EQ(Get("b"), "2");
   EXPECT_EQ(Get("c"), "42");
   EXPECT_EQ(Get("absent"), "new");
-  EXPECT_EQ(store().Read(Counter::kKeys), 5u);
+  EXPECT_EQ(store().Read(Metric::kKeys), 5u);
 }
 
 TEST_P(Conditions, OfKeysThatAreNotInMemory) {
@@ -197,9 +197,9 @@ TEST_P(Conditions, OfKeysThatAreNotInMemory) {
   for (std::size_t i = 0; i < kKeys; ++i) {
     ASSERT_CODE(kOk, kv_->Put("key " + std::to_string(i), value, {.version = &versions[i]}));
   }
-  ASSERT_GT(store().Read(Counter::kColdKeys), 50u);
+  ASSERT_GT(store().Read(Metric::kColdKeys), 50u);
   // Nothing of this brings a record to memory.
-  const std::uint64_t fetches = store().Read(Counter::kFetches);
+  const std::uint64_t fetches = store().Read(Metric::kFetches);
   for (std::size_t i = 0; i < 30; ++i) {
     const std::string key = "key " + std::to_string(i);
     ASSERT_CODE(kAlreadyExists, PutIf(key, "no", Condition::Absent()));
@@ -207,7 +207,7 @@ TEST_P(Conditions, OfKeysThatAreNotInMemory) {
     ASSERT_CODE(kOk, PutIf(key, "new", Condition::Version(versions[i])));
     ASSERT_EQ(kv_->Append("key " + std::to_string(30 + i), "more").value_or(0), value.size() + 4);
   }
-  EXPECT_EQ(store().Read(Counter::kFetches), fetches);
+  EXPECT_EQ(store().Read(Metric::kFetches), fetches);
   for (std::size_t i = 0; i < 30; ++i) {
     ASSERT_EQ(Get("key " + std::to_string(i)), "new");
     ASSERT_EQ(Get("key " + std::to_string(30 + i)), value + "more");
@@ -226,11 +226,11 @@ TEST_P(Conditions, OfLargeValues) {
   EXPECT_EQ(got.version, version);
   EXPECT_TRUE(got.value == large);
   EXPECT_TRUE(Exists("key"));
-  const std::uint64_t used = store().Read(Counter::kLogBytesUsed);
+  const std::uint64_t used = store().Read(Metric::kLogBytesUsed);
   EXPECT_CODE(kAlreadyExists, PutIf("key", larger, Condition::Absent()));
   EXPECT_CODE(kFailedPrecondition, PutIf("key", larger, Condition::Version(version + 1)));
   EXPECT_CODE(kNotFound, PutIf("other", larger, Condition::Present()));
-  EXPECT_EQ(store().Read(Counter::kLogBytesUsed), used) << "what was reserved was not given back";
+  EXPECT_EQ(store().Read(Metric::kLogBytesUsed), used) << "what was reserved was not given back";
   EXPECT_EQ(GetVersioned("key").version, version);
   EXPECT_CODE(kOk, PutIf("key", larger, Condition::Version(version)));
   EXPECT_TRUE(GetVersioned("key").value == larger);

@@ -198,15 +198,15 @@ class Costs : public testing::TestWithParam<std::tuple<DeploymentKind, Durabilit
     // More than the memory holds, of which nothing is used again; few keys, so that the index does not grow.
     const std::string some(40'000, 's');
     for (int i = 0; i < 600; ++i) Put("fill " + std::to_string(i), some);
-    EXPECT_GT(deployment_->store().Read(Counter::kColdKeys), 0u);
+    EXPECT_GT(deployment_->store().Read(Metric::kColdKeys), 0u);
     // The cheapest: now and then the client says what it has read, or is held up and reads again.
     Cost least{1000, 1000};
     std::string value;
     int cold = 0;
     for (int i = 0; i < 600 && cold < 20; ++i) {
-      const std::uint64_t fetches = deployment_->store().Read(Counter::kFetches);
+      const std::uint64_t fetches = deployment_->store().Read(Metric::kFetches);
       const Cost cost = Of([&] { ASSERT_CODE(kOk, client_->Get("fill " + std::to_string(i), &value)); });
-      if (deployment_->store().Read(Counter::kFetches) == fetches) continue;
+      if (deployment_->store().Read(Metric::kFetches) == fetches) continue;
       ++cold;
       if (cost.reads + cost.messages < least.reads + least.messages) least = cost;
     }

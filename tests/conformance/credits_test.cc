@@ -17,7 +17,7 @@ class Credits : public SimServed, public testing::Test {
     options.store.clock = &network_.clock();
     ASSERT_NO_FATAL_FAILURE(Serve(options));
   }
-  std::uint64_t Count(Counter counter) { return server_->store().Read(counter); }
+  std::uint64_t Count(Metric counter) { return server_->store().Read(counter); }
   static constexpr auto kPing = Operation::kPing;
 };
 
@@ -27,8 +27,8 @@ TEST_F(Credits, AllOfThemMayBeUsedAtOnceAndAgain) {
     for (std::uint32_t i = 0; i < hand.hello().credits; ++i) hand.Post(HandClient::MakeRequest(kPing, 0, 0));
     EXPECT_TRUE(hand.Await().has_value());
   }
-  EXPECT_EQ(Count(Counter::kPings), 3 * hand.hello().credits);
-  EXPECT_EQ(Count(Counter::kConnectionsBroken), 0u);
+  EXPECT_EQ(Count(Metric::kPings), 3 * hand.hello().credits);
+  EXPECT_EQ(Count(Metric::kConnectionsBroken), 0u);
 }
 
 TEST_F(Credits, OneMoreEndsTheConnectionAndNoOther) {
@@ -36,8 +36,8 @@ TEST_F(Credits, OneMoreEndsTheConnectionAndNoOther) {
   HandClient hand(network_.Dial(), network_.clock());
   for (std::uint32_t i = 0; i <= hand.hello().credits; ++i) hand.Post(HandClient::MakeRequest(kPing, 0, 0));
   EXPECT_FALSE(hand.Await().has_value());
-  EXPECT_EQ(Count(Counter::kRejectedRequests), 1u);
-  EXPECT_EQ(Count(Counter::kConnectionsBroken), 1u);
+  EXPECT_EQ(Count(Metric::kRejectedRequests), 1u);
+  EXPECT_EQ(Count(Metric::kConnectionsBroken), 1u);
   EXPECT_TRUE(other.Ask(kPing, 0, 0).has_value());
 }
 

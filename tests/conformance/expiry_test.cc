@@ -19,8 +19,8 @@ class Expiry : public Behaviour {
     return kv_->Put(key, value, {.ttl = ttl});
   }
   void Advance(Duration duration) { deployment_->Advance(duration); }
-  std::uint64_t keys() { return store().Read(Counter::kKeys); }
-  std::uint64_t expired() { return store().Read(Counter::kExpired); }
+  std::uint64_t keys() { return store().Read(Metric::kKeys); }
+  std::uint64_t expired() { return store().Read(Metric::kExpired); }
 };
 
 INSTANTIATE_TEST_SUITE_P(On, Expiry,
@@ -139,7 +139,7 @@ TEST_P(Expiry, IsMovedByTouchAndTakenAwayByPersist) {
   EXPECT_CODE(kNotFound, GetStatus("touched"));
   EXPECT_EQ(Get("persisted"), std::string(100'000, 'v'));
   EXPECT_CODE(kNotFound, kv_->Touch("missing", hours(1)));
-  EXPECT_EQ(store().Read(Counter::kTouches), 3u);
+  EXPECT_EQ(store().Read(Metric::kTouches), 3u);
 }
 
 TEST_P(Expiry, IsToldByTtl) {

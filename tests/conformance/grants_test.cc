@@ -20,7 +20,7 @@ class Grants : public Behaviour {
     return std::make_unique<HandClient>(*std::move(connection), deployment_->clock());
   }
   bool CanGrant() const { return GetParam() != DeploymentKind::kLocal; }
-  std::uint64_t Used() { return store().Read(Counter::kLogBytesUsed); }
+  std::uint64_t Used() { return store().Read(Metric::kLogBytesUsed); }
   /// Pings until everything reserved has come back.
   void ExpectNothingReserved() {
     for (int i = 0; i < 100'000 && Used() >= kMiB; ++i) ASSERT_CODE(kOk, kv_->client()->Ping());
@@ -29,13 +29,13 @@ class Grants : public Behaviour {
 
   /// Returns when the server has the request; pings may overtake it.
   void PostAndArrive(HandClient& hand, const Request& request) {
-    const std::uint64_t before = store().Read(Counter::kReceiveCompletions);
+    const std::uint64_t before = store().Read(Metric::kReceiveCompletions);
     hand.Post(request);
     std::uint64_t pings = 0;
     do {
       ASSERT_CODE(kOk, kv_->client()->Ping());
       ++pings;
-    } while (store().Read(Counter::kReceiveCompletions) <= before + pings);
+    } while (store().Read(Metric::kReceiveCompletions) <= before + pings);
     ASSERT_CODE(kOk, kv_->client()->Ping());  // behind the step that took it
   }
 
@@ -105,11 +105,11 @@ TEST_P(Grants, ACommitOfNothingGivesBackWhatWasReserved) {
   const auto hand = ByHand();
   const auto reserved = hand->Reserve(key_, value_);
   ASSERT_ANSWER(kOk, reserved);
-  const std::uint64_t rejected = store().Read(Counter::kRejectedRequests);
+  const std::uint64_t rejected = store().Read(Metric::kRejectedRequests);
   ASSERT_ANSWER(kOk, hand->Ask(Operation::kFinishLargePut, 0, 0));
   ExpectNothingReserved();
   ASSERT_ANSWER(kOk, hand->Ask(Operation::kFinishLargePut, 0, 0));
-  EXPECT_EQ(store().Read(Counter::kRejectedRequests), rejected);
+  EXPECT_EQ(store().Read(Metric::kRejectedRequests), rejected);
   ASSERT_ANSWER(kInvalid, hand->Commit(key_, value_));
 }
 

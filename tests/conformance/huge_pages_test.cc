@@ -37,7 +37,7 @@ class HugePagesTest : public testing::TestWithParam<rdma::TransportKind> {
     ASSERT_TRUE(client.ok()) << client.status();
     client_ = *std::move(client);
   }
-  std::uint64_t LargePageBytes() { return server_->server().store().Read(Counter::kLargePageBytes); }
+  std::uint64_t LargePageBytes() { return server_->server().store().Read(Metric::kLargePageBytes); }
   void Fill() {
     for (int i = 0; i < kLargePageKeys; ++i) {
       ASSERT_TRUE(client_->Put(absl::StrCat("key ", i), absl::StrCat(i, kFiller)).ok());

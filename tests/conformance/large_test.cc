@@ -43,7 +43,7 @@ TEST_P(Large, ValuesComeBackWhole) {
     ASSERT_CODE(kOk, Put(long_key, value));
     ExpectValue(long_key, value);
   }
-  EXPECT_EQ(store().Read(Counter::kKeys), 2u);
+  EXPECT_EQ(store().Read(Metric::kKeys), 2u);
 }
 
 TEST_P(Large, TheLargestValueComesBackWhole) {
@@ -82,7 +82,7 @@ TEST_P(Large, OverwritingTouchingDeletingAndExpiring) {
   ExpectValue("key", second);
   ASSERT_CODE(kOk, Delete("key"));
   EXPECT_CODE(kNotFound, GetStatus("key"));
-  EXPECT_EQ(store().Read(Counter::kKeys), 0u);
+  EXPECT_EQ(store().Read(Metric::kKeys), 0u);
 }
 
 TEST_P(Large, ValuesSurviveARestart) {
@@ -140,24 +140,24 @@ TEST_P(Large, ARunIsMadeWhereSmallValuesAre) {
   ASSERT_CODE(kOk, Put("large", value));
   ExpectValue("large", value);
   for (int i = 0; i < count; i += 4) ASSERT_EQ(Get("small " + std::to_string(i)), filling) << i;
-  EXPECT_GT(store().Read(Counter::kBytesMoved), 0u);
+  EXPECT_GT(store().Read(Metric::kBytesMoved), 0u);
 }
 
 TEST_P(Large, SpaceIsAccountedFor) {
   START({.memory_size = 64 * kMiB});
-  const std::uint64_t free = store().Read(Counter::kMemoryBytesFree);
+  const std::uint64_t free = store().Read(Metric::kMemoryBytesFree);
   for (int i = 0; i < 20; ++i) ASSERT_CODE(kOk, Put("key", RandomBytes(8 * kMiB, 1)));
-  EXPECT_GT(store().Read(Counter::kLogBytesUsed), 8 * kMiB);
+  EXPECT_GT(store().Read(Metric::kLogBytesUsed), 8 * kMiB);
   ASSERT_CODE(kOk, Delete("key"));
   // Small writes, until the dead records' memory can be used again.
   for (int i = 0; i < 10; ++i) {
     deployment_->Advance(milliseconds(250));
     ASSERT_CODE(kOk, Put("small", "value"));
   }
-  EXPECT_TRUE(Await([&] { return store().Read(Counter::kMemoryBytesFree) == free - kSegmentSize; }))
-      << store().Read(Counter::kMemoryBytesFree) << " are free, of " << free
+  EXPECT_TRUE(Await([&] { return store().Read(Metric::kMemoryBytesFree) == free - kSegmentSize; }))
+      << store().Read(Metric::kMemoryBytesFree) << " are free, of " << free
       << ", but for the head of the log";
-  EXPECT_LT(store().Read(Counter::kLogBytesUsed), kMiB);
+  EXPECT_LT(store().Read(Metric::kLogBytesUsed), kMiB);
 }
 
 // --- What only a client has -----------------------------------------------------------------------------

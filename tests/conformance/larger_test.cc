@@ -35,7 +35,7 @@ class Larger : public Behaviour {
       ASSERT_CODE(kOk, Put(KeyOf(i), MakeValue(KeyOf(i), i, kValueSize)));
   }
   bool AwaitReported(std::uint64_t least) {
-    return Await([&] { return store().Read(Counter::kReadsReported) >= least; });
+    return Await([&] { return store().Read(Metric::kReadsReported) >= least; });
   }
 };
 INSTANTIATE_TEST_SUITE_P(On, Larger,
@@ -47,13 +47,13 @@ INSTANTIATE_TEST_SUITE_P(On, Larger,
 TEST_P(Larger, AllOfItIsThereAndAMissIsOneRead) {
   START(InLittleMemory(Durability::kLogged), {.location_cache_bytes = 0});
   ASSERT_NO_FATAL_FAILURE(Fill());
-  EXPECT_GT(store().Read(Counter::kColdKeys), kKeys / 3);
+  EXPECT_GT(store().Read(Metric::kColdKeys), kKeys / 3);
   for (std::uint64_t i = 0; i < kKeys; ++i) {
     const std::optional<std::uint64_t> number = NumberOf(KeyOf(i), Get(KeyOf(i)));
     ASSERT_EQ(number, i) << KeyOf(i);
   }
-  EXPECT_GT(store().Read(Counter::kFetches), kKeys / 3);
-  EXPECT_EQ(store().Read(Counter::kKeys), kKeys);
+  EXPECT_GT(store().Read(Metric::kFetches), kKeys / 3);
+  EXPECT_EQ(store().Read(Metric::kKeys), kKeys);
   if (!remote()) return;
   const ClientCounters before = kv_->client()->counters();
   EXPECT_GT(before.cold, kKeys / 3);
@@ -91,13 +91,11 @@ TEST_P(Larger, ACacheDropsWhatWasNotUsedAndKeepsWhatIs) {
     }
   }
   EXPECT_GT(found, kKeys * 9 / 10) << "the server does not know what was read";
-  EXPECT_TRUE(Await([&] {
-    return store().Read(Counter::kEvictions) == kKeys - store().Read(Counter::kKeys);
-  })) << store().Read(Counter::kEvictions)
-      << " evictions, " << store().Read(Counter::kKeys) << " keys left";
+  EXPECT_TRUE(Await([&] { return store().Read(Metric::kEvictions) == kKeys - store().Read(Metric::kKeys); }))
+      << store().Read(Metric::kEvictions) << " evictions, " << store().Read(Metric::kKeys) << " keys left";
   EXPECT_CODE(kNotFound, GetStatus(KeyOf(kUsed)));
   if (remote()) {
-    EXPECT_GT(store().Read(Counter::kReadsReported), kKeys / 2);
+    EXPECT_GT(store().Read(Metric::kReadsReported), kKeys / 2);
   }
 }
 
@@ -107,7 +105,7 @@ TEST_P(Larger, AReadingClientReportsItsReads) {
   if (!remote()) GTEST_SKIP() << "an embedded store sees its reads";
   ASSERT_NO_FATAL_FAILURE(Fill());
   ASSERT_CODE(kOk, kv_->client()->Ping());  // the reply says that reads are wanted
-  const std::uint64_t reported = store().Read(Counter::kReadsReported);
+  const std::uint64_t reported = store().Read(Metric::kReadsReported);
   const std::uint64_t requests = kv_->client()->counters().requests;
   for (int i = 0; i < 640; ++i) {
     ASSERT_CODE(kOk, GetStatus(KeyOf(kKeys - 1)));
@@ -128,8 +126,8 @@ TEST_P(Larger, SoDoesAnAsyncOne) {
   const auto wait = [&] { return (*client)->WaitAll(deployment_->clock().Now() + std::chrono::minutes(1)); };
   ASSERT_TRUE((*client)->Ping({}).ok());  // the reply says that reads are wanted
   ASSERT_CODE(kOk, wait());
-  const std::uint64_t reported = store().Read(Counter::kReadsReported);
-  const std::uint64_t pings = store().Read(Counter::kPings);
+  const std::uint64_t reported = store().Read(Metric::kReadsReported);
+  const std::uint64_t pings = store().Read(Metric::kPings);
   int found = 0;
   const auto count = [&found](const AsyncResult& got) { found += got.status.ok() ? 1 : 0; };
   for (int i = 0; i < 640; ++i) {
@@ -139,7 +137,7 @@ TEST_P(Larger, SoDoesAnAsyncOne) {
   }
   EXPECT_EQ(found, 640);
   EXPECT_TRUE(AwaitReported(reported + 64));
-  EXPECT_LE(store().Read(Counter::kPings), pings + 11);
+  EXPECT_LE(store().Read(Metric::kPings), pings + 11);
 }
 
 // --- Under the adversary ----------------------------------------------------------------------------------
@@ -226,8 +224,8 @@ TEST_P(LargerAdversary, NothingIsWrongStaleOrMissing) {
     }
   }
   const ServerStore& store = server_->store();
-  EXPECT_GT(store.Read(Counter::kEvictions), kKeys / 4);
-  EXPECT_GT(store.Read(Counter::kFetches), 100u);
+  EXPECT_GT(store.Read(Metric::kEvictions), kKeys / 4);
+  EXPECT_GT(store.Read(Metric::kFetches), 100u);
   EXPECT_GT(reader_->counters().cold, 20u);
   network_.set_interference(nullptr, 1);
   network_.set_piece_size(std::size_t{1} << 20);
@@ -239,7 +237,7 @@ TEST_P(LargerAdversary, NothingIsWrongStaleOrMissing) {
       ASSERT_EQ(NumberOf(KeyOf(i), value), written_[i]);
     }
   }
-  EXPECT_EQ(store.Read(Counter::kKeys), written_.size());
+  EXPECT_EQ(store.Read(Metric::kKeys), written_.size());
 }
 
 }  // namespace

@@ -152,7 +152,7 @@ INSTANTIATE_TEST_SUITE_P(With, LivingAdversary,
 
 TEST_P(LivingAdversary, NothingIsWrongStaleOrMissing) {
   std::mt19937_64 random(GetParam().seed);
-  while (come_ < kCome || found_ < 1000 || server_->store().Read(Counter::kSegmentsCleaned) < 30) {
+  while (come_ < kCome || found_ < 1000 || server_->store().Read(Metric::kSegmentsCleaned) < 30) {
     const std::uint64_t dice = random() % 100;
     const std::string key = dice < 30                 ? Stays(random() % kStays)
                             : dice < 60 || come_ == 0 ? Churns(random() % kChurns)
@@ -160,7 +160,7 @@ TEST_P(LivingAdversary, NothingIsWrongStaleOrMissing) {
     ASSERT_NO_FATAL_FAILURE(Read(key));
     ASSERT_FALSE(HasFailure());
   }
-  EXPECT_GT(server_->store().Read(Counter::kIndexBuckets), 1000u);
+  EXPECT_GT(server_->store().Read(Metric::kIndexBuckets), 1000u);
   EXPECT_GT(reader_->counters().retries, 0u) << "the adversary disturbed nobody";
   // When everything has come to rest, each key is found, by a reader that knew nothing of the growth, too.
   network_.set_interference(nullptr, 1);
@@ -171,7 +171,7 @@ TEST_P(LivingAdversary, NothingIsWrongStaleOrMissing) {
     ASSERT_TRUE(status.ok()) << key << ": " << status;
     ASSERT_EQ(NumberOf(key, value), number);
   }
-  EXPECT_EQ(server_->store().Read(Counter::kKeys), written_.size());
+  EXPECT_EQ(server_->store().Read(Metric::kKeys), written_.size());
 }
 
 TEST_P(LivingAdversary, NothingIsWrongStaleOrMissingSideBySide) {
@@ -205,7 +205,7 @@ TEST_P(LivingAdversary, ASplitUnderAReadHidesNothing) {
         server_->Step();
       },
       gap);
-  const auto buckets = [&] { return server_->store().Read(Counter::kIndexBuckets); };
+  const auto buckets = [&] { return server_->store().Read(Metric::kIndexBuckets); };
   const std::uint64_t first = buckets();
   std::uint64_t skipped = 0;
   for (std::uint64_t i = 0; buckets() < 8 * first; i = (i + 1) % kKeys) {
@@ -254,7 +254,7 @@ TEST_P(SlowGrowth, CostsReadersLittle) {
   RecordProperty("reads_per_miss", std::to_string(per_get(missing_reads)));
   EXPECT_LT(per_get(found_reads), 2.02);
   EXPECT_LT(per_get(missing_reads), 1.02);
-  EXPECT_GE(server_->store().Read(Counter::kIndexBuckets), kKeys / Index::kPeakLoad);
+  EXPECT_GE(server_->store().Read(Metric::kIndexBuckets), kKeys / Index::kPeakLoad);
 }
 
 // --- For real: threads, and every way to run the store -----------------------------------------------------
@@ -327,8 +327,8 @@ TEST_P(Living, ReadersSeeNothingWrongWhileItGrowsAndCleans) {
   done = true;
   for (std::thread& reader : readers) reader.join();
   EXPECT_TRUE(status.ok()) << status;
-  EXPECT_GT(store().Read(Counter::kSegmentsCleaned), slow() ? 0u : 20u);
-  EXPECT_GT(store().Read(Counter::kIndexBuckets), slow() ? 100u : 1000u);
+  EXPECT_GT(store().Read(Metric::kSegmentsCleaned), slow() ? 0u : 20u);
+  EXPECT_GT(store().Read(Metric::kIndexBuckets), slow() ? 100u : 1000u);
 }
 
 }  // namespace

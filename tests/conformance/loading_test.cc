@@ -87,7 +87,7 @@ TEST_P(LoadingTest, AllAreCountedWhateverIsLoaded) {
     ASSERT_TRUE(embedded.ok()) << embedded.status();
     EXPECT_EQ(*embedded, kKeys);
     EXPECT_TRUE(server_->store().loading());
-    ASSERT_LT(server_->store().Read(Counter::kKeys), kKeys);
+    ASSERT_LT(server_->store().Read(Metric::kKeys), kKeys);
     server_->store().Load();
   }
   LoadAll();
@@ -297,8 +297,8 @@ TEST_P(LoadingBehaviour, ARestartOfMoreThanMemoryHoldsServesAtOnce) {
   }
   while (store().loading() && store().load_status().ok()) std::this_thread::yield();
   ASSERT_TRUE(store().load_status().ok()) << store().load_status();
-  EXPECT_EQ(store().Read(Counter::kKeys), stored.size());
-  EXPECT_GT(store().Read(Counter::kColdKeys), kKeys / 2);
+  EXPECT_EQ(store().Read(Metric::kKeys), stored.size());
+  EXPECT_GT(store().Read(Metric::kColdKeys), kKeys / 2);
   for (std::uint64_t i = 0; i < kKeys; ++i) {
     if (stored.contains(i)) {
       ASSERT_EQ(Get(key(i)), stored.at(i)) << i;

@@ -172,7 +172,7 @@ TEST_P(LocationChaos, NoGetIsEverWrong) {
   }
   EXPECT_GT(reader_->counters().location_hits, 100u);
   EXPECT_GT(reader_->counters().location_false_hits, 10u);
-  EXPECT_GT(server_->store().Read(Counter::kSegmentsCleaned), 50u);
+  EXPECT_GT(server_->store().Read(Metric::kSegmentsCleaned), 50u);
 }
 
 }  // namespace

@@ -201,7 +201,7 @@ TEST_P(Locations, ThroughCleaningNoValueIsEverWrong) {
       ASSERT_EQ(NumberOf(key_of(j), Get(key_of(j))), written[j]) << key_of(j) << " " << number;
     }
   }
-  EXPECT_GT(store().Read(Counter::kSegmentsCleaned), 5u);
+  EXPECT_GT(store().Read(Metric::kSegmentsCleaned), 5u);
   EXPECT_GT(kv_->client()->counters().location_hits, 0u);
 }
 

@@ -72,7 +72,7 @@ TEST(LoopHandoverTest, OneThreadAtATimeRunsTheLoop) {
 /// Servers that listen at TCP, whose threads may serve requests.
 class Handover : public Behaviour {
  protected:
-  std::uint64_t served() { return store().Read(Counter::kTcpServed); }
+  std::uint64_t served() { return store().Read(Metric::kTcpServed); }
   /// Puts the key until a thread of the transport has served a put.
   template <typename PutOnce>
   void PutUntilServed(const PutOnce& put) {
@@ -102,11 +102,11 @@ TEST_P(Handover, AThreadOfTheTransportServesWhileTheServerSleeps) {
 TEST_P(Handover, TheServerWakesForWorkThatAnotherThreadHasCaused) {
   START();
   const TimePoint deadline = deployment_->clock().Now() + std::chrono::seconds(60);
-  const auto expired = [&] { return store().Read(Counter::kExpired); };
+  const auto expired = [&] { return store().Read(Metric::kExpired); };
   bool was_served = false;
   while (!was_served && deployment_->clock().Now() < deadline) {
     const std::uint64_t served_before = served(), expired_before = expired();
-    const std::uint64_t wakeups = store().Read(Counter::kWakeups);
+    const std::uint64_t wakeups = store().Read(Metric::kWakeups);
     ASSERT_CODE(kOk, kv_->Put("key", "value", {.ttl = std::chrono::milliseconds(100)}));
     while (expired() == expired_before && deployment_->clock().Now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -115,7 +115,7 @@ TEST_P(Handover, TheServerWakesForWorkThatAnotherThreadHasCaused) {
     was_served = served() > served_before;
     // A server thread that was awake for the put sleeps until the expiry by itself, and is not woken for it.
     if (was_served) {
-      EXPECT_GT(store().Read(Counter::kWakeups), wakeups);
+      EXPECT_GT(store().Read(Metric::kWakeups), wakeups);
     }
   }
   EXPECT_TRUE(was_served);

@@ -153,7 +153,7 @@ void LostAnswers::CutAtAnyStep() {
       network_.CutAt(0, cut);
       ASSERT_NO_FATAL_FAILURE(ExpectDoneOnce(*client, key, version));
       const std::uint64_t last = GetParam().name == "Batch" ? version + 1 : version;
-      EXPECT_EQ(store().Read(Counter::kLastVersion), last) << "of all that was written";
+      EXPECT_EQ(store().Read(Metric::kLastVersion), last) << "of all that was written";
       EXPECT_LE(client->counters().reconnects, 1u);
       if (GetParam().is_large) {  // space for the next one
         ASSERT_CODE(kOk, client->Delete(key));
@@ -163,8 +163,8 @@ void LostAnswers::CutAtAnyStep() {
     }
   }
   EXPECT_GT(outcomes, 2) << "too few answers were lost for this test to tell anything";
-  EXPECT_GT(store().Read(Counter::kCompletionsTold), 0u);
-  EXPECT_EQ(store().Read(Counter::kCompletionsUnknown), 0u);
+  EXPECT_GT(store().Read(Metric::kCompletionsTold), 0u);
+  EXPECT_EQ(store().Read(Metric::kCompletionsUnknown), 0u);
 }
 
 TEST_P(LostAnswers, AConnectionCutAtAnyStepLeavesTheWriteDoneOnce) {
@@ -252,10 +252,10 @@ TEST_P(LostAnswers, AServerThatForgotAllSaysSo) {
     LetTheLateCome();
     if (absl::IsUnknown(status)) {
       ++unknown;
-      EXPECT_EQ(store().Read(Counter::kLastVersion), 0u) << "it was done twice";
+      EXPECT_EQ(store().Read(Metric::kLastVersion), 0u) << "it was done twice";
       EXPECT_EQ(client->counters().completion_queries, 0u);
     }
-    EXPECT_LE(store().Read(Counter::kLastVersion), 2u);
+    EXPECT_LE(store().Read(Metric::kLastVersion), 2u);
     EXPECT_CODE(kOk, client->Put("next", "value"));
   }
   EXPECT_GT(unknown, GetParam().is_large ? 0 : 1);

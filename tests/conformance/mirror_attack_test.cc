@@ -169,7 +169,7 @@ TEST_P(MirrorChaos, NoGetIsEverWrong) {
     ASSERT_LE(*seen, written[i]);
   }
   EXPECT_GT(reader_->counters().mirror_hits, 5u);
-  EXPECT_GT(server_->store().Read(Counter::kSegmentsCleaned), 50u);
+  EXPECT_GT(server_->store().Read(Metric::kSegmentsCleaned), 50u);
 }
 
 }  // namespace

@@ -271,7 +271,7 @@ TEST_P(Mirror, ThroughCleaningNoValueIsEverWrong) {
       ASSERT_EQ(NumberOf(wanted, Get(wanted)), written[j]) << wanted << " " << number;
     }
   }
-  EXPECT_GT(store().Read(Counter::kSegmentsCleaned), 5u);
+  EXPECT_GT(store().Read(Metric::kSegmentsCleaned), 5u);
 }
 
 }  // namespace

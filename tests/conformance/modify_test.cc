@@ -46,7 +46,7 @@ TEST_P(Modify, AnIncrementCountsFromNothing) {
   EXPECT_EQ(Increment("key", 0), -7);
   ASSERT_CODE(kOk, Delete("key"));
   EXPECT_EQ(Increment("key", -1), -1);
-  EXPECT_EQ(store().Read(Counter::kKeys), 1u);
+  EXPECT_EQ(store().Read(Metric::kKeys), 1u);
 }
 
 TEST_P(Modify, AnIncrementGoesOnFromANumberThatWasPut) {

@@ -114,7 +114,7 @@ TEST_P(MultiGet, OfWhatIsNotInMemory) {
     keys.push_back(KeyOf(i));
     ASSERT_CODE(kOk, Put(keys.back(), MakeValue(keys.back(), i, 100'000)));
   }
-  ASSERT_GT(store().Read(Counter::kColdKeys), 50u);
+  ASSERT_GT(store().Read(Metric::kColdKeys), 50u);
   const std::vector<std::string> values = GetAll(keys);
   for (std::size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(NumberOf(keys[i], values[i]), i);
 }
@@ -154,7 +154,7 @@ TEST_P(MultiGet, SearchesSideBySideDoNotDisturbEachOther) {
     if (same.size() == 2) keys.insert(keys.end(), same.begin(), same.end());
   }
   for (const std::string& key : keys) ASSERT_CODE(kOk, Put(key, "value of " + key));
-  ASSERT_GT(store().Read(Counter::kOverflowBuckets), 0u);
+  ASSERT_GT(store().Read(Metric::kOverflowBuckets), 0u);
   const ClientCounters before = kv_->client()->counters();
   for (const std::string& key : keys) ASSERT_EQ(Get(key), "value of " + key);
   const ClientCounters alone = kv_->client()->counters() - before;

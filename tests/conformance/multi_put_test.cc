@@ -138,7 +138,7 @@ TEST_P(MultiPut, ThatTheDiskIsToHave) {
   for (std::size_t i = 0; i < keys.size(); ++i) {
     puts.push_back({keys[i], values[i], i / 20 % 2 == 0 ? synced : PutOptions()});
   }
-  const std::uint64_t before = store().Read(Counter::kSyncedWrites);
+  const std::uint64_t before = store().Read(Metric::kSyncedWrites);
   ASSERT_CODE(kOk, PutAll(puts));
   for (std::size_t i = 0; i < puts.size(); ++i) {
     ASSERT_CODE(kOk, results_[i].status);
@@ -146,7 +146,7 @@ TEST_P(MultiPut, ThatTheDiskIsToHave) {
       EXPECT_EQ(results_[i].version, results_[i - 1].version + 1) << i;
     }
   }
-  EXPECT_GE(store().Read(Counter::kSyncedWrites) - before, 60u);
+  EXPECT_GE(store().Read(Metric::kSyncedWrites) - before, 60u);
   for (std::size_t i = 90; i < keys.size(); ++i) EXPECT_EQ(Get(keys[i]), values[i]);
 }
 
@@ -160,7 +160,7 @@ TEST_P(MultiPut, WaitsForSpaceInTheMiddle) {
   const std::string value(900, 'v');
   std::vector<PutRequest> requests;
   for (const std::string& key : keys) requests.push_back({key, value});
-  const auto put_off = [this] { return store().Read(Counter::kWritesPutOff); };
+  const auto put_off = [this] { return store().Read(Metric::kWritesPutOff); };
   std::uint64_t last = 0;
   const int least = slow() ? 300 : 1000;
   for (int round = 0; round < least || (put_off() < 2 && round < 100 * least); ++round) {
@@ -172,7 +172,7 @@ TEST_P(MultiPut, WaitsForSpaceInTheMiddle) {
     }
   }
   EXPECT_GE(put_off(), 2u);
-  EXPECT_EQ(store().Read(Counter::kPuts), 0u + store().Read(Counter::kLastVersion));
+  EXPECT_EQ(store().Read(Metric::kPuts), 0u + store().Read(Metric::kLastVersion));
 }
 
 TEST_P(MultiPut, OfMoreThanThereIsSpaceFor) {
@@ -356,7 +356,7 @@ TEST_P(MultiPutMessages, AClientThatChangesOneInFlightIsDisconnected) {
   WriteBatch list;
   for (std::size_t i = 0; i < kMaxPutsPerMessage; ++i) list.Put("key", std::string(900, 'v'));
   const std::string_view bytes = list.bytes();
-  const auto put_off = [this] { return store().Read(Counter::kWritesPutOff); };
+  const auto put_off = [this] { return store().Read(Metric::kWritesPutOff); };
   int ends = 0;
   for (int round = 0; round < 20 && ends == 0; ++round) {
     auto connection = deployment_->Dial();
@@ -383,7 +383,7 @@ TEST_P(MultiPutMessages, AClientThatChangesOneInFlightIsDisconnected) {
 TEST_P(MultiPutMessages, BytesThatAreNoneAreInvalid) {
   START();
   EXPECT_EQ(Send(Bytes(kMaxPutsPerMessage), kMaxPutsPerMessage).status(), ReplyStatus::kOk);
-  const std::uint64_t done = store().Read(Counter::kPuts);
+  const std::uint64_t done = store().Read(Metric::kPuts);
   EXPECT_EQ(Send(Bytes(kMaxPutsPerMessage + 1), kMaxPutsPerMessage + 1).status(), ReplyStatus::kInvalid);
   EXPECT_EQ(Send(Bytes(3), 0).status(), ReplyStatus::kInvalid);
   EXPECT_EQ(Send(Bytes(3), 2).status(), ReplyStatus::kInvalid);
@@ -405,7 +405,7 @@ TEST_P(MultiPutMessages, BytesThatAreNoneAreInvalid) {
   EXPECT_EQ(with([](Request* request) { request->put_ids = 2; }), ReplyStatus::kInvalid);
   EXPECT_EQ(with([](Request* request) { request->condition = Condition::Present().Encode(); }),
             ReplyStatus::kInvalid);
-  EXPECT_EQ(store().Read(Counter::kPuts), done) << "nothing was done";
+  EXPECT_EQ(store().Read(Metric::kPuts), done) << "nothing was done";
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ TEST_P(Behaviour, TheLastPutCounts) {
   EXPECT_EQ(Get("key"), "second, and longer than before by far");
   EXPECT_CODE(kOk, Put("key", "3"));
   EXPECT_EQ(Get("key"), "3");
-  EXPECT_EQ(store().Read(Counter::kKeys), 1u);
+  EXPECT_EQ(store().Read(Metric::kKeys), 1u);
 }
 
 TEST_P(Behaviour, AnUnknownKeyIsNotFound) {
@@ -123,7 +123,7 @@ TEST_P(Behaviour, SizesOutOfBoundsAreRejectedAndChangeNothing) {
   EXPECT_CODE(kInvalidArgument, GetStatus(long_key));
   EXPECT_CODE(kInvalidArgument, Delete(""));
   EXPECT_CODE(kInvalidArgument, Delete(long_key));
-  EXPECT_EQ(store().Read(Counter::kKeys), 0u);
+  EXPECT_EQ(store().Read(Metric::kKeys), 0u);
   EXPECT_CODE(kOk, Put("key", "value"));
   EXPECT_EQ(Get("key"), "value");
 }
@@ -164,7 +164,7 @@ TEST_P(Behaviour, AgreesWithAMapOverRandomOperations) {
       ASSERT_TRUE(HasCode(there ? absl::StatusCode::kOk : absl::StatusCode::kNotFound, Delete(key)));
     }
   }
-  EXPECT_EQ(store().Read(Counter::kKeys), map.size());
+  EXPECT_EQ(store().Read(Metric::kKeys), map.size());
 }
 
 // The smallest store has 4096 main buckets: with this many keys, many hold several and some overflow. With
@@ -214,15 +214,15 @@ TEST_P(Behaviour, LoggedWritesSurviveARestart) {
   ASSERT_CODE(kOk, Put("deleted", "value"));
   ASSERT_CODE(kOk, Delete("deleted"));
   ASSERT_CODE(kOk, Put("empty", ""));
-  const std::uint64_t version = store().Read(Counter::kLastVersion);
+  const std::uint64_t version = store().Read(Metric::kLastVersion);
   Restart();
   EXPECT_EQ(Get("kept"), "value");
   EXPECT_EQ(Get("overwritten"), "new");
   EXPECT_CODE(kNotFound, GetStatus("deleted"));
   EXPECT_EQ(Get("empty"), "");
-  EXPECT_EQ(store().Read(Counter::kKeys), 3u);
+  EXPECT_EQ(store().Read(Metric::kKeys), 3u);
   ASSERT_CODE(kOk, Put("kept", "again"));
-  EXPECT_GT(store().Read(Counter::kLastVersion), version);
+  EXPECT_GT(store().Read(Metric::kLastVersion), version);
   Restart();
   EXPECT_EQ(Get("kept"), "again");
 }

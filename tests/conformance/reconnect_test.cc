@@ -167,7 +167,7 @@ TEST_P(Reconnect, AServerThatDoesNotComeBackIsReportedInTimeAndOneThatDoesIsFoun
 TEST_P(Reconnect, WithoutItTheFirstConnectionIsTheOnlyOne) {
   START({.durability = Durability::kLogged}, {.reconnect = false});
   ASSERT_CODE(kOk, Put("key", "value"));
-  EXPECT_EQ(store().Read(Counter::kClientsRemembered), 0u);
+  EXPECT_EQ(store().Read(Metric::kClientsRemembered), 0u);
   RestartBelow();
   EXPECT_CODE(kUnavailable, GetStatus("key"));
   EXPECT_CODE(kUnavailable, Put("key", "lost"));

@@ -149,9 +149,9 @@ TEST_P(OnReplicas, AnOutcomeIsKnownAfterAPromotion) {  // the completion records
     for (int i = 0; i < 5; ++i) ASSERT_TRUE(client->Increment("sum", 1).ok());
   }
   primary.server.reset();
-  EXPECT_EQ(follower.server->server().store().Read(Counter::kClientsRemembered), 0);
+  EXPECT_EQ(follower.server->server().store().Read(Metric::kClientsRemembered), 0);
   ASSERT_TRUE(Promote(follower).ok());
-  EXPECT_GE(follower.server->server().store().Read(Counter::kClientsRemembered), 1);
+  EXPECT_GE(follower.server->server().store().Read(Metric::kClientsRemembered), 1);
   const auto reader = Await(follower);
   ASSERT_NE(reader, nullptr);
   EXPECT_EQ(Get(*reader, "sum"), "5");

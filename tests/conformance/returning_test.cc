@@ -26,7 +26,7 @@ class Returning : public SimServed, public testing::Test {
     hello_.flags = returns ? HelloFlag::kReconnects : 0;
     return std::make_unique<HandClient>(network_.Dial(), network_.clock(), hello_);
   }
-  std::uint64_t Count(Counter counter) { return server_->store().Read(counter); }
+  std::uint64_t Count(Metric counter) { return server_->store().Read(counter); }
 
   ServerOptions options_;
   HelloRequest hello_;
@@ -53,8 +53,8 @@ TEST_F(Returning, TheSameNameAgainEndsTheConnectionBefore) {
   EXPECT_FALSE(first->Ask(Operation::kPing, 0, 0).has_value()) << "both are connected";
   second->set_last_id(10);
   ASSERT_ANSWER(kOk, second->Put("key", "2"));
-  EXPECT_EQ(Count(Counter::kConnections), 1u);
-  EXPECT_EQ(Count(Counter::kClientsRemembered), 1u);
+  EXPECT_EQ(Count(Metric::kConnections), 1u);
+  EXPECT_EQ(Count(Metric::kClientsRemembered), 1u);
 }
 
 TEST_F(Returning, AClientThatReturnsDoesNotCountTwice) {
@@ -72,7 +72,7 @@ TEST_F(Returning, OneThatIsCutOffAndAsksForNothingGivesItsPlaceBack) {
   ASSERT_TRUE(network_.CutOne(0, SimNetwork::Cut::kClient));
   for (int i = 0; i < 4; ++i) {
     server_->Step();
-    EXPECT_EQ(Count(Counter::kConnections), 1u) << "nothing says that it is gone";
+    EXPECT_EQ(Count(Metric::kConnections), 1u) << "nothing says that it is gone";
     network_.Advance(std::chrono::seconds(1));
   }
   // Until the server asks whether it is there.
@@ -80,7 +80,7 @@ TEST_F(Returning, OneThatIsCutOffAndAsksForNothingGivesItsPlaceBack) {
     network_.Advance(std::chrono::seconds(1));
     server_->Step();
   }
-  ASSERT_EQ(Count(Counter::kConnections), 0u);
+  ASSERT_EQ(Count(Metric::kConnections), 0u);
   ASSERT_CODE(kOk, Connect({})->Put("key", "value"));
 }
 
@@ -145,8 +145,8 @@ TEST_F(Returning, ACompletionRecordThatWasReplacedIsUnknown) {
   hand->set_last_id(last);
   ASSERT_ANSWER(kUnknown, hand->AskForOutcome(id));
   ASSERT_ANSWER(kOk, hand->AskForOutcome(last));
-  EXPECT_EQ(Count(Counter::kCompletionsUnknown), 1u);
-  EXPECT_EQ(Count(Counter::kCompletionsTold), 1u);
+  EXPECT_EQ(Count(Metric::kCompletionsUnknown), 1u);
+  EXPECT_EQ(Count(Metric::kCompletionsTold), 1u);
 }
 
 TEST_F(Returning, AQueryOfNoEarlierWriteIsInvalid) {
@@ -160,7 +160,7 @@ TEST_F(Returning, AQueryOfNoEarlierWriteIsInvalid) {
   const auto nobody = ByHand(false);
   nobody->set_last_id(7);
   ASSERT_ANSWER(kInvalid, nobody->AskForOutcome(1));
-  EXPECT_EQ(Count(Counter::kCompletionsTold), 0u);
+  EXPECT_EQ(Count(Metric::kCompletionsTold), 0u);
 }
 
 TEST_F(Returning, AnotherClientsWritesAreNotItsOwn) {
@@ -206,8 +206,8 @@ TEST_F(Returning, AStrangerThatSaysItReturnsIsRejected) {
   HelloRejection rejection;
   ASSERT_TRUE(FromBytes(connection->peer_data(), &rejection));
   EXPECT_EQ(rejection.reason, RejectionReason::kForgotten);
-  EXPECT_EQ(Count(Counter::kClientsForgotten), 1u);
-  EXPECT_EQ(Count(Counter::kRejectedForgotten), 1u);
+  EXPECT_EQ(Count(Metric::kClientsForgotten), 1u);
+  EXPECT_EQ(Count(Metric::kRejectedForgotten), 1u);
 }
 
 TEST_F(Returning, AForgottenClientGetsUnknown) {
@@ -246,8 +246,8 @@ TEST_F(Returning, AForgottenClientGetsUnknown) {
     ASSERT_EQ(*now, std::to_string(sum));
   }
   EXPECT_GT(unknown, 1);
-  EXPECT_GT(Count(Counter::kClientsForgotten), 1u);
-  EXPECT_LE(Count(Counter::kClientsRemembered), 4u);
+  EXPECT_GT(Count(Metric::kClientsForgotten), 1u);
+  EXPECT_LE(Count(Metric::kClientsRemembered), 4u);
 }
 
 TEST_F(Returning, ItsNameSurvivesARestartOfALoggedServerUntilItIsForgotten) {
@@ -265,7 +265,7 @@ TEST_F(Returning, ItsNameSurvivesARestartOfALoggedServerUntilItIsForgotten) {
   }
   server_.reset();
   Serve(options_);
-  EXPECT_EQ(Count(Counter::kClientsRemembered), 1u);
+  EXPECT_EQ(Count(Metric::kClientsRemembered), 1u);
   {
     const auto hand = ByHand(true);
     hand->set_last_id(id + 1);
@@ -273,10 +273,10 @@ TEST_F(Returning, ItsNameSurvivesARestartOfALoggedServerUntilItIsForgotten) {
     ASSERT_ANSWER(kNotFound, hand->AskForOutcome(id + 1));
   }
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(Connect({})->Ping().ok());
-  EXPECT_LE(Count(Counter::kClientsRemembered), 4u);
+  EXPECT_LE(Count(Metric::kClientsRemembered), 4u);
   server_.reset();
   Serve(options_);
-  EXPECT_LE(Count(Counter::kClientsRemembered), 4u);
+  EXPECT_LE(Count(Metric::kClientsRemembered), 4u);
   const auto connection = network_.Dial();
   hello_.flags = HelloFlag::kReconnects;
   EXPECT_CODE(kFailedPrecondition,

@@ -113,7 +113,7 @@ TEST_P(ScanAttack, MalformedScansAreInvalid) {
   const auto answer = hand->Ask(outside);
   ASSERT_TRUE(answer.has_value());
   EXPECT_NE(static_cast<int>(answer->status()), static_cast<int>(ReplyStatus::kOk));
-  EXPECT_EQ(store().Read(Counter::kScanCursors), 0u);
+  EXPECT_EQ(store().Read(Metric::kScanCursors), 0u);
   ExpectUnharmed();
 }
 

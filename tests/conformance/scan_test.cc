@@ -217,7 +217,7 @@ TEST_P(LoggedScans, ColdKeysAreShown) {
   StartInOrder();
   if (IsSkipped() || HasFatalFailure()) return;
   const Pairs pairs = Fill(600, 40'000);
-  ASSERT_GT(store().Read(Counter::kColdKeys), 50u);
+  ASSERT_GT(store().Read(Metric::kColdKeys), 50u);
   EXPECT_TRUE(All() == pairs);
   EXPECT_EQ(kv_->Count().value(), 600u);
 }
@@ -245,7 +245,7 @@ TEST_P(Scans, ThoseThatTakeTurnsEachShowAll) {
   }
   for (const auto& scan : scans) EXPECT_FALSE(scan->Next());
   if (remote()) {
-    EXPECT_EQ(store().Read(Counter::kScanCursorsPushedOut), 0u);
+    EXPECT_EQ(store().Read(Metric::kScanCursorsPushedOut), 0u);
   }
 }
 
@@ -274,8 +274,8 @@ TEST_P(RemoteScans, MoreThanTheServerKeepsGoOnAsOfALaterMoment) {
   ASSERT_TRUE(strict->Next());
   std::vector<std::unique_ptr<KeyScan>> others;
   for (std::size_t i = 0; i < kMaxCursors; ++i) others.push_back(Begin());
-  EXPECT_EQ(store().Read(Counter::kScanCursorsPushedOut), 2u);
-  EXPECT_EQ(store().Read(Counter::kScanCursors), kMaxCursors);
+  EXPECT_EQ(store().Read(Metric::kScanCursorsPushedOut), 2u);
+  EXPECT_EQ(store().Read(Metric::kScanCursors), kMaxCursors);
   ASSERT_CODE(kOk, Put(KeyOf(300), "later"));
   Pairs rest = Rest(*any);
   ASSERT_EQ(rest.size(), 300u);
@@ -297,11 +297,11 @@ TEST_P(RemoteScans, OneThatRestsForTooLongGoesOnAsOfALaterMoment) {
   ASSERT_TRUE(any->Next());
   ASSERT_TRUE(strict->Next());
   ASSERT_CODE(kOk, kv_->client()->Ping());  // behind the requests for their next pages
-  EXPECT_EQ(store().Read(Counter::kScanCursors), 2u);
+  EXPECT_EQ(store().Read(Metric::kScanCursors), 2u);
   deployment_->Advance(std::chrono::seconds(kCursorSeconds + 2));
-  ASSERT_NO_FATAL_FAILURE(ExpectCounter(Counter::kScanBufferBytes, 0));
-  EXPECT_EQ(store().Read(Counter::kScanCursors), 0u) << "they go before the buffer";
-  EXPECT_EQ(store().Read(Counter::kScanCursorsIdle), 2u);
+  ASSERT_NO_FATAL_FAILURE(ExpectCounter(Metric::kScanBufferBytes, 0));
+  EXPECT_EQ(store().Read(Metric::kScanCursors), 0u) << "they go before the buffer";
+  EXPECT_EQ(store().Read(Metric::kScanCursorsIdle), 2u);
   ASSERT_CODE(kOk, Delete(KeyOf(200)));
   const Pairs rest = Rest(*any);
   EXPECT_EQ(rest.size(), 249u) << "with the limit that was asked for";
@@ -318,15 +318,15 @@ TEST_P(RemoteScans, OnesThatAreNotShownToTheEndLeaveLittleBehind) {
   for (int i = 0; i < 50; ++i) {
     const auto scan = Begin({.reverse = i % 2 == 0});
     for (int steps = 0; steps < i; ++steps) ASSERT_TRUE(scan->Next());
-    EXPECT_LE(store().Read(Counter::kScanCursors), 2u);
+    EXPECT_LE(store().Read(Metric::kScanCursors), 2u);
   }
   EXPECT_TRUE(All() == pairs);
-  EXPECT_EQ(store().Read(Counter::kScanCursorsPushedOut), 0u);
+  EXPECT_EQ(store().Read(Metric::kScanCursorsPushedOut), 0u);
   const std::unique_ptr<KeyValue> other = Connect();
   kv_.reset();
   kv_ = Connect();
-  ASSERT_NO_FATAL_FAILURE(ExpectCounter(Counter::kScanBufferBytes, 0));
-  EXPECT_EQ(store().Read(Counter::kScanCursors), 0u) << "they go before the buffer";
+  ASSERT_NO_FATAL_FAILURE(ExpectCounter(Metric::kScanBufferBytes, 0));
+  EXPECT_EQ(store().Read(Metric::kScanCursors), 0u) << "they go before the buffer";
 }
 
 TEST_P(RemoteScans, AClientMayDoWithoutAWindow) {

@@ -53,7 +53,7 @@ class Scans : public Behaviour {
     return pairs;
   }
   /// Until the server has seen it.
-  void ExpectCounter(Counter counter, std::uint64_t value) {
+  void ExpectCounter(Metric counter, std::uint64_t value) {
     for (int i = 0; i < 100'000 && store().Read(counter) != value; ++i) {
       ASSERT_CODE(kOk, kv_->client()->Ping());
     }

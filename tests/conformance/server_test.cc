@@ -36,27 +36,27 @@ TEST_P(RemoteBehaviour, GetsAreNoWorkForTheServer) {
   // be woken once more, though, by the last completion of its own replies, at any later time: then the second
   // round shows it.
   ASSERT_CODE(kOk, kv_->client()->Ping());
-  const std::uint64_t receives = store().Read(Counter::kReceiveCompletions);
+  const std::uint64_t receives = store().Read(Metric::kReceiveCompletions);
   std::uint64_t wakeups = 1;
   for (int round = 0; round < 2 && wakeups > 0; ++round) {
-    const std::uint64_t before = store().Read(Counter::kWakeups);
+    const std::uint64_t before = store().Read(Metric::kWakeups);
     for (int i = 0; i < 10000; ++i) {
       const std::string n = std::to_string(i % 100);
       ASSERT_EQ(Get("key " + n), "value " + n);
     }
     for (int i = 0; i < 1000; ++i) ASSERT_CODE(kNotFound, GetStatus("missing " + std::to_string(i)));
-    wakeups = store().Read(Counter::kWakeups) - before;
+    wakeups = store().Read(Metric::kWakeups) - before;
   }
   EXPECT_EQ(wakeups, 0u);
-  EXPECT_EQ(store().Read(Counter::kReceiveCompletions) - receives, 0u);
+  EXPECT_EQ(store().Read(Metric::kReceiveCompletions) - receives, 0u);
 }
 
 TEST_P(RemoteBehaviour, ReadsThatThreadsOfTheServerAnswerAreCounted) {
   constexpr std::size_t kValueSize = 100'000;
   START();
   ASSERT_CODE(kOk, Put("key", std::string(kValueSize, 'v')));
-  const std::uint64_t before = store().Read(Counter::kTcpReads);
-  const std::uint64_t bytes_before = store().Read(Counter::kTcpReadBytes);
+  const std::uint64_t before = store().Read(Metric::kTcpReads);
+  const std::uint64_t bytes_before = store().Read(Metric::kTcpReadBytes);
   const bool is_tcp = GetParam() == DeploymentKind::kTcp || GetParam() == DeploymentKind::kTls;
   const TimePoint deadline = deployment_->clock().Now() + std::chrono::seconds(60);
   std::uint64_t gets = 0;
@@ -64,9 +64,9 @@ TEST_P(RemoteBehaviour, ReadsThatThreadsOfTheServerAnswerAreCounted) {
     ASSERT_EQ(Get("key").size(), kValueSize);
     ++gets;
   } while (is_tcp && deployment_->clock().Now() < deadline &&
-           (store().Read(Counter::kTcpReads) - before < 10 || store().Read(Counter::kTcpCpuTime) == 0));
-  const std::uint64_t reads = store().Read(Counter::kTcpReads) - before;
-  const std::uint64_t bytes = store().Read(Counter::kTcpReadBytes) - bytes_before;
+           (store().Read(Metric::kTcpReads) - before < 10 || store().Read(Metric::kTcpCpuTime) == 0));
+  const std::uint64_t reads = store().Read(Metric::kTcpReads) - before;
+  const std::uint64_t bytes = store().Read(Metric::kTcpReadBytes) - bytes_before;
   if (!is_tcp) {
     EXPECT_EQ(reads, 0u);
     return;
@@ -74,7 +74,7 @@ TEST_P(RemoteBehaviour, ReadsThatThreadsOfTheServerAnswerAreCounted) {
   EXPECT_GE(reads, 10u);
   EXPECT_LE(reads, 3 * gets);                 // a generation, a bucket, a record
   EXPECT_GE(bytes, (gets - 1) * kValueSize);  // the last answer may be told later
-  EXPECT_GT(store().Read(Counter::kTcpCpuTime), 0u);
+  EXPECT_GT(store().Read(Metric::kTcpCpuTime), 0u);
 }
 
 TEST_P(RemoteBehaviour, AColdGetIsTwoReadsAMissIsOneAPutIsOneRequest) {
@@ -158,16 +158,16 @@ TEST_P(RemoteBehaviour, AServerThatStoppedIsReportedAndAnotherClientWorks) {
 TEST_P(RemoteBehaviour, ClientsThatGoAreForgotten) {
   START();
   ASSERT_CODE(kOk, kv_->client()->Ping());  // by then it is counted
-  const std::uint64_t registered = store().Read(Counter::kRegisteredBytes);
+  const std::uint64_t registered = store().Read(Metric::kRegisteredBytes);
   for (int i = 0; i < 20; ++i) {
     const std::unique_ptr<KeyValue> other = Connect();
     ASSERT_CODE(kOk, other->Put("key", std::to_string(i)));
-    ASSERT_GT(store().Read(Counter::kRegisteredBytes), registered + kMaxPayloadSize);
+    ASSERT_GT(store().Read(Metric::kRegisteredBytes), registered + kMaxPayloadSize);
   }
   // The server notices an end after it happened: poll it, through a client that stays.
-  while (store().Read(Counter::kConnections) != 1) ASSERT_CODE(kOk, kv_->client()->Ping());
-  EXPECT_EQ(store().Read(Counter::kConnectionsAccepted), 21u);
-  EXPECT_EQ(store().Read(Counter::kRegisteredBytes), registered);
+  while (store().Read(Metric::kConnections) != 1) ASSERT_CODE(kOk, kv_->client()->Ping());
+  EXPECT_EQ(store().Read(Metric::kConnectionsAccepted), 21u);
+  EXPECT_EQ(store().Read(Metric::kRegisteredBytes), registered);
   EXPECT_EQ(Get("key"), "19");
 }
 
@@ -189,7 +189,7 @@ TEST_P(RemoteBehaviour, ManyClientsWriteAtOnce) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(store().Read(Counter::kKeys), std::uint64_t{kClients * kWrites});
+  EXPECT_EQ(store().Read(Metric::kKeys), std::uint64_t{kClients * kWrites});
   for (int c = 0; c < kClients; ++c)
     ASSERT_EQ(Get(std::to_string(c) + "/7"), "value of " + std::to_string(c) + "/7");
 }
@@ -354,8 +354,8 @@ TEST_P(RemoteBehaviour, SizesAndOffsetsOutOfBoundsAreAnsweredAsInvalid) {
     ASSERT_EQ(one.Send(request), rdma::CompletionKind::kReceive);
     EXPECT_EQ(one.reply().status, ReplyStatus::kInvalid);
   }
-  EXPECT_EQ(store().Read(Counter::kKeys), 0u);
-  EXPECT_EQ(store().Read(Counter::kRejectedRequests), requests.size());
+  EXPECT_EQ(store().Read(Metric::kKeys), 0u);
+  EXPECT_EQ(store().Read(Metric::kRejectedRequests), requests.size());
 }
 
 TEST_P(RemoteBehaviour, TimesToLiveOutOfBoundsAreAnsweredAsInvalid) {
@@ -468,7 +468,7 @@ TEST_P(RemoteBehaviour, AMalformedRequestEndsOnlyItsOwnConnection) {
   }
   EXPECT_CODE(kOk, Put("key", "value"));
   EXPECT_EQ(Get("key"), "value");
-  while (store().Read(Counter::kConnections) != 1) ASSERT_CODE(kOk, kv_->client()->Ping());
+  while (store().Read(Metric::kConnections) != 1) ASSERT_CODE(kOk, kv_->client()->Ping());
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ INSTANTIATE_TEST_SUITE_P(On, Synced,
 
 TEST_P(Synced, EveryKindOfWriteIsAnsweredWhenTheDiskHasIt) {
   START(Options());
-  const auto syncs = [this] { return store().Read(Counter::kSyncs); };
+  const auto syncs = [this] { return store().Read(Metric::kSyncs); };
   ASSERT_CODE(kOk, Put("key", "value"));
   EXPECT_EQ(syncs(), 1u);
   EXPECT_EQ(Get("key"), "value");
@@ -39,7 +39,7 @@ TEST_P(Synced, EveryKindOfWriteIsAnsweredWhenTheDiskHasIt) {
   batch.Delete("number");
   std::uint64_t version = 0;
   ASSERT_CODE(kOk, kv_->Apply(batch, &version));
-  EXPECT_EQ(store().Read(Counter::kLastVersion), version + 2);
+  EXPECT_EQ(store().Read(Metric::kLastVersion), version + 2);
   EXPECT_EQ(Get("a") + Get("b"), "12");
   const std::string large(std::size_t{3} << 20, 'x');
   ASSERT_CODE(kOk, Put("large", large));
@@ -53,7 +53,7 @@ TEST_P(Synced, EveryKindOfWriteIsAnsweredWhenTheDiskHasIt) {
 TEST_P(Synced, EachWriteMayHaveALevelOfItsOwn) {
   START({.durability = Durability::kLogged, .memory_size = std::size_t{32} << 20});
   ASSERT_CODE(kOk, Put("first", ""));  // raises the limit of versions, once in a million
-  const auto syncs = [this] { return store().Read(Counter::kSyncs); };
+  const auto syncs = [this] { return store().Read(Metric::kSyncs); };
   const std::uint64_t before = syncs();
   EXPECT_CODE(kOk, Put("key", "logged"));
   EXPECT_CODE(kOk, kv_->Put("key", "memory", {.durability = Durability::kMemory}));
@@ -110,7 +110,7 @@ TEST_P(Synced, ManyWritersShareTheDisksTurns) {
   EXPECT_EQ(Get("counter"), std::to_string(kClients * kWrites));
   // How many share a turn is a matter of time; a server that asks the disk for each write asks it as often as
   // this.
-  EXPECT_LT(store().Read(Counter::kSyncs), 2 * kClients * kWrites);
+  EXPECT_LT(store().Read(Metric::kSyncs), 2 * kClients * kWrites);
 }
 
 }  // namespace

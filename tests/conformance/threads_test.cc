@@ -83,7 +83,7 @@ TEST_P(Threads, EachHasAClientOfItsOwn) {
   });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(Get("sum"), std::to_string((kClients + 1) * rounds));
-  EXPECT_EQ(store().Read(Counter::kRejectedRequests), 0u);
+  EXPECT_EQ(store().Read(Metric::kRejectedRequests), 0u);
 }
 
 // A client is no thread's: any thread that has it may use it, one after the other.

@@ -114,7 +114,7 @@ TEST_P(Watches, ShowWhatExpires) {
   }
   for (const std::string& line : Take(*watch, 2)) seen.push_back(line);
   EXPECT_THAT(seen, testing::AnyOf(Lines({"a=1", "b=2", "-a", "-b"}), Lines({"a=1", "-a", "b=2", "-b"})));
-  EXPECT_EQ(store().Read(Counter::kExpired), 2u);
+  EXPECT_EQ(store().Read(Metric::kExpired), 2u);
 }
 
 TEST_P(Watches, LargeValuesComeInPieces) {

@@ -168,7 +168,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
           [&](std::uint64_t offset, std::span<std::byte> to) {
             std::ranges::fill(to, std::byte{0});
             // While there are pages, there are changes.
-            superblock.counters[static_cast<std::size_t>(Counter::kChangesEnd)] =
+            superblock.counters[static_cast<std::size_t>(Metric::kChangesEnd)] =
                 pages.is_over() ? 0 : ~std::uint64_t{0};
             ReadOver(AsBytes(superblock), 0, offset, to);
           },

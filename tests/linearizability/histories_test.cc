@@ -145,8 +145,8 @@ TEST_P(Histories, WhileTheServerStartsAgain) {
   kv_.reset();
   for (int starts = 0; starts < (slow() ? 2 : 5); ++starts) {
     // Until some more writes are done over this one.
-    const std::uint64_t before = deployment_->store().Read(Counter::kPuts);
-    while (deployment_->store().Read(Counter::kPuts) < before + 50) std::this_thread::yield();
+    const std::uint64_t before = deployment_->store().Read(Metric::kPuts);
+    while (deployment_->store().Read(Metric::kPuts) < before + 50) std::this_thread::yield();
     const absl::Status restarted = deployment_->Restart();
     EXPECT_TRUE(restarted.ok()) << restarted;
   }

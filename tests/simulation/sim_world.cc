@@ -67,8 +67,8 @@ class World {
     network_.set_yield([this] { Yield(); }, settings_.gap);
     shared_.changes_end = [this] {
       // Writes behind one that waits for the disk are not shown yet.
-      const bool all_is_shown = server_ != nullptr && server_->store().Read(Counter::kWritesUnsynced) == 0;
-      return all_is_shown ? server_->store().Read(Counter::kChangesEnd) : ~std::uint64_t{0};
+      const bool all_is_shown = server_ != nullptr && server_->store().Read(Metric::kWritesUnsynced) == 0;
+      return all_is_shown ? server_->store().Read(Metric::kChangesEnd) : ~std::uint64_t{0};
     };
   }
 
@@ -122,11 +122,11 @@ class World {
   void StopServer() {
     if (server_ == nullptr) return;
     const ServerStore& store = server_->store();
-    result_.counts.cleaned += store.Read(Counter::kSegmentsCleaned);
-    result_.counts.evictions += store.Read(Counter::kEvictions);
-    result_.counts.fetches += store.Read(Counter::kFetches);
-    result_.counts.expired += store.Read(Counter::kExpired);
-    result_.counts.outcomes += store.Read(Counter::kCompletionsTold);
+    result_.counts.cleaned += store.Read(Metric::kSegmentsCleaned);
+    result_.counts.evictions += store.Read(Metric::kEvictions);
+    result_.counts.fetches += store.Read(Metric::kFetches);
+    result_.counts.expired += store.Read(Metric::kExpired);
+    result_.counts.outcomes += store.Read(Metric::kCompletionsTold);
     server_.reset();
   }
 

@@ -79,10 +79,10 @@ class Soak {
     for (std::thread& reader : readers) reader.join();
     CompareAll(writer);
     for (auto& until : promise_.there_until) until = 0;  // a restart takes its time
-    cleaned_ += deployment_.store().Read(Counter::kSegmentsCleaned);
-    expired_ += deployment_.store().Read(Counter::kExpired);
-    evicted_ += deployment_.store().Read(Counter::kEvictions);
-    fetched_ += deployment_.store().Read(Counter::kFetches);
+    cleaned_ += deployment_.store().Read(Metric::kSegmentsCleaned);
+    expired_ += deployment_.store().Read(Metric::kExpired);
+    evicted_ += deployment_.store().Read(Metric::kEvictions);
+    fetched_ += deployment_.store().Read(Metric::kFetches);
   }
 
   void Report(std::chrono::seconds so_far) const {
@@ -94,7 +94,7 @@ class Soak {
         "%6lld s: %llu writes, %llu reads, %llu keys, %llu index buckets, %llu segments cleaned, %llu "
         "expired, %llu evicted, %llu fetched, %llu MB resident, wrong: %llu\n",
         static_cast<long long>(so_far.count()), Number(writes_), Number(reads_.load()),
-        Number(store.Read(Counter::kKeys)), Number(store.Read(Counter::kIndexBuckets)), Number(cleaned_),
+        Number(store.Read(Metric::kKeys)), Number(store.Read(Metric::kIndexBuckets)), Number(cleaned_),
         Number(expired_), Number(evicted_), Number(fetched_),
         Number(resident * static_cast<std::uint64_t>(getpagesize()) >> 20), Number(wrong_.load()));
     std::fflush(stdout);

@@ -310,7 +310,7 @@ struct Superblock {
   /// cache line to itself, which is hardly ever written.
   std::uint64_t reuse_epoch;
   std::uint64_t more_padding[7];
-  /// The metrics, by Counter. Each word changes alone, and a READ may tear one: read twice until equal.
+  /// The metrics, by Metric. Each word changes alone, and a READ may tear one: read twice until equal.
   std::array<std::uint64_t, kMetricCapacity> counters;
 };
 static_assert(offsetof(Superblock, reuse_epoch) == 64 && offsetof(Superblock, counters) == 128);

@@ -250,8 +250,8 @@ struct MetricEntry {
   X(kScansOvertaken, "scans_overtaken", "remora_scans_overtaken_total", kCounter, kNone,                     \
     "Scans whose moment was given up because too much was written meanwhile (--ordered=memory)")
 
-/// The places of the metrics in the superblock.
-enum class Counter : std::uint32_t {
+/// The metrics, by their places in the superblock.
+enum class Metric : std::uint32_t {
 // The second enumerator is the last place, behind which the next metric begins.
 #define REMORA_METRIC_ENUMERATOR(place, name, prometheus_name, type, unit, help) \
   place, place##Last = place + MetricPlaces(MetricType::type) - 1,
@@ -267,7 +267,7 @@ inline constexpr MetricEntry kMetrics[] = {
    MetricType::type,                                                        \
    MetricUnit::unit,                                                        \
    help,                                                                    \
-   static_cast<std::uint32_t>(Counter::place)},
+   static_cast<std::uint32_t>(Metric::place)},
     REMORA_METRICS(REMORA_METRIC_ENTRY)
 #undef REMORA_METRIC_ENTRY
 };

@@ -316,21 +316,21 @@ TEST_F(MonitorTest, IsReadyOnceTheStoreIsOpenAndLoadedAndTakesWrites) {
   EXPECT_THAT(Get("/readyz"), StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(Get("/metrics"), HasSubstr("\nremora_ready 1\n"));
 
-  store_->Add(Counter::kLoading, 1);
+  store_->Add(Metric::kLoading, 1);
   EXPECT_THAT(Get("/readyz"), StartsWith("HTTP/1.1 503"));
   EXPECT_THAT(Get("/readyz"), HasSubstr("not ready: the store is loading its keys\n"));
-  store_->Add(Counter::kLoading, -1);
+  store_->Add(Metric::kLoading, -1);
   EXPECT_THAT(Get("/readyz"), StartsWith("HTTP/1.1 200"));
 
-  store_->Add(Counter::kDiskRejects, 1);
+  store_->Add(Metric::kDiskRejects, 1);
   EXPECT_THAT(Get("/readyz"), StartsWith("HTTP/1.1 503"));
   EXPECT_THAT(Get("/readyz"), HasSubstr("not ready: the disk takes no writes"));
   EXPECT_THAT(Get("/metrics"), HasSubstr("\nremora_ready 0\n"));
   EXPECT_THAT(Get("/healthz"), StartsWith("HTTP/1.1 200"));
-  store_->Add(Counter::kDiskRejects, -1);
+  store_->Add(Metric::kDiskRejects, -1);
   EXPECT_THAT(Get("/readyz"), StartsWith("HTTP/1.1 200"));
 
-  store_->Add(Counter::kMemoryRejects, 1);
+  store_->Add(Metric::kMemoryRejects, 1);
   EXPECT_THAT(Get("/readyz"), StartsWith("HTTP/1.1 503"));
   EXPECT_THAT(Get("/readyz"), HasSubstr("not ready: the system gives the server no memory"));
 }
@@ -349,8 +349,8 @@ TEST_F(MonitorTest, ShowsTheCountersAndNoKeyOrValue) {
 TEST_F(MonitorTest, ShowsWhatEachClientAsks) {
   EXPECT_THAT(Get("/clients.json"), HasSubstr("\"clients\":[]}"));
   monitor_.Show(*store_, clients_, followers_);
-  ClientActivities::Place* const first = clients_.Begin(Counter::kConnectionsTls, 1'000);
-  ClientActivities::Place* const second = clients_.Begin(Counter::kConnectionsVerbs, 2'000);
+  ClientActivities::Place* const first = clients_.Begin(Metric::kConnectionsTls, 1'000);
+  ClientActivities::Place* const second = clients_.Begin(Metric::kConnectionsVerbs, 2'000);
   first->Count(10);
   first->Count(20);
   EXPECT_THAT(
@@ -361,7 +361,7 @@ TEST_F(MonitorTest, ShowsWhatEachClientAsks) {
   clients_.End(first);
   second->Count(5);
   ClientActivities::Place* const third =
-      clients_.Begin(Counter::kConnectionsLocal, 3'000);  // has the first's place
+      clients_.Begin(Metric::kConnectionsLocal, 3'000);  // has the first's place
   EXPECT_EQ(third, first);
   EXPECT_THAT(
       Get("/clients.json"),
@@ -437,7 +437,7 @@ TEST(ExpositionTest, ShowsWhatTheServerHasAndNoMore) {
 
 TEST(ExpositionTest, AHistogramIsCumulativeAndInSeconds) {
   std::vector<std::uint64_t> values(kMetricPlaces, 0);
-  const auto place = static_cast<std::size_t>(Counter::kCommitTime);
+  const auto place = static_cast<std::size_t>(Metric::kCommitTime);
   values[place] = 2;                          // up to 1 us
   values[place + 2] = 3;                      // up to 4 us
   values[place + kHistogramBuckets - 1] = 1;  // above all bounds
@@ -454,8 +454,8 @@ TEST(ExpositionTest, AHistogramIsCumulativeAndInSeconds) {
 
 TEST(ExpositionTest, MetricsThatDifferInALabelShareOneHeadAndItsHelp) {
   std::vector<std::uint64_t> values(kMetricPlaces, 0);
-  values[static_cast<std::size_t>(Counter::kRejectedToken)] = 5;
-  values[static_cast<std::size_t>(Counter::kCommitLogSlowedTime)] = 1'500'000'000;
+  values[static_cast<std::size_t>(Metric::kRejectedToken)] = 5;
+  values[static_cast<std::size_t>(Metric::kCommitLogSlowedTime)] = 1'500'000'000;
   const std::string text = PrometheusText({.version = "1"}, values);
   EXPECT_THAT(text, HasSubstr("\n# HELP remora_refusals_total Connections rejected\n"
                               "# TYPE remora_refusals_total counter\n"

@@ -186,7 +186,7 @@ TEST_F(AnyOrderTest, EachKeyIsShownOnceWhileTheIndexGrows) {
   Open();
   constexpr int kStay = 2000, kAdded = 60'000;
   for (int i = 0; i < kStay; ++i) ASSERT_NO_FATAL_FAILURE(Put(KeyOf(i), std::to_string(i)));
-  const std::uint64_t buckets = store_->Read(Counter::kIndexBuckets);
+  const std::uint64_t buckets = store_->Read(Metric::kIndexBuckets);
   const auto scan = Begin();
   std::set<std::string> shown;
   int added = 0;
@@ -195,7 +195,7 @@ TEST_F(AnyOrderTest, EachKeyIsShownOnceWhileTheIndexGrows) {
     for (int i = 0; i < 20 && added < kAdded; ++i)
       ASSERT_NO_FATAL_FAILURE(Put(KeyOf(kStay + added++), "added"));
   }
-  EXPECT_GT(store_->Read(Counter::kIndexBuckets), 8 * buckets);
+  EXPECT_GT(store_->Read(Metric::kIndexBuckets), 8 * buckets);
   for (int i = 0; i < kStay; ++i) ASSERT_TRUE(shown.contains(KeyOf(i))) << i;
   EXPECT_GT(shown.size(), std::size_t{kStay}) << "and some of the others";
 }
@@ -225,7 +225,7 @@ TEST_F(AnyOrderTest, EachKeyIsShownOnceWhileItsRecordIsMoved) {
   constexpr int kKeys = 3000;
   const std::string value(1000, 'v');
   for (int i = 0; i < kKeys; ++i) ASSERT_NO_FATAL_FAILURE(Put(KeyOf(i), value));
-  const std::uint64_t cleaned = store_->Read(Counter::kSegmentsCleaned);
+  const std::uint64_t cleaned = store_->Read(Metric::kSegmentsCleaned);
   std::mt19937 random(4);
   const auto scan = Begin();
   Map shown;
@@ -237,7 +237,7 @@ TEST_F(AnyOrderTest, EachKeyIsShownOnceWhileItsRecordIsMoved) {
       ASSERT_NO_FATAL_FAILURE(Put(KeyOf(static_cast<int>(random() % (kKeys / 3)) * 3), value));
     }
   }
-  EXPECT_GT(store_->Read(Counter::kSegmentsCleaned), cleaned + 5);
+  EXPECT_GT(store_->Read(Metric::kSegmentsCleaned), cleaned + 5);
   ASSERT_EQ(shown.size(), std::size_t{kKeys});
   for (const auto& [key, shown_value] : shown) ASSERT_TRUE(shown_value == value);
 }
@@ -246,7 +246,7 @@ TEST_F(AnyOrderTest, KeysThatStayInMemoryAreShown) {
   Open(kMinMemorySize, Eviction::kLeastUsed);
   const std::string value(2000, 'v');
   int next = 0;
-  while (store_->Read(Counter::kEvictions) == 0) ASSERT_NO_FATAL_FAILURE(Put(KeyOf(next++), value));
+  while (store_->Read(Metric::kEvictions) == 0) ASSERT_NO_FATAL_FAILURE(Put(KeyOf(next++), value));
   const auto scan = Begin();
   std::set<std::string> shown;
   while (scan->Next()) {
@@ -255,7 +255,7 @@ TEST_F(AnyOrderTest, KeysThatStayInMemoryAreShown) {
       ASSERT_NO_FATAL_FAILURE(Put(KeyOf(next++), value));
     }
   }
-  const std::uint64_t evicted = store_->Read(Counter::kEvictions);
+  const std::uint64_t evicted = store_->Read(Metric::kEvictions);
   EXPECT_GT(evicted, 100u);
   // Each of these keys was written once, before the scan began.
   // So a key that still exists also existed during the scan.

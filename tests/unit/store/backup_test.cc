@@ -133,7 +133,7 @@ TEST_P(BackupTest, EverythingIsThereByteForByte) {
   const Contents before = ContentsOf(*store_);
   const BackupInfo info = BackUp();
   EXPECT_EQ(info.id, 1u);
-  EXPECT_EQ(info.version, store_->Read(Counter::kLastVersion));
+  EXPECT_EQ(info.version, store_->Read(Metric::kLastVersion));
   EXPECT_GT(info.bytes, 0u);
   EXPECT_EQ(info.new_bytes, info.bytes);
   ASSERT_TRUE(store_->Put("key1", "later").ok());

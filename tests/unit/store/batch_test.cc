@@ -87,19 +87,19 @@ TEST_P(BatchTest, IsDoneInOrderWithVersionsInARow) {
   EXPECT_EQ(Get("a"), "3");
   EXPECT_EQ(Get("b"), "NOT_FOUND");
   // In memory, the first put takes the fast path, and the rest is a second group.
-  EXPECT_EQ(store_->Read(Counter::kCommitGroups), GetParam() == Durability::kLogged ? 1u : 2u);
+  EXPECT_EQ(store_->Read(Metric::kCommitGroups), GetParam() == Durability::kLogged ? 1u : 2u);
 }
 
 TEST_P(BatchTest, AFailedBatchLeavesNothing) {
   ASSERT_THAT(Commit({{Put("a", "old")}, {Put("b", "old")}}), ElementsAre(kOk, kOk));
-  const std::uint64_t used = store_->Read(Counter::kLogBytesUsed);
+  const std::uint64_t used = store_->Read(Metric::kLogBytesUsed);
   const std::string large(50'000, 'v');
   EXPECT_THAT(Commit({Batch({Put("a", large), Put("new", large), Delete("b"), Delete("missing")})}),
               ElementsAre(kNotFound, kNotFound, kNotFound, kNotFound));
   EXPECT_THAT(std::string(writes_[0].status.message()), HasSubstr("write 4 of the batch"));
   EXPECT_EQ(writes_[0].version, 0u);
-  EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), used);
-  EXPECT_EQ(store_->Read(Counter::kKeys), 2u);
+  EXPECT_EQ(store_->Read(Metric::kLogBytesUsed), used);
+  EXPECT_EQ(store_->Read(Metric::kKeys), 2u);
   EXPECT_EQ(Get("a"), "old");
   EXPECT_EQ(Get("b"), "old");
   EXPECT_EQ(Get("new"), "NOT_FOUND");
@@ -127,7 +127,7 @@ TEST_P(BatchTest, AChecksKeyIsDecidedAfterAllWritesBefore) {
 TEST_P(BatchTest, MayConsistOfChecks) {
   ASSERT_THAT(Commit({{Put("a", "1")}}), ElementsAre(kOk));
   const std::uint64_t version = writes_[0].version;
-  const std::uint64_t used = store_->Read(Counter::kLogBytesUsed);
+  const std::uint64_t used = store_->Read(Metric::kLogBytesUsed);
   EXPECT_THAT(Commit({Batch({Check("a", Condition::Version(version)), Check("none", Condition::Absent())})}),
               ElementsAre(kOk, kOk));
   EXPECT_THAT(Commit({{Check("none", Condition::Present())}, {Check("a", Condition::Present())}}),
@@ -136,8 +136,8 @@ TEST_P(BatchTest, MayConsistOfChecks) {
               ElementsAre(kInvalidArgument, kInvalidArgument));
   EXPECT_THAT(Commit({Batch({Check("", Condition::Present()), Check("a", {})})}),
               ElementsAre(kInvalidArgument, kInvalidArgument));
-  EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), used);
-  EXPECT_EQ(store_->Read(Counter::kKeys), 1u);
+  EXPECT_EQ(store_->Read(Metric::kLogBytesUsed), used);
+  EXPECT_EQ(store_->Read(Metric::kKeys), 1u);
   ASSERT_THAT(Commit({{Put("a", "2")}}), ElementsAre(kOk));
   EXPECT_EQ(writes_[0].version, version + 1);
 }
@@ -170,7 +170,7 @@ TEST_P(BatchTest, AFailedBatchDoesNotAffectItsGroup) {
   EXPECT_EQ(Get("b"), "5");
   EXPECT_EQ(Get("c"), "9");
   EXPECT_EQ(Get("gone"), "NOT_FOUND");
-  EXPECT_EQ(store_->Read(Counter::kKeys), 3u);
+  EXPECT_EQ(store_->Read(Metric::kKeys), 3u);
 }
 
 TEST_P(BatchTest, AVersionOfTheWriteBeforeAFailedBatchIsStillTheKeys) {
@@ -211,7 +211,7 @@ TEST_P(BatchTest, ABatchOutOfBoundsIsRejected) {
   Write touch = Put("key", "");
   touch.kind = Write::Kind::kTouch;
   EXPECT_THAT(Commit({Batch({Put("a", ""), touch})}), ElementsAre(kInvalidArgument, kInvalidArgument));
-  EXPECT_EQ(store_->Read(Counter::kKeys), 1u);
+  EXPECT_EQ(store_->Read(Metric::kKeys), 1u);
 }
 
 // A full store rejects the whole batch. If memory waits for its

@@ -54,22 +54,22 @@ class ColdReadTest : public ColdFixture {
 
 TEST_F(ColdReadTest, BringsTheRecordBack) {
   ASSERT_NO_FATAL_FAILURE(PutCold("key", "value"));
-  const std::uint64_t fetches = store_->Read(Counter::kFetches);
+  const std::uint64_t fetches = store_->Read(Metric::kFetches);
   ColdRead read = Begin("key");
   EXPECT_EQ(ReadAndFinish(&read), "value");
-  EXPECT_EQ(store_->Read(Counter::kFetches), fetches + 1);
+  EXPECT_EQ(store_->Read(Metric::kFetches), fetches + 1);
   const absl::StatusOr<std::optional<Location>> location = store_->BeginLocate("key", &read);
   EXPECT_TRUE(location.ok() && location->has_value()) << "it is in memory now";
 }
 
 TEST_F(ColdReadTest, TwoReadsOfAKeyBringItBackOnce) {
   ASSERT_NO_FATAL_FAILURE(PutCold("key", "value"));
-  const std::uint64_t fetches = store_->Read(Counter::kFetches);
+  const std::uint64_t fetches = store_->Read(Metric::kFetches);
   ColdRead first = Begin("key");
   ColdRead second = Begin("key");
   EXPECT_EQ(ReadAndFinish(&second), "value");
   EXPECT_EQ(ReadAndFinish(&first), "value");
-  EXPECT_EQ(store_->Read(Counter::kFetches), fetches + 1);
+  EXPECT_EQ(store_->Read(Metric::kFetches), fetches + 1);
 }
 
 TEST_F(ColdReadTest, AReadMayBeDropped) {

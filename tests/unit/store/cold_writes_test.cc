@@ -78,7 +78,7 @@ TEST_F(ColdWritesTest, AreDoneWithTheRecordThatWasRead) {
     ASSERT_NO_FATAL_FAILURE(Put(key, "10"));
   }
   ASSERT_NO_FATAL_FAILURE(EvictAll());
-  const std::uint64_t fetches = store_->Read(Counter::kFetches);
+  const std::uint64_t fetches = store_->Read(Metric::kFetches);
   Write put = ColdWrite(Kind::kPut, "put", "new");
   EXPECT_EQ(ReadAndFinish(put), "OK");
   Write erase = ColdWrite(Kind::kDelete, "delete");
@@ -94,7 +94,7 @@ TEST_F(ColdWritesTest, AreDoneWithTheRecordThatWasRead) {
   Write append = ColdWrite(Kind::kAppend, "append", "1");
   EXPECT_EQ(ReadAndFinish(append), "OK");
   EXPECT_EQ(append.result, 3);
-  EXPECT_EQ(store_->Read(Counter::kFetches), fetches) << "no record is promoted only to be replaced";
+  EXPECT_EQ(store_->Read(Metric::kFetches), fetches) << "no record is promoted only to be replaced";
   EXPECT_EQ(Get("put"), "new");
   EXPECT_EQ(Get("delete"), "NOT_FOUND");
   EXPECT_EQ(Get("touch"), "10");

@@ -75,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(With, CommitTest, testing::Values(Durability::kMemory, 
 
 TEST_P(CommitTest, NothingIsNothing) {
   EXPECT_THAT(Commit({}), ElementsAre());
-  EXPECT_EQ(store_->Read(Counter::kCommitGroups), 0u);
+  EXPECT_EQ(store_->Read(Metric::kCommitGroups), 0u);
 }
 
 TEST_P(CommitTest, TheLastWriteOfAKeyWins) {
@@ -83,7 +83,7 @@ TEST_P(CommitTest, TheLastWriteOfAKeyWins) {
   for (int restart = 0; restart < 2; ++restart) {
     EXPECT_EQ(Get("a"), "3");
     EXPECT_EQ(Get("b"), "2");
-    EXPECT_EQ(store_->Read(Counter::kKeys), 2u);
+    EXPECT_EQ(store_->Read(Metric::kKeys), 2u);
     Restart();
   }
 }
@@ -96,7 +96,7 @@ TEST_P(CommitTest, ExistenceIsDecidedInOrder) {
   for (int restart = 0; restart < 2; ++restart) {
     EXPECT_EQ(Get("a"), "3");
     EXPECT_EQ(Get("b"), "NOT_FOUND");
-    EXPECT_EQ(store_->Read(Counter::kKeys), 1u);
+    EXPECT_EQ(store_->Read(Metric::kKeys), 1u);
     Restart();
   }
 }
@@ -110,7 +110,7 @@ TEST_P(CommitTest, EachWriteHasItsOwnOutcome) {
   EXPECT_EQ(Get("a"), "1");
   EXPECT_EQ(Get("b"), "3");
   // In memory, the first put takes the fast path, and the other writes are a second group.
-  EXPECT_EQ(store_->Read(Counter::kCommitGroups), IsLogged() ? 1u : 2u);
+  EXPECT_EQ(store_->Read(Metric::kCommitGroups), IsLogged() ? 1u : 2u);
 }
 
 TEST_P(CommitTest, VersionsAndPlacesAreReported) {
@@ -155,8 +155,8 @@ TEST_P(CommitTest, VerifySeesTheHashesOfKeyAndValue) {
 
 TEST_P(CommitTest, AWriteThatFailsVerificationLeavesNothing) {
   ASSERT_THAT(Commit({PutOf("key", "old")}), ElementsAre(kOk));
-  const std::uint64_t used = store_->Read(Counter::kLogBytesUsed);
-  const std::uint64_t version = store_->Read(Counter::kLastVersion);
+  const std::uint64_t used = store_->Read(Metric::kLogBytesUsed);
+  const std::uint64_t version = store_->Read(Metric::kLastVersion);
   Expected wrong{HashKey("key"), 1};
   const std::string large(1000, 'v');
   for (Write write : {PutOf("key", large), PutOf("new", "value"), DeleteOf("key")}) {
@@ -169,11 +169,11 @@ TEST_P(CommitTest, AWriteThatFailsVerificationLeavesNothing) {
   for (int restart = 0; restart < 2; ++restart) {
     EXPECT_EQ(Get("key"), "old");
     EXPECT_EQ(Get("new"), "NOT_FOUND");
-    EXPECT_EQ(store_->Read(Counter::kKeys), 1u);
-    EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), used) << "its place was not given back";
+    EXPECT_EQ(store_->Read(Metric::kKeys), 1u);
+    EXPECT_EQ(store_->Read(Metric::kLogBytesUsed), used) << "its place was not given back";
     Restart();
   }
-  EXPECT_GE(store_->Read(Counter::kLastVersion), version);
+  EXPECT_GE(store_->Read(Metric::kLastVersion), version);
 }
 
 // A client changes its bytes in shared memory right after
@@ -257,7 +257,7 @@ TEST_P(CommitTest, PlainPutsAndOthersAreDoneInTheirOrder) {
     EXPECT_EQ(Get("a"), "5");
     EXPECT_EQ(Get("b"), "7");
     EXPECT_EQ(store_->Ttl("a").value(), std::nullopt);
-    EXPECT_EQ(store_->Read(Counter::kKeys), 2u);
+    EXPECT_EQ(store_->Read(Metric::kKeys), 2u);
     Restart();
   }
 }
@@ -272,8 +272,8 @@ TEST_P(CommitTest, TheIndexGrowsBesideOneLongRunOfPuts) {
   }
   store_->Commit(writes);
   for (const Write& write : writes) ASSERT_TRUE(write.status.ok()) << write.status;
-  EXPECT_GE(store_->Read(Counter::kIndexBuckets) * 25, keys.size());
-  EXPECT_LT(store_->Read(Counter::kOverflowBuckets), store_->Read(Counter::kIndexBuckets));
+  EXPECT_GE(store_->Read(Metric::kIndexBuckets) * 25, keys.size());
+  EXPECT_LT(store_->Read(Metric::kOverflowBuckets), store_->Read(Metric::kIndexBuckets));
   for (const std::string& key : keys) ASSERT_EQ(Get(key), "value") << key;
 }
 
@@ -332,7 +332,7 @@ TEST_P(CommitTest, WritesThatWaitForMemoryAreAbortedInOrder) {
     store_->RunMaintenance();
   }
   EXPECT_GE(done, 200u);
-  EXPECT_GT(store_->Read(Counter::kWritesPutOff), 0u);
+  EXPECT_GT(store_->Read(Metric::kWritesPutOff), 0u);
   EXPECT_EQ(Get("key"), large);
 }
 
@@ -343,8 +343,8 @@ INSTANTIATE_TEST_SUITE_P(Logged, CommitToTierTest, testing::Values(Durability::k
 
 TEST_P(CommitToTierTest, NothingOfAGroupThatIsNotDurableIsVisible) {
   ASSERT_THAT(Commit({PutOf("a", "1"), PutOf("b", "2")}), ElementsAre(kOk, kOk));
-  const std::uint64_t used = store_->Read(Counter::kLogBytesUsed);
-  const std::uint64_t version = store_->Read(Counter::kLastVersion);
+  const std::uint64_t used = store_->Read(Metric::kLogBytesUsed);
+  const std::uint64_t version = store_->Read(Metric::kLastVersion);
   constexpr absl::StatusCode kUnavailable = absl::StatusCode::kUnavailable;
   const std::string large(30'000, 'v');  // the log has space for it
   {
@@ -355,8 +355,8 @@ TEST_P(CommitToTierTest, NothingOfAGroupThatIsNotDurableIsVisible) {
   EXPECT_EQ(Get("a"), "1");
   EXPECT_EQ(Get("b"), "2");
   EXPECT_EQ(Get("c"), "NOT_FOUND");
-  EXPECT_EQ(store_->Read(Counter::kKeys), 2u);
-  EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), used);
+  EXPECT_EQ(store_->Read(Metric::kKeys), 2u);
+  EXPECT_EQ(store_->Read(Metric::kLogBytesUsed), used);
 
   // The log file may now end with half a record, so the store takes no more writes until a restart.
   EXPECT_THAT(Commit({PutOf("d", "4")}), ElementsAre(kUnavailable));

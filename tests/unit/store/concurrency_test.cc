@@ -154,9 +154,9 @@ TEST_F(ConcurrencyTest, WritersTakeTurns) {
     });
   }
   for (std::thread& writer : writers) writer.join();
-  EXPECT_EQ(store_->Read(Counter::kPuts), 3u * kEach);
-  EXPECT_EQ(store_->Read(Counter::kLastVersion), 3u * kEach);
-  EXPECT_EQ(store_->Read(Counter::kKeys), 1u + 3 * 25);
+  EXPECT_EQ(store_->Read(Metric::kPuts), 3u * kEach);
+  EXPECT_EQ(store_->Read(Metric::kLastVersion), 3u * kEach);
+  EXPECT_EQ(store_->Read(Metric::kKeys), 1u + 3 * 25);
 }
 
 /// One page that is mapped twice: a staging buffer in the client and in the server.

@@ -124,8 +124,8 @@ TEST_P(ConditionsTest, ValuesGrowInsideAGroup) {
 
 TEST_P(ConditionsTest, ARejectedWriteLeavesNothing) {
   ASSERT_THAT(Commit({PutIf("a", "text", {})}), ElementsAre(kOk));
-  const std::uint64_t used = store_->Read(Counter::kLogBytesUsed);
-  const std::uint64_t version = store_->Read(Counter::kLastVersion);
+  const std::uint64_t used = store_->Read(Metric::kLogBytesUsed);
+  const std::uint64_t version = store_->Read(Metric::kLastVersion);
   const std::string large(100'000, 'v');
   const std::string largest(kMaxSmallValueSize, 'v');
   EXPECT_THAT(
@@ -135,9 +135,9 @@ TEST_P(ConditionsTest, ARejectedWriteLeavesNothing) {
               WriteOf(Write::Kind::kAppend, "a", largest)}),
       ElementsAre(kAlreadyExists, kNotFound, kFailedPrecondition, absl::StatusCode::kInvalidArgument,
                   absl::StatusCode::kInvalidArgument, kFailedPrecondition, absl::StatusCode::kOutOfRange));
-  EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), used) << "a place was not given back";
-  EXPECT_EQ(store_->Read(Counter::kLastVersion), version);
-  EXPECT_EQ(store_->Read(Counter::kKeys), 1u);
+  EXPECT_EQ(store_->Read(Metric::kLogBytesUsed), used) << "a place was not given back";
+  EXPECT_EQ(store_->Read(Metric::kLastVersion), version);
+  EXPECT_EQ(store_->Read(Metric::kKeys), 1u);
   EXPECT_EQ(Get("a"), "text");
 }
 

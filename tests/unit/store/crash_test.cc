@@ -62,8 +62,8 @@ TEST_P(CrashTest, AcknowledgedWritesSurviveSigkill) {
     }
     // The write that was in flight may be there or not. No later write is there.
     EXPECT_EQ((*store)->Get(CrashKey(next + 1), &value).code(), absl::StatusCode::kNotFound);
-    EXPECT_GT((*store)->Read(Counter::kLastVersion), last_version);
-    last_version = (*store)->Read(Counter::kLastVersion);
+    EXPECT_GT((*store)->Read(Metric::kLastVersion), last_version);
+    last_version = (*store)->Read(Metric::kLastVersion);
   }
 }
 

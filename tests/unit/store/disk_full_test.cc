@@ -68,11 +68,11 @@ TEST_F(DiskFullTest, AFullDiskIsSaidAndReadsGoOn) {
 
   clock.Advance(std::chrono::seconds(2));
   ASSERT_TRUE((*store)->RunMaintenance());
-  ASSERT_EQ((*store)->Read(Counter::kExpired), 1u);
+  ASSERT_EQ((*store)->Read(Metric::kExpired), 1u);
   auto watch = (*store)->Watch();
   ASSERT_TRUE(watch.ok()) << watch.status();
 
-  const std::uint64_t last_version = (*store)->Read(Counter::kLastVersion);
+  const std::uint64_t last_version = (*store)->Read(Metric::kLastVersion);
 
   // When the disk has space again, writes succeed by themselves, and no acknowledged write is missing.
   std::filesystem::remove(temp_ / "ballast");
@@ -82,7 +82,7 @@ TEST_F(DiskFullTest, AFullDiskIsSaidAndReadsGoOn) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_TRUE(status.ok()) << status;
-  EXPECT_GT((*store)->Read(Counter::kLastVersion), last_version + 1)
+  EXPECT_GT((*store)->Read(Metric::kLastVersion), last_version + 1)
       << "the versions of the writes that failed may be on disk";
   // A watch also shows the key that expired meanwhile.
   clock.Advance(std::chrono::seconds(1));
@@ -124,7 +124,7 @@ TEST_P(IdleStoreOnAFullDiskTest, NoticesThatThereIsSpaceAgain) {
   }
   ASSERT_THAT(std::string(status.message()), HasSubstr("no space left"));
   (*store)->RunMaintenance();
-  const std::uint64_t failures = (*store)->Read(Counter::kDiskFailures);
+  const std::uint64_t failures = (*store)->Read(Metric::kDiskFailures);
   const auto try_once = [&] {
     const auto next = (*store)->next_maintenance();
     EXPECT_TRUE(next.has_value());
@@ -133,7 +133,7 @@ TEST_P(IdleStoreOnAFullDiskTest, NoticesThatThereIsSpaceAgain) {
   };
   for (int i = 0; i < 3; ++i) try_once();
   EXPECT_FALSE((*store)->disk_status().ok()) << "there is no space yet";
-  EXPECT_EQ((*store)->Read(Counter::kDiskFailures), failures) << "a try is no write that failed";
+  EXPECT_EQ((*store)->Read(Metric::kDiskFailures), failures) << "a try is no write that failed";
 
   std::filesystem::remove(temp_ / "ballast");
   const auto give_up = std::chrono::steady_clock::now() + Patience(std::chrono::seconds(60));
@@ -142,7 +142,7 @@ TEST_P(IdleStoreOnAFullDiskTest, NoticesThatThereIsSpaceAgain) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));  // threads of RocksDB and of the log go on
   }
   EXPECT_TRUE((*store)->disk_status().ok()) << (*store)->disk_status();
-  EXPECT_EQ((*store)->Read(Counter::kDiskRejects), 0u);
+  EXPECT_EQ((*store)->Read(Metric::kDiskRejects), 0u);
   EXPECT_TRUE((*store)->Put("after", "value").ok()) << "the first write succeeds";
 }
 

@@ -76,8 +76,8 @@ class EvictionTest : public testing::Test {
     for (int i = from; i < to; ++i) ASSERT_TRUE(Put(KeyOf(i), ValueOf(i)).ok()) << i;
   }
   bool IsCold(std::string_view key) const {
-    const std::uint64_t fetches = store_->Read(Counter::kFetches);
-    return store_->Locate(key).ok() && store_->Read(Counter::kFetches) > fetches;
+    const std::uint64_t fetches = store_->Read(Metric::kFetches);
+    return store_->Locate(key).ok() && store_->Read(Metric::kFetches) > fetches;
   }
 };
 
@@ -86,12 +86,12 @@ class EvictionTest : public testing::Test {
 TEST_F(EvictionTest, AColdKeyIsPromotedByAGet) {
   ASSERT_NO_FATAL_FAILURE(Open(Durability::kLogged));
   ASSERT_NO_FATAL_FAILURE(Fill());
-  EXPECT_EQ(store_->Read(Counter::kKeys), kMuch + 0u);
-  EXPECT_GT(store_->Read(Counter::kColdKeys), kMuch / 2u);
-  EXPECT_GE(store_->Read(Counter::kEvictions), store_->Read(Counter::kColdKeys));
+  EXPECT_EQ(store_->Read(Metric::kKeys), kMuch + 0u);
+  EXPECT_GT(store_->Read(Metric::kColdKeys), kMuch / 2u);
+  EXPECT_GE(store_->Read(Metric::kEvictions), store_->Read(Metric::kColdKeys));
   for (int i = 0; i < kMuch; ++i) ASSERT_EQ(Get(KeyOf(i)), ValueOf(i)) << i;
-  EXPECT_GT(store_->Read(Counter::kFetches), kMuch / 2u);
-  EXPECT_EQ(store_->Read(Counter::kKeys), kMuch + 0u);
+  EXPECT_GT(store_->Read(Metric::kFetches), kMuch / 2u);
+  EXPECT_EQ(store_->Read(Metric::kKeys), kMuch + 0u);
   for (int i = kMuch; i < 2 * kMuch; ++i) ASSERT_EQ(Get(KeyOf(i)), "NOT_FOUND") << i;
 }
 
@@ -111,24 +111,24 @@ TEST_F(EvictionTest, EmbeddedGetsWaitForSpace) {
 TEST_F(EvictionTest, WritesOfColdKeys) {
   ASSERT_NO_FATAL_FAILURE(Open(Durability::kLogged));
   ASSERT_NO_FATAL_FAILURE(Fill());
-  const std::uint64_t cold = store_->Read(Counter::kColdKeys);
-  const std::uint64_t fetches = store_->Read(Counter::kFetches);
+  const std::uint64_t cold = store_->Read(Metric::kColdKeys);
+  const std::uint64_t fetches = store_->Read(Metric::kFetches);
   // The store has evicted the first keys, because nothing used them.
   EXPECT_TRUE(Put(KeyOf(0), "new").ok());
   EXPECT_TRUE(Delete(KeyOf(1)).ok());
   EXPECT_TRUE(Touch(KeyOf(2), std::chrono::hours(1)).ok());
-  EXPECT_EQ(store_->Read(Counter::kColdKeys), cold - 3);
-  EXPECT_EQ(store_->Read(Counter::kFetches), fetches) << "it takes no other record to memory for that";
+  EXPECT_EQ(store_->Read(Metric::kColdKeys), cold - 3);
+  EXPECT_EQ(store_->Read(Metric::kFetches), fetches) << "it takes no other record to memory for that";
   EXPECT_EQ(Get(KeyOf(0)), "new");
   EXPECT_EQ(Get(KeyOf(1)), "NOT_FOUND");
   EXPECT_EQ(Get(KeyOf(2)), ValueOf(2));
   EXPECT_GT(store_->Ttl(KeyOf(2))->value(), milliseconds(0));
-  EXPECT_EQ(store_->Read(Counter::kKeys), kMuch - 1u);
+  EXPECT_EQ(store_->Read(Metric::kKeys), kMuch - 1u);
   EXPECT_EQ(Delete(KeyOf(1)).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(Touch(KeyOf(1), std::chrono::hours(1)).code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(Put(KeyOf(1), "again").ok());
   EXPECT_EQ(Get(KeyOf(1)), "again");
-  EXPECT_EQ(store_->Read(Counter::kKeys), kMuch + 0u);
+  EXPECT_EQ(store_->Read(Metric::kKeys), kMuch + 0u);
 }
 
 TEST_F(EvictionTest, OneGroupMayWriteAColdKeyManyTimes) {
@@ -151,7 +151,7 @@ TEST_F(EvictionTest, OneGroupMayWriteAColdKeyManyTimes) {
   for (const std::size_t done : {0u, 1u, 3u, 4u, 6u, 7u}) EXPECT_TRUE(group[done].status.ok()) << done;
   for (const std::size_t missed : {2u, 5u}) EXPECT_TRUE(absl::IsNotFound(group[missed].status)) << missed;
   EXPECT_EQ(Get(key), "two");
-  EXPECT_EQ(store_->Read(Counter::kKeys), kMuch + 0u);
+  EXPECT_EQ(store_->Read(Metric::kKeys), kMuch + 0u);
 }
 
 TEST_F(EvictionTest, KeysThatAColdSlotCannotTellApart) {
@@ -163,7 +163,7 @@ TEST_F(EvictionTest, KeysThatAColdSlotCannotTellApart) {
   EXPECT_EQ(Get(kSecondTwin), "NOT_FOUND") << "the cold one is the other";
   EXPECT_EQ(Delete(kSecondTwin).code(), absl::StatusCode::kNotFound);
   ASSERT_TRUE(Put(kSecondTwin, "second").ok());
-  EXPECT_EQ(store_->Read(Counter::kKeys), kMuch + 2u);
+  EXPECT_EQ(store_->Read(Metric::kKeys), kMuch + 2u);
   ASSERT_NO_FATAL_FAILURE(Fill());
   EXPECT_EQ(Get(kFirstTwin), "first");
   EXPECT_EQ(Get(kSecondTwin), "second");
@@ -199,17 +199,17 @@ TEST_F(EvictionTest, ColdKeysThatExpiredAreRemovedThoughNobodyAsks) {
       store_->RunMaintenance();
   };
   work();
-  EXPECT_EQ(store_->Read(Counter::kKeys), kMuch + 0u);
+  EXPECT_EQ(store_->Read(Metric::kKeys), kMuch + 0u);
   clock_.Advance(std::chrono::hours(2));
   EXPECT_LE(store_->next_maintenance(), clock_.Now()) << "who sleeps until then has to wake up";
   work();
-  EXPECT_EQ(store_->Read(Counter::kKeys), kMuch * 2u / 3);
-  EXPECT_EQ(store_->Read(Counter::kExpired), kMuch / 3u + 1);
+  EXPECT_EQ(store_->Read(Metric::kKeys), kMuch * 2u / 3);
+  EXPECT_EQ(store_->Read(Metric::kExpired), kMuch / 3u + 1);
   // Now writes go on beside the expirer.
   clock_.Advance(std::chrono::hours(4));
   for (int i = 0; i < kMuch; ++i) ASSERT_TRUE(Put("others", "value").ok());
   work();
-  EXPECT_EQ(store_->Read(Counter::kKeys), kMuch / 3u + 1);
+  EXPECT_EQ(store_->Read(Metric::kKeys), kMuch / 3u + 1);
   for (int i = 2; i < kMuch; i += 3) ASSERT_EQ(Get(KeyOf(i)), ValueOf(i)) << i;
 }
 
@@ -241,8 +241,8 @@ TEST_F(EvictionTest, HoldsWhatAMapHolds) {
     }
     if (random() % 50 == 0) clock_.Advance(milliseconds(random() % 60));
   }
-  EXPECT_GT(store_->Read(Counter::kColdKeys), 1000u);
-  EXPECT_EQ(store_->Read(Counter::kKeys), model.size());
+  EXPECT_GT(store_->Read(Metric::kColdKeys), 1000u);
+  EXPECT_EQ(store_->Read(Metric::kKeys), model.size());
   for (const auto& [key, value] : model) ASSERT_EQ(Get(key), value) << key;
 }
 
@@ -251,11 +251,11 @@ TEST_F(EvictionTest, HoldsWhatAMapHolds) {
 TEST_F(EvictionTest, ACacheDropsWhatItHasNoSpaceFor) {
   ASSERT_NO_FATAL_FAILURE(Open(Durability::kMemory));
   ASSERT_NO_FATAL_FAILURE(Fill());
-  const std::uint64_t keys = store_->Read(Counter::kKeys);
+  const std::uint64_t keys = store_->Read(Metric::kKeys);
   EXPECT_GT(keys, kMuch / 10u);
   EXPECT_LT(keys, kMuch / 2u);
-  EXPECT_EQ(store_->Read(Counter::kEvictions), kMuch - keys);
-  EXPECT_EQ(store_->Read(Counter::kColdKeys), 0u);
+  EXPECT_EQ(store_->Read(Metric::kEvictions), kMuch - keys);
+  EXPECT_EQ(store_->Read(Metric::kColdKeys), 0u);
   std::uint64_t found = 0;
   for (int i = 0; i < kMuch; ++i) {
     const std::string value = Get(KeyOf(i));
@@ -279,13 +279,13 @@ TEST_F(EvictionTest, UsedKeysSurviveAScan) {
       ASSERT_TRUE(Put(KeyOf(i), ValueOf(i)).ok());
       if (i % 5 != 0) continue;
       const int used = i / 5 % kUsed;
-      const std::uint64_t fetches = store_->Read(Counter::kFetches);
+      const std::uint64_t fetches = store_->Read(Metric::kFetches);
       const bool missed = Get(KeyOf(used)) == "NOT_FOUND";
       if (missed) {
         ASSERT_TRUE(Put(KeyOf(used), ValueOf(used)).ok());
       }
       const bool settled = i >= 6 * kMuch;
-      if (settled && (missed || store_->Read(Counter::kFetches) > fetches)) ++gone;
+      if (settled && (missed || store_->Read(Metric::kFetches) > fetches)) ++gone;
     }
     EXPECT_LT(gone, 2 * kMuch / 5 / 20);
   }
@@ -298,7 +298,7 @@ TEST_F(EvictionTest, ReadsAreWantedOnlyWhenTheMemoryFills) {
   EXPECT_FALSE(store_->wants_reads());
   // Overwrites leave enough dead memory for new records, so the store evicts none.
   for (int i = 0; i < 8 * kMuch; ++i) ASSERT_TRUE(Put(KeyOf(i % 100), ValueOf(i % 100)).ok());
-  EXPECT_EQ(store_->Read(Counter::kEvictions), 0u);
+  EXPECT_EQ(store_->Read(Metric::kEvictions), 0u);
   EXPECT_FALSE(store_->wants_reads());
   ASSERT_NO_FATAL_FAILURE(Fill());
   EXPECT_TRUE(store_->wants_reads());
@@ -311,13 +311,13 @@ TEST_F(EvictionTest, ReadsAreWantedAlsoWhenMoreWasEvictedThanIsMissing) {
   bool had_much_space = false;
   for (int i = 0; i < kMuch; i += 700) {
     ASSERT_NO_FATAL_FAILURE(Fill(i, i + 700));
-    if (store_->Read(Counter::kEvictions) == 0) continue;
+    if (store_->Read(Metric::kEvictions) == 0) continue;
     clock_.Advance(milliseconds(3 * kMinGraceMs));
     while (store_->RunMaintenance()) {
     }
-    had_much_space |= store_->Read(Counter::kMemoryBytesFree) >= kMinMemorySize / 4;
+    had_much_space |= store_->Read(Metric::kMemoryBytesFree) >= kMinMemorySize / 4;
     ASSERT_TRUE(store_->wants_reads())
-        << i << ", " << store_->Read(Counter::kMemoryBytesFree) << " bytes free";
+        << i << ", " << store_->Read(Metric::kMemoryBytesFree) << " bytes free";
   }
   EXPECT_TRUE(had_much_space);
 }

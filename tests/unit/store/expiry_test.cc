@@ -81,8 +81,8 @@ class ExpiryTest : public testing::TestWithParam<Durability> {
     while (store_->RunMaintenance()) {
     }
   }
-  std::uint64_t keys() const { return store_->Read(Counter::kKeys); }
-  std::uint64_t expired() const { return store_->Read(Counter::kExpired); }
+  std::uint64_t keys() const { return store_->Read(Metric::kKeys); }
+  std::uint64_t expired() const { return store_->Read(Metric::kExpired); }
 };
 
 INSTANTIATE_TEST_SUITE_P(All, ExpiryTest, testing::Values(Durability::kMemory, Durability::kLogged),
@@ -111,14 +111,14 @@ TEST_P(ExpiryTest, SweepingGivesAllMemoryBack) {
     ASSERT_GT(puts, 100);
     ASSERT_EQ(keys(), static_cast<std::uint64_t>(puts));
     const std::uint64_t before = expired();
-    const std::uint64_t moved = store_->Read(Counter::kBytesMoved);
+    const std::uint64_t moved = store_->Read(Metric::kBytesMoved);
     clock_.Advance(hours(1) + seconds(1));
     WorkUntilIdle();
     EXPECT_EQ(keys(), 0u);
     EXPECT_EQ(expired() - before, static_cast<std::uint64_t>(puts));
-    EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), store_->Read(Counter::kLogBytesDead));
-    EXPECT_LE(store_->Read(Counter::kLogBytesUsed), 2 * kSegmentSize) << "only the heads are left";
-    EXPECT_EQ(store_->Read(Counter::kBytesMoved), moved) << "nothing that has expired is moved";
+    EXPECT_EQ(store_->Read(Metric::kLogBytesUsed), store_->Read(Metric::kLogBytesDead));
+    EXPECT_LE(store_->Read(Metric::kLogBytesUsed), 2 * kSegmentSize) << "only the heads are left";
+    EXPECT_EQ(store_->Read(Metric::kBytesMoved), moved) << "nothing that has expired is moved";
     clock_.Advance(hours(1));  // the grace period is over
     const int again = Fill(value, hours(1));
     EXPECT_GE(again, puts - puts / 8);
@@ -162,7 +162,7 @@ TEST_P(ExpiryTest, EachRecordGoesInItsTime) {
     }
     ASSERT_EQ(keys(), alive) << "swept each time: a step is longer than the pause";
   }
-  EXPECT_GT(store_->Read(Counter::kSegmentsCleaned), 0u) << "the other half of the test";
+  EXPECT_GT(store_->Read(Metric::kSegmentsCleaned), 0u) << "the other half of the test";
   EXPECT_EQ(expired(), std::uint64_t{kRecords} * 9 / 10);
   EXPECT_FALSE(store_->next_maintenance().has_value() && *store_->next_maintenance() < clock_.Now())
       << "nothing is left to do";
@@ -233,8 +233,8 @@ TEST_P(ExpiryTest, ATouchWritesTheRecordAnew) {
   EXPECT_NE(before.slot, after.slot) << "published records never change";
   EXPECT_GT(after.version, before.version);
   EXPECT_EQ(Get("key"), "value");
-  EXPECT_EQ(store_->Read(Counter::kTouches), 1u);
-  EXPECT_EQ(store_->Read(Counter::kPuts), 1u);
+  EXPECT_EQ(store_->Read(Metric::kTouches), 1u);
+  EXPECT_EQ(store_->Read(Metric::kPuts), 1u);
   EXPECT_EQ(keys(), 1u);
 }
 
@@ -278,7 +278,7 @@ TEST_P(ExpiryOnDiskTest, ARestartSkipsAndRemovesWhatHasExpired) {
   store_ = Open();
   EXPECT_EQ(keys(), 2u);
   EXPECT_EQ(expired(), 3000u);
-  EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), 2u * 48) << "expired records were not even loaded";
+  EXPECT_EQ(store_->Read(Metric::kLogBytesUsed), 2u * 48) << "expired records were not even loaded";
   EXPECT_EQ(**store_->Ttl("late"), hours(4));
   // If the clock goes back, no expired key returns, because the load has removed it from the disk.
   clock_.StepUnix(-hours(1));

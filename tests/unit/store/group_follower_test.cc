@@ -195,14 +195,14 @@ TEST_F(GroupFollowerTest, KeepsExpiredKeysUntilThePrimaryDeletesThem) {
   Restart();
   work(*follower_);
   EXPECT_EQ(Get("a"), "NOT_FOUND");
-  EXPECT_EQ(follower_->Read(Counter::kKeys), 2u);
+  EXPECT_EQ(follower_->Read(Metric::kKeys), 2u);
   clock_.StepUnix(-seconds(5));
   EXPECT_EQ(Contents(*follower_), before) << "on the disk, too";
   EXPECT_EQ(Get("a"), "1");
   clock_.StepUnix(seconds(5));
   work(*primary_);
   Deliver();
-  EXPECT_EQ(follower_->Read(Counter::kKeys), 1u);
+  EXPECT_EQ(follower_->Read(Metric::kKeys), 1u);
   clock_.StepUnix(-seconds(5));
   EXPECT_EQ(Get("a"), "NOT_FOUND");
   EXPECT_EQ(Contents(*follower_), Contents(*primary_));
@@ -233,7 +233,7 @@ TEST_F(GroupFollowerTest, MakesSpaceByEviction) {
     const std::size_t size = i % 10 == 0 ? 700'000 : 200'000;
     Write1(PutOf("key " + std::to_string(i), std::string(size, static_cast<char>('a' + i % 26))));
   }
-  EXPECT_GT(follower_->Read(Counter::kEvictions), 20u);
+  EXPECT_GT(follower_->Read(Metric::kEvictions), 20u);
   for (int i = 0; i < 120; i += 3) Write1(DeleteOf("key " + std::to_string(i)));
   for (int i = 1; i < 120; i += 3) Write1(PutOf("key " + std::to_string(i), "new"));
   for (int i = 0; i < 120; ++i) {
@@ -284,7 +284,7 @@ TEST_F(GroupFollowerTest, OnceItIsPromotedItIsAnOrdinaryStore) {
   clock_.Advance(seconds(5));
   while (follower_->RunMaintenance()) {
   }
-  EXPECT_EQ(follower_->Read(Counter::kKeys), 1u);
+  EXPECT_EQ(follower_->Read(Metric::kKeys), 1u);
   EXPECT_EQ(follower_->Promote().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(follower_->ApplyGroup(groups_.last() + 1, "").code(), absl::StatusCode::kFailedPrecondition);
 }

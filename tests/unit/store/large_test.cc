@@ -98,7 +98,7 @@ TEST_P(LargeTest, AgreesWithAMapOfMixedSizes) {
     }
   }
   EXPECT_GT(rejected, 0) << "the memory should have been full at times";
-  EXPECT_EQ(store_->Read(Counter::kKeys), model.size());
+  EXPECT_EQ(store_->Read(Metric::kKeys), model.size());
   if (GetParam() == Durability::kLogged) {
     ASSERT_NO_FATAL_FAILURE(Open(96 * kMiB, Eviction::kNone));
     for (const auto& [key, value] : model) {
@@ -114,7 +114,7 @@ TEST_P(LargeTest, SpaceThatIsReservedIsFilledInPlace) {
   const auto reservation = store_->Reserve(3, value.size());
   ASSERT_TRUE(reservation.ok()) << reservation.status();
   ASSERT_EQ(reservation->bytes.size(), 3 + value.size());
-  EXPECT_GT(store_->Read(Counter::kLogBytesUsed), 3 * kMiB);
+  EXPECT_GT(store_->Read(Metric::kLogBytesUsed), 3 * kMiB);
   std::memcpy(reservation->bytes.data(), "key", 3);
   std::memcpy(reservation->bytes.data() + 3, value.data(), value.size());
   std::string got;
@@ -128,26 +128,26 @@ TEST_P(LargeTest, SpaceThatIsReservedIsFilledInPlace) {
 
 TEST_P(LargeTest, SpaceIsFreeAgainThatWasGivenBackOrDidNotVerify) {
   ASSERT_NO_FATAL_FAILURE(Open(32 * kMiB, Eviction::kNone));
-  const std::uint64_t free = store_->Read(Counter::kMemoryBytesFree);
+  const std::uint64_t free = store_->Read(Metric::kMemoryBytesFree);
   const auto first = store_->Reserve(3, 3 * kMiB);
   ASSERT_TRUE(first.ok());
-  EXPECT_EQ(store_->Read(Counter::kMemoryBytesFree), free - 4 * kMiB);
+  EXPECT_EQ(store_->Read(Metric::kMemoryBytesFree), free - 4 * kMiB);
   store_->Release(*first);
-  EXPECT_EQ(store_->Read(Counter::kMemoryBytesFree), free);
+  EXPECT_EQ(store_->Read(Metric::kMemoryBytesFree), free);
   const auto second = store_->Reserve(3, 3 * kMiB);
   ASSERT_TRUE(second.ok());
   Write write;
   write.reserved = &*second;
   write.verify = [](const void*, std::uint64_t, std::uint64_t) { return false; };
   EXPECT_TRUE(absl::IsDataLoss(Commit(write)));
-  EXPECT_EQ(store_->Read(Counter::kMemoryBytesFree), free);
-  EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), 0u);
+  EXPECT_EQ(store_->Read(Metric::kMemoryBytesFree), free);
+  EXPECT_EQ(store_->Read(Metric::kLogBytesUsed), 0u);
 }
 
 // Each outcome but Aborted uses a reservation up, whichever check rejects the write.
 TEST_P(LargeTest, SpaceIsFreeAgainOfABatchThatMayNotHaveIt) {
   ASSERT_NO_FATAL_FAILURE(Open(32 * kMiB, Eviction::kNone));
-  const std::uint64_t free = store_->Read(Counter::kMemoryBytesFree);
+  const std::uint64_t free = store_->Read(Metric::kMemoryBytesFree);
   for (const bool is_alone : {true, false}) {
     const auto first = store_->Reserve(3, 3 * kMiB);
     const auto second = store_->Reserve(3, 3 * kMiB);
@@ -162,7 +162,7 @@ TEST_P(LargeTest, SpaceIsFreeAgainOfABatchThatMayNotHaveIt) {
     store_->Commit(writes);
     for (const Write& write : writes) EXPECT_TRUE(absl::IsInvalidArgument(write.status)) << write.status;
     ASSERT_TRUE(store_->Put("other", "value").ok());  // which also updates the counters
-    EXPECT_EQ(store_->Read(Counter::kMemoryBytesFree), free - kMiB) << "the segment of the small values";
+    EXPECT_EQ(store_->Read(Metric::kMemoryBytesFree), free - kMiB) << "the segment of the small values";
   }
 }
 
@@ -177,7 +177,7 @@ TEST_P(LargeTest, SpaceIsReservedForLargeValuesThatFit) {
 
 TEST_P(LargeTest, AnExpiredLargeValueIsSwept) {
   ASSERT_NO_FATAL_FAILURE(Open(32 * kMiB, Eviction::kNone));
-  const std::uint64_t free = store_->Read(Counter::kMemoryBytesFree);
+  const std::uint64_t free = store_->Read(Metric::kMemoryBytesFree);
   const std::string value = ValueOf(3 * kMiB, 1);
   Write write;
   write.key = "key";
@@ -187,12 +187,12 @@ TEST_P(LargeTest, AnExpiredLargeValueIsSwept) {
   clock_.Advance(milliseconds(1500));
   while (store_->RunMaintenance()) {
   }
-  EXPECT_EQ(store_->Read(Counter::kKeys), 0u);
-  EXPECT_EQ(store_->Read(Counter::kExpired), 1u);
+  EXPECT_EQ(store_->Read(Metric::kKeys), 0u);
+  EXPECT_EQ(store_->Read(Metric::kExpired), 1u);
   clock_.Advance(milliseconds(300));
   store_->RunMaintenance();
   ASSERT_TRUE(Put("small", "value").ok());
-  EXPECT_EQ(store_->Read(Counter::kMemoryBytesFree), free - kSegmentSize);
+  EXPECT_EQ(store_->Read(Metric::kMemoryBytesFree), free - kSegmentSize);
 }
 
 // A store with eviction takes any number of large values. With a durable tier, it keeps all of them.
@@ -204,7 +204,7 @@ TEST_P(LargeTest, LargeRecordsAreEvicted) {
         Put("key " + std::to_string(i), ValueOf(3 * kMiB, static_cast<std::uint64_t>(i)));
     ASSERT_TRUE(status.ok()) << i << ": " << status;
   }
-  EXPECT_GT(store_->Read(Counter::kEvictions), 10u);
+  EXPECT_GT(store_->Read(Metric::kEvictions), 10u);
   int there = 0;
   for (int i = kKeys; i-- > 0;) {
     std::string got;
@@ -219,7 +219,7 @@ TEST_P(LargeTest, LargeRecordsAreEvicted) {
   }
   if (GetParam() == Durability::kLogged) {
     EXPECT_EQ(there, kKeys);
-    EXPECT_GT(store_->Read(Counter::kFetches), 5u);
+    EXPECT_GT(store_->Read(Metric::kFetches), 5u);
   } else {
     EXPECT_GE(there, 3);
   }
@@ -307,7 +307,7 @@ TEST_P(LargeTest, ValuesOfAQuarterOfTheMemoryComeAndGo) {
     }
     clock_.Advance(milliseconds(random() % 50));
   }
-  EXPECT_GT(store_->Read(Counter::kFetches), 50u);
+  EXPECT_GT(store_->Read(Metric::kFetches), 50u);
   EXPECT_GT(waits, 0) << "at times there was space only in what was reserved";
 }
 

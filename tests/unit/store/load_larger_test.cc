@@ -80,9 +80,9 @@ class LoadLargerTest : public testing::Test {
   std::string Get(const std::string& key) { return GetPatiently(*store_, clock_, key); }
   /// Returns whether Get finds the stored value, and promotes the key for it.
   bool IsFetched(const std::string& key) {
-    const std::uint64_t before = store_->Read(Counter::kFetches);
+    const std::uint64_t before = store_->Read(Metric::kFetches);
     const bool there = Get(key) == stored_.at(key);
-    return there && store_->Read(Counter::kFetches) > before;
+    return there && store_->Read(Metric::kFetches) > before;
   }
 
   void Fill() {
@@ -97,9 +97,9 @@ class LoadLargerTest : public testing::Test {
     for (int i = 0; i < kKeys / 2; ++i) ASSERT_EQ(Get(Key(i)), stored_.at(Key(i)));
   }
   void ExpectStored() {
-    EXPECT_EQ(store_->Read(Counter::kKeys), stored_.size());
+    EXPECT_EQ(store_->Read(Metric::kKeys), stored_.size());
     for (const auto& [key, value] : stored_) ASSERT_EQ(Get(key), value) << key;
-    EXPECT_EQ(store_->Read(Counter::kKeys), stored_.size());
+    EXPECT_EQ(store_->Read(Metric::kKeys), stored_.size());
   }
 
   TempDir temp_;
@@ -116,11 +116,11 @@ TEST_F(LoadLargerTest, KeysThatDoNotFitAreLoadedCold) {
   for (const Loading loading : {Loading::kInOpen, Loading::kInSteps}) {
     ASSERT_NO_FATAL_FAILURE(Open(loading));
     ASSERT_NO_FATAL_FAILURE(LoadAll());
-    EXPECT_EQ(store_->Read(Counter::kKeysLoaded), stored_.size());
-    EXPECT_EQ(store_->Read(Counter::kEvictions), 0u);
-    EXPECT_GT(store_->Read(Counter::kColdKeys), stored_.size() / 2);
-    EXPECT_LT(store_->Read(Counter::kColdKeys), stored_.size() * 9 / 10);
-    EXPECT_GE(store_->Read(Counter::kMemoryBytesFree), 3 * kSegmentSize) << "what a store likes to have free";
+    EXPECT_EQ(store_->Read(Metric::kKeysLoaded), stored_.size());
+    EXPECT_EQ(store_->Read(Metric::kEvictions), 0u);
+    EXPECT_GT(store_->Read(Metric::kColdKeys), stored_.size() / 2);
+    EXPECT_LT(store_->Read(Metric::kColdKeys), stored_.size() * 9 / 10);
+    EXPECT_GE(store_->Read(Metric::kMemoryBytesFree), 3 * kSegmentSize) << "what a store likes to have free";
     ASSERT_NO_FATAL_FAILURE(ExpectStored());
   }
 }
@@ -134,10 +134,10 @@ TEST_F(LoadLargerTest, LargeOnesAreColdWhereThereIsNoRunForThem) {
   for (const Loading loading : {Loading::kInOpen, Loading::kInSteps}) {
     ASSERT_NO_FATAL_FAILURE(Open(loading));
     ASSERT_NO_FATAL_FAILURE(LoadAll());
-    EXPECT_EQ(store_->Read(Counter::kEvictions), 0u);
-    EXPECT_GT(store_->Read(Counter::kColdKeys), 10u);
+    EXPECT_EQ(store_->Read(Metric::kEvictions), 0u);
+    EXPECT_GT(store_->Read(Metric::kColdKeys), 10u);
     // How many large records find a run depends on the free memory at their time.
-    EXPECT_LE(store_->Read(Counter::kColdKeys), 26u) << "small ones are cold, too";
+    EXPECT_LE(store_->Read(Metric::kColdKeys), 26u) << "small ones are cold, too";
     ASSERT_NO_FATAL_FAILURE(ExpectStored());
   }
 }
@@ -150,11 +150,11 @@ TEST_F(LoadLargerTest, AKeyThatWasLoadedColdExpires) {
   }
   ASSERT_NO_FATAL_FAILURE(Open(Loading::kInSteps));
   ASSERT_NO_FATAL_FAILURE(LoadAll());
-  EXPECT_EQ(store_->Read(Counter::kKeys), kKeys + 2u);
+  EXPECT_EQ(store_->Read(Metric::kKeys), kKeys + 2u);
   clock_.Advance(hours(2));
   while (store_->RunMaintenance()) {
   }
-  EXPECT_EQ(store_->Read(Counter::kExpired), kKeys / 4u);
+  EXPECT_EQ(store_->Read(Metric::kExpired), kKeys / 4u);
   ASSERT_NO_FATAL_FAILURE(ExpectStored());
 }
 
@@ -169,9 +169,9 @@ TEST_F(LoadLargerTest, ColdKeysAreSweptWhileOthersAreNotLoadedYet) {
   while (store_->RunMaintenance()) {
   }
   EXPECT_TRUE(store_->loading());
-  EXPECT_EQ(store_->Read(Counter::kExpired), 1u);
+  EXPECT_EQ(store_->Read(Metric::kExpired), 1u);
   ASSERT_NO_FATAL_FAILURE(LoadAll());
-  EXPECT_EQ(store_->Read(Counter::kExpired), 1u);
+  EXPECT_EQ(store_->Read(Metric::kExpired), 1u);
   ASSERT_NO_FATAL_FAILURE(ExpectStored());
 }
 
@@ -238,9 +238,9 @@ TEST_F(LoadTwinsTest, OneExpiresBesideTheOther) {
   EXPECT_EQ(Get(kSecondTwin), "NOT_FOUND");
   while (store_->RunMaintenance()) {
   }
-  EXPECT_EQ(store_->Read(Counter::kExpired), 1u) << "the other one is not loaded yet";
+  EXPECT_EQ(store_->Read(Metric::kExpired), 1u) << "the other one is not loaded yet";
   ASSERT_NO_FATAL_FAILURE(ExpectBothAndLoadAll());
-  EXPECT_EQ(store_->Read(Counter::kExpired), 2u);
+  EXPECT_EQ(store_->Read(Metric::kExpired), 2u);
 }
 
 TEST_F(LoadTwinsTest, OneIsLoadedBesideTheOther) {
@@ -260,8 +260,8 @@ TEST_F(LoadTwinsTest, BothDoNotFit) {
   for (const Loading loading : {Loading::kInOpen, Loading::kInSteps}) {
     ASSERT_NO_FATAL_FAILURE(Open(loading));
     ASSERT_NO_FATAL_FAILURE(LoadAll());
-    EXPECT_EQ(store_->Read(Counter::kFetches), 1u);
-    EXPECT_EQ(store_->Read(Counter::kKeysLoaded), stored_.size());
+    EXPECT_EQ(store_->Read(Metric::kFetches), 1u);
+    EXPECT_EQ(store_->Read(Metric::kKeysLoaded), stored_.size());
     EXPECT_NE(IsFetched(kFirstTwin), IsFetched(kSecondTwin));
     ASSERT_NO_FATAL_FAILURE(ExpectStored());
   }
@@ -365,7 +365,7 @@ TEST_P(LoadLargerModelTest, AnyOrderOfStepsAndOperations) {
       clock_.Advance(hours(24));
     }
     std::erase_if(model_, [this](const auto& known) { return IsOver(known.second); });
-    EXPECT_EQ(store_->Read(Counter::kKeys), model_.size());
+    EXPECT_EQ(store_->Read(Metric::kKeys), model_.size());
   }
 }
 

@@ -77,17 +77,17 @@ class LoadServingTest : public testing::Test {
   }
   void ExpectStored() {
     for (const auto& [key, value] : stored_) ASSERT_EQ(Get(*store_, key), value) << key;
-    EXPECT_EQ(store_->Read(Counter::kKeys), stored_.size());
+    EXPECT_EQ(store_->Read(Metric::kKeys), stored_.size());
   }
 };
 
 TEST_F(LoadServingTest, AKeyThatIsNotLoadedIsFound) {
   ASSERT_NO_FATAL_FAILURE(FillAndReopen());
   ASSERT_TRUE(store_->loading());
-  EXPECT_EQ(store_->Read(Counter::kLoading), 1u);
-  EXPECT_EQ(store_->Read(Counter::kKeys), 0u);
+  EXPECT_EQ(store_->Read(Metric::kLoading), 1u);
+  EXPECT_EQ(store_->Read(Metric::kKeys), 0u);
   ASSERT_EQ(Get(*store_, Key(7)), stored_[Key(7)]);
-  EXPECT_EQ(store_->Read(Counter::kKeys), 1u) << "it was brought in, and nothing else";
+  EXPECT_EQ(store_->Read(Metric::kKeys), 1u) << "it was brought in, and nothing else";
   EXPECT_EQ(store_->Locate(Key(8))->version, 9u);
   EXPECT_EQ(*store_->Ttl(Key(9)), std::nullopt);
   EXPECT_EQ(Get(*store_, "none"), "NOT_FOUND");
@@ -103,15 +103,15 @@ TEST_F(LoadServingTest, StepsLoadAllOfIt) {
   int steps = 1;
   std::uint64_t loaded = 0;
   for (; store_->Load(); ++steps) {
-    EXPECT_GE(store_->Read(Counter::kKeysLoaded), loaded);
-    loaded = store_->Read(Counter::kKeysLoaded);
+    EXPECT_GE(store_->Read(Metric::kKeysLoaded), loaded);
+    loaded = store_->Read(Metric::kKeysLoaded);
   }
   EXPECT_GT(steps, 5);
   EXPECT_FALSE(store_->Load());
-  EXPECT_EQ(store_->Read(Counter::kKeysLoaded), static_cast<std::uint64_t>(kKeys));
-  EXPECT_EQ(store_->Read(Counter::kLoading), 0u);
+  EXPECT_EQ(store_->Read(Metric::kKeysLoaded), static_cast<std::uint64_t>(kKeys));
+  EXPECT_EQ(store_->Read(Metric::kLoading), 0u);
   ASSERT_NO_FATAL_FAILURE(ExpectStored());
-  EXPECT_EQ(store_->Read(Counter::kLogBytesDead), 0u);
+  EXPECT_EQ(store_->Read(Metric::kLogBytesDead), 0u);
 }
 
 TEST_F(LoadServingTest, KeysWrittenDuringTheLoadStay) {
@@ -199,10 +199,10 @@ TEST_F(LoadServingTest, ExpiredKeysAreNotLoaded) {
   for (int i = 0; i < kKeys; i += 2) stored_.erase(Key(i));
   stored_[Key(6)] = "again";
   ASSERT_NO_FATAL_FAILURE(ExpectStored());
-  EXPECT_EQ(store_->Read(Counter::kExpired), static_cast<std::uint64_t>(kKeys / 2 - 1));
+  EXPECT_EQ(store_->Read(Metric::kExpired), static_cast<std::uint64_t>(kKeys / 2 - 1));
   Reopen();
   LoadAll();
-  EXPECT_EQ(store_->Read(Counter::kExpired), 0u) << "it has left the disk, too";
+  EXPECT_EQ(store_->Read(Metric::kExpired), 0u) << "it has left the disk, too";
   ASSERT_NO_FATAL_FAILURE(ExpectStored());
 }
 
@@ -339,13 +339,13 @@ TEST_F(LoadThreadsTest, OperationsGoOnBesideIt) {
     ASSERT_EQ(Get(*store_, Key(i)), value) << i;
     keys += value != "NOT_FOUND";
   }
-  EXPECT_EQ(store_->Read(Counter::kKeys), keys);
+  EXPECT_EQ(store_->Read(Metric::kKeys), keys);
 }
 
 TEST_F(LoadThreadsTest, AStoreMayEndInTheMiddleOfIt) {
   for (int restart = 0; restart < 5; ++restart) {
     Reopen();
-    while (store_->Read(Counter::kKeysLoaded) < static_cast<std::uint64_t>(restart) * 1000) {
+    while (store_->Read(Metric::kKeysLoaded) < static_cast<std::uint64_t>(restart) * 1000) {
     }
   }
   Reopen();
@@ -356,7 +356,7 @@ TEST_F(LoadThreadsTest, ThreadsBeforeOpenReturnsLoadTheSame) {
   options_.loading = Loading::kInOpen;
   Reopen();
   EXPECT_FALSE(store_->loading());
-  EXPECT_EQ(store_->Read(Counter::kKeysLoaded), static_cast<std::uint64_t>(kKeys));
+  EXPECT_EQ(store_->Read(Metric::kKeysLoaded), static_cast<std::uint64_t>(kKeys));
   for (int i = 0; i < kKeys; ++i) ASSERT_EQ(Get(*store_, Key(i)), values_[static_cast<std::size_t>(i)]);
 }
 

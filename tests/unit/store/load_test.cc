@@ -27,7 +27,7 @@ StoreOptions AllInMemory(const std::string& dir, std::size_t memory_size) {
 }
 
 void ExpectEqual(const ServerStore& store, const std::map<std::string, std::string>& expected) {
-  EXPECT_EQ(store.Read(Counter::kKeys), expected.size());
+  EXPECT_EQ(store.Read(Metric::kKeys), expected.size());
   std::string value;
   for (const auto& [key, wanted] : expected) {
     ASSERT_TRUE(store.Get(key, &value).ok()) << key;
@@ -73,7 +73,7 @@ TEST(LoadTest, VersionsGrowAcrossRestarts) {
       ASSERT_TRUE(write.status.ok());
       ASSERT_GT(write.version, last);
       last = write.version;
-      EXPECT_EQ(store->Read(Counter::kLastVersion), last);
+      EXPECT_EQ(store->Read(Metric::kLastVersion), last);
     }
   }
 }
@@ -85,9 +85,9 @@ TEST(LoadTest, ARestartCompacts) {
   {
     const auto store = OpenOrDie(options);
     for (int i = 0; i < 100; ++i) ASSERT_TRUE(store->Put("key", std::string(50'000, 'v')).ok());
-    EXPECT_GT(store->Read(Counter::kLogBytesUsed), 1'000'000u);
+    EXPECT_GT(store->Read(Metric::kLogBytesUsed), 1'000'000u);
   }
-  EXPECT_LT(OpenOrDie(options)->Read(Counter::kLogBytesUsed), 100'000u);
+  EXPECT_LT(OpenOrDie(options)->Read(Metric::kLogBytesUsed), 100'000u);
 }
 
 TEST(LoadTest, TheErrorNamesASufficientMemory) {
@@ -107,7 +107,7 @@ TEST(LoadTest, TheErrorNamesASufficientMemory) {
       std::strtoull(message.c_str() + message.find(before) + before.size(), nullptr, 10);
   EXPECT_GT(needed, 20'000'000u);
   const auto store = OpenOrDie(AllInMemory(temp / "store", needed));
-  EXPECT_EQ(store->Read(Counter::kKeys), 200u) << "what it said would do does";
+  EXPECT_EQ(store->Read(Metric::kKeys), 200u) << "what it said would do does";
 }
 
 // Keys whose records do not fit are cold after the load, and are still found.
@@ -133,7 +133,7 @@ TEST(LoadTest, MoreThanMemoryHolds) {
     while (store->Load() || (store->loading() && store->load_status().ok())) {
     }
     ASSERT_FALSE(store->loading()) << store->load_status();
-    EXPECT_GT(store->Read(Counter::kColdKeys), oracle.size() / 3);
+    EXPECT_GT(store->Read(Metric::kColdKeys), oracle.size() / 3);
     ASSERT_NO_FATAL_FAILURE(ExpectEqual(*store, oracle));
   }
 }
@@ -150,14 +150,14 @@ TEST(LoadTest, ManySmallKeysThatDoNotFitSayWhatWouldDo) {
       writes[i].key = names[i];
     }
     store->Commit(writes);
-    keys = store->Read(Counter::kKeys);
+    keys = store->Read(Metric::kKeys);
     ASSERT_EQ(keys, names.size());
   }
   const absl::Status status = ServerStore::Open(AllInMemory(temp / "store", kMinMemorySize)).status();
   ASSERT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;
   const std::string message(status.message());
   const std::size_t needed = std::strtoull(message.c_str() + message.find("about ") + 6, nullptr, 10);
-  EXPECT_EQ(OpenOrDie(AllInMemory(temp / "store", needed))->Read(Counter::kKeys), keys);
+  EXPECT_EQ(OpenOrDie(AllInMemory(temp / "store", needed))->Read(Metric::kKeys), keys);
 }
 
 }  // namespace

@@ -54,12 +54,12 @@ TEST(MetricRegistryTest, EntriesNeverMove) {
   std::string names;
   for (std::size_t i = 0; i < kPinned; ++i) names += std::string(kMetrics[i].name) + "\n";
   EXPECT_EQ(HashKey(names), 0xc8451db70b506288u) << names;
-  EXPECT_STREQ(kMetrics[static_cast<std::size_t>(Counter::kKeys)].name, "keys");
-  EXPECT_STREQ(kMetrics[static_cast<std::size_t>(Counter::kWakeups)].name, "wakeups");
-  EXPECT_EQ(static_cast<std::size_t>(Counter::kConnectionsLocal), 64u);
-  EXPECT_EQ(static_cast<std::size_t>(Counter::kCommitTime), 68u);
-  EXPECT_EQ(static_cast<std::size_t>(Counter::kSyncTime), 68u + 22);
-  EXPECT_EQ(static_cast<std::size_t>(Counter::kCommitLogUnapplied), 68u + 4 * 22);
+  EXPECT_STREQ(kMetrics[static_cast<std::size_t>(Metric::kKeys)].name, "keys");
+  EXPECT_STREQ(kMetrics[static_cast<std::size_t>(Metric::kWakeups)].name, "wakeups");
+  EXPECT_EQ(static_cast<std::size_t>(Metric::kConnectionsLocal), 64u);
+  EXPECT_EQ(static_cast<std::size_t>(Metric::kCommitTime), 68u);
+  EXPECT_EQ(static_cast<std::size_t>(Metric::kSyncTime), 68u + 22);
+  EXPECT_EQ(static_cast<std::size_t>(Metric::kCommitLogUnapplied), 68u + 4 * 22);
 }
 
 TEST(MetricRegistryTest, EachBeginsWhereTheOneBeforeEnds) {  // R3
@@ -86,7 +86,7 @@ TEST(MetricRegistryTest, AProgramShowsTheEntriesThatItAndTheServerKnow) {
 
 TEST(MetricRegistryTest, OfAHistogramAllPlacesAreShownOrNone) {  // R2
   std::vector<std::uint64_t> values(kMetricPlaces, 0);
-  const auto place = static_cast<std::size_t>(Counter::kCommitTime);
+  const auto place = static_cast<std::size_t>(Metric::kCommitTime);
   values[place + HistogramBucket(1500)] = 99;
   values[place + HistogramBucket(3'000'000)] = 1;
   values[place + kHistogramSum] = 5;

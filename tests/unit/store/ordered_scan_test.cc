@@ -58,7 +58,7 @@ class OrderedScanTest : public testing::Test {
   std::uint64_t SavedBytes() {
     while (store_->RunMaintenance()) {
     }
-    return store_->Read(Counter::kScanSavedBytes);
+    return store_->Read(Metric::kScanSavedBytes);
   }
   static std::string KeyOf(int i) { return "key " + std::to_string(100'000 + i); }
   void Fill(int count, const std::string& value) {
@@ -183,10 +183,10 @@ TEST_F(OrderedScanTest, RecordsThatExpireOrAreEvictedAreThoseOfTheMoment) {
   clock_.Advance(std::chrono::minutes(2));
   while (store_->RunMaintenance()) {
   }
-  ASSERT_EQ(store_->Read(Counter::kExpired), 1u);
+  ASSERT_EQ(store_->Read(Metric::kExpired), 1u);
   EXPECT_EQ(Rest(*expired), (Shown{{"stays", "v"}})) << "its time is over";
   const auto evicted = Begin();
-  for (int i = 0; store_->Read(Counter::kEvictions) < 200; ++i) {
+  for (int i = 0; store_->Read(Metric::kEvictions) < 200; ++i) {
     ASSERT_NO_FATAL_FAILURE(Put(KeyOf(i), std::string(9000, 'e')));
   }
   EXPECT_EQ(Rest(*evicted), (Shown{{"stays", "v"}}));
@@ -210,11 +210,11 @@ TEST_F(OrderedScanTest, AScanIsGivenUpWhenMoreIsWrittenThanTheStoreKeeps) {
   for (int i = 0; i < 100; ++i) ASSERT_NO_FATAL_FAILURE(Put(KeyOf(399 - i), "new"));
   const auto small = Begin({.begin = KeyOf(390)});
   EXPECT_GT(SavedBytes(), 100u * 2000);
-  EXPECT_EQ(store_->Read(Counter::kScansOvertaken), 0u);
+  EXPECT_EQ(store_->Read(Metric::kScansOvertaken), 0u);
   for (int i = 100; i < 380; ++i) ASSERT_NO_FATAL_FAILURE(Put(KeyOf(399 - i), "new"));
   ASSERT_NO_FATAL_FAILURE(Put(KeyOf(395), "newer"));
   EXPECT_LT(SavedBytes(), 10'000u);
-  EXPECT_EQ(store_->Read(Counter::kScansOvertaken), 1u);
+  EXPECT_EQ(store_->Read(Metric::kScansOvertaken), 1u);
   std::string last(scan->key());
   int shown = 10;
   for (; scan->Next(); ++shown) {
@@ -324,12 +324,12 @@ TEST_F(OrderedScanTest, TheIndexGrowsAndShrinksWithTheKeys) {
   Open();
   ASSERT_NO_FATAL_FAILURE(Fill(20'000, "v"));
   SavedBytes();
-  const std::uint64_t full = store_->Read(Counter::kOrderedIndexBytes);
+  const std::uint64_t full = store_->Read(Metric::kOrderedIndexBytes);
   EXPECT_GT(full, 20'000u);
   EXPECT_LT(full, 24u * 20'000);
   ASSERT_EQ(store_->DeleteAll().value(), 20'000u);
   SavedBytes();
-  EXPECT_LT(store_->Read(Counter::kOrderedIndexBytes), 16'384u);
+  EXPECT_LT(store_->Read(Metric::kOrderedIndexBytes), 16'384u);
 }
 
 }  // namespace

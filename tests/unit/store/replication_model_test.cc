@@ -383,7 +383,7 @@ TEST_P(ReplicationModelTest, ReadersSeeWhatIsAcknowledgedAndFollowersWhatThePrim
     ASSERT_NO_FATAL_FAILURE(Settle());
     ASSERT_NO_FATAL_FAILURE(ReadWatch());
     EXPECT_EQ(watched_, model_.changes().size());
-    EXPECT_GT(primary_->Read(Counter::kEvictions) + followers_.back()->Read(Counter::kEvictions), 20u);
+    EXPECT_GT(primary_->Read(Metric::kEvictions) + followers_.back()->Read(Metric::kEvictions), 20u);
     EXPECT_GT(scans_, 3);
     for (std::size_t i = 0; i < followers_.size(); ++i) {
       ASSERT_NO_FATAL_FAILURE(RestartFollower(i));

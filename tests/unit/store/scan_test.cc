@@ -231,10 +231,10 @@ TEST_P(LoggedScanTest, ColdKeysAreShown) {
     ASSERT_NO_FATAL_FAILURE(Put(key, std::to_string(i) + large));
     map[key] = std::to_string(i) + large;
   }
-  ASSERT_GT(store_->Read(Counter::kColdKeys), 100u);
+  ASSERT_GT(store_->Read(Metric::kColdKeys), 100u);
   EXPECT_TRUE(AllShown(*store_) == ExpectedPairs(map, {}));
   EXPECT_TRUE(AllShown(*store_, {.reverse = true}) == ExpectedPairs(map, {.reverse = true}));
-  EXPECT_EQ(store_->Read(Counter::kFetches), 0u) << "and stays where it is";
+  EXPECT_EQ(store_->Read(Metric::kFetches), 0u) << "and stays where it is";
   EXPECT_EQ(store_->Count().value(), 1500u);
 }
 
@@ -345,7 +345,7 @@ TEST_P(LoggedScanWhileWritingTest, GrowthCleaningAndEvictionHideNothing) {
     ASSERT_NO_FATAL_FAILURE(Put("more " + std::to_string(round % 4000), std::string(9000, 'm')));
   };
   While(write, [&] {
-    while (store_->Read(Counter::kEvictions) < 2000) {
+    while (store_->Read(Metric::kEvictions) < 2000) {
       const ScanPairs pairs = AllShown(*store_, {.prefix = "kept"});
       ASSERT_EQ(pairs.size(), std::size_t{kKept});
       for (int i = 0; i < kKept; ++i) {

@@ -96,7 +96,7 @@ TEST_P(StoreTest, SizesBeyondTheirBounds) {
   EXPECT_EQ(Get(""), "INVALID_ARGUMENT");
   EXPECT_EQ(Get(long_key), "INVALID_ARGUMENT");
   EXPECT_EQ(store_->Locate("").status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(store_->Read(Counter::kKeys), 0u);
+  EXPECT_EQ(store_->Read(Metric::kKeys), 0u);
 }
 
 TEST_P(StoreTest, LocateNamesARecordThatStays) {
@@ -111,7 +111,7 @@ TEST_P(StoreTest, LocateNamesARecordThatStays) {
   ASSERT_TRUE(second.ok());
   EXPECT_NE(first->slot, second->slot);
   EXPECT_GT(second->version, first->version);
-  EXPECT_EQ(store_->Read(Counter::kLocates), 3u);
+  EXPECT_EQ(store_->Read(Metric::kLocates), 3u);
 }
 
 TEST_P(StoreTest, AStoreThatIsFullSaysSoAndReadsGoOn) {
@@ -123,7 +123,7 @@ TEST_P(StoreTest, AStoreThatIsFullSaysSoAndReadsGoOn) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("--memory"));
   EXPECT_EQ(Get("key" + std::to_string(puts - 1)), "NOT_FOUND");
   for (int i = 0; i + 1 < puts; ++i) ASSERT_EQ(Get("key" + std::to_string(i)), value);
-  EXPECT_EQ(store_->Read(Counter::kPuts), static_cast<std::uint64_t>(puts - 1));
+  EXPECT_EQ(store_->Read(Metric::kPuts), static_cast<std::uint64_t>(puts - 1));
   EXPECT_TRUE(store_->Put("small", "fits").ok());
   EXPECT_TRUE(store_->Delete("small").ok());
 }
@@ -147,7 +147,7 @@ TEST_P(StoreTest, ManySmallKeysFillTheMemoryAndReadsGoOn) {
       ASSERT_EQ(Get(keys[i]), "NOT_FOUND");
     }
   }
-  EXPECT_EQ(store_->Read(Counter::kKeys), stored);
+  EXPECT_EQ(store_->Read(Metric::kKeys), stored);
   // Each record takes 48 bytes of the log and at most 24 of the index. The store keeps a few segments free.
   EXPECT_GT(stored, (kMinMemorySize - 4 * kSegmentSize) / (48 + 24));
 }
@@ -163,8 +163,8 @@ TEST_P(StoreTest, OverwritesGoOnForEver) {
   for (int key = 0; key < kKeys; ++key) {
     ASSERT_EQ(Get("key" + std::to_string(key)), value + std::to_string(3000 - kKeys + key));
   }
-  EXPECT_GT(store_->Read(Counter::kSegmentsCleaned), 100u);
-  EXPECT_LE(store_->Read(Counter::kLogBytesUsed), kMinMemorySize);
+  EXPECT_GT(store_->Read(Metric::kSegmentsCleaned), 100u);
+  EXPECT_LE(store_->Read(Metric::kLogBytesUsed), kMinMemorySize);
 }
 
 // Deletes make space.
@@ -187,16 +187,16 @@ TEST_P(StoreTest, CountsWhatItDoes) {
   ASSERT_TRUE(store_->Put("a", "3").ok());
   ASSERT_TRUE(store_->Delete("b").ok());
   ASSERT_FALSE(store_->Delete("b").ok());
-  EXPECT_EQ(store_->Read(Counter::kKeys), 1u);
-  EXPECT_EQ(store_->Read(Counter::kPuts), 3u);
-  EXPECT_EQ(store_->Read(Counter::kDeletes), 1u);
-  EXPECT_EQ(store_->Read(Counter::kCommitGroups), 4u);
-  EXPECT_EQ(store_->Read(Counter::kLastVersion), 4u);
-  EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), 3u * 48);
-  EXPECT_EQ(store_->Read(Counter::kLogBytesDead), 2u * 48);
-  store_->Add(Counter::kPings, 5);
-  store_->Add(Counter::kPings, -2);
-  EXPECT_EQ(store_->Read(Counter::kPings), 3u);
+  EXPECT_EQ(store_->Read(Metric::kKeys), 1u);
+  EXPECT_EQ(store_->Read(Metric::kPuts), 3u);
+  EXPECT_EQ(store_->Read(Metric::kDeletes), 1u);
+  EXPECT_EQ(store_->Read(Metric::kCommitGroups), 4u);
+  EXPECT_EQ(store_->Read(Metric::kLastVersion), 4u);
+  EXPECT_EQ(store_->Read(Metric::kLogBytesUsed), 3u * 48);
+  EXPECT_EQ(store_->Read(Metric::kLogBytesDead), 2u * 48);
+  store_->Add(Metric::kPings, 5);
+  store_->Add(Metric::kPings, -2);
+  EXPECT_EQ(store_->Read(Metric::kPings), 3u);
 }
 
 TEST_P(StoreTest, AgreesWithAMap) {
@@ -220,7 +220,7 @@ TEST_P(StoreTest, AgreesWithAMap) {
       }
     }
   }
-  ASSERT_EQ(store_->Read(Counter::kKeys), oracle.size());
+  ASSERT_EQ(store_->Read(Metric::kKeys), oracle.size());
 }
 
 // --- Opening --------------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ TEST_F(CallersMemoryTest, HoldsWhatReadersNeed) {
   const Slot slot = SlotOf("key");
   EXPECT_EQ(Check("key", slot), RecordState::kLive);
   EXPECT_EQ(EncodeSlot(slot), store_->Locate("key")->slot);
-  EXPECT_EQ(superblock().counters[static_cast<std::size_t>(Counter::kPuts)], 1u);
+  EXPECT_EQ(superblock().counters[static_cast<std::size_t>(Metric::kPuts)], 1u);
 }
 
 TEST_F(CallersMemoryTest, OverwrittenAndDeletedRecordsAreDead) {

@@ -141,7 +141,7 @@ TEST_F(StoreTimeTest, TheCleanerMovesLiveRecords) {
     ASSERT_TRUE(store_->Get("stays" + std::to_string(i), &value).ok());
     ASSERT_EQ(value, "value" + std::to_string(i));
   }
-  EXPECT_GT(store_->Read(Counter::kBytesMoved), 0u);
+  EXPECT_GT(store_->Read(Metric::kBytesMoved), 0u);
 }
 
 // Bytes that the cleaner moves for each byte that users write. With 85 % of the log live and uniform
@@ -168,22 +168,22 @@ TEST(WriteAmplificationTest, IsBoundedWhereLittleIsDead) {
     }
   };
   std::uint64_t keys = 0;
-  const auto log_bytes = [&] { return options.memory_size - store->Read(Counter::kIndexBytes); };
+  const auto log_bytes = [&] { return options.memory_size - store->Read(Metric::kIndexBytes); };
   while (keys * extent < log_bytes() / 100 * 85) ASSERT_TRUE(put(keys++).ok());
   std::mt19937_64 random(1);
   std::uint64_t moved = 0;
   std::uint64_t written = 0;
   // Some rounds until the state is steady, and one that counts.
   for (int round = 0; round < 4; ++round) {
-    moved = store->Read(Counter::kBytesMoved);
-    written = store->Read(Counter::kBytesWritten);
+    moved = store->Read(Metric::kBytesMoved);
+    written = store->Read(Metric::kBytesWritten);
     for (std::uint64_t i = 0; i < keys; ++i) {
       const absl::Status status = put(random() % keys);
       ASSERT_TRUE(status.ok()) << status;
     }
   }
-  const double amplification = static_cast<double>(store->Read(Counter::kBytesMoved) - moved) /
-                               static_cast<double>(store->Read(Counter::kBytesWritten) - written);
+  const double amplification = static_cast<double>(store->Read(Metric::kBytesMoved) - moved) /
+                               static_cast<double>(store->Read(Metric::kBytesWritten) - written);
   RecordProperty("moved_per_written", std::to_string(amplification));
   EXPECT_LT(amplification, 3.0);
 }

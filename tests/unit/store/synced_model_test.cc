@@ -122,7 +122,7 @@ TEST_F(SyncedTest, AgreesWithAMap) {
     ASSERT_TRUE(GetPatiently(*store_, clock_, asked) == model.ValueOf(asked)) << round << " " << asked;
   }
   ASSERT_NO_FATAL_FAILURE(settle());
-  EXPECT_GT(store_->Read(Counter::kEvictions), 100u);
+  EXPECT_GT(store_->Read(Metric::kEvictions), 100u);
   Open();
   for (int i = 0; i < 300; ++i) {
     const std::string key = "key " + std::to_string(i);

@@ -114,7 +114,7 @@ TEST_F(SyncedSpaceTest, NoRecordOfABatchIsCleanedThatOneOfItsWritesHolds) {
     ASSERT_EQ(Submit(writes), Outcomes(kBatch + 1, "pending"));
   }
   ASSERT_NO_FATAL_FAILURE(fill(3000));
-  ASSERT_GT(store_->Read(Counter::kSegmentsCleaned), 100u);
+  ASSERT_GT(store_->Read(Metric::kSegmentsCleaned), 100u);
   Sync();
   for (std::size_t i = 0; i < values.size(); ++i) {
     EXPECT_TRUE(GetPatiently(*store_, clock_, "batch " + std::to_string(i)) == values[i]) << i;

@@ -70,8 +70,8 @@ void BreakLog(const std::string& dir) {
 TEST_F(SyncedTest, AFailedFsyncHoldsNoMemory) {
   ASSERT_NO_FATAL_FAILURE(Open(std::size_t{32} << 20));
   constexpr std::size_t kLarge = std::size_t{3} << 20;
-  const std::uint64_t used = store_->Read(Counter::kLogBytesUsed);
-  const std::uint64_t free = store_->Read(Counter::kMemoryBytesFree);
+  const std::uint64_t used = store_->Read(Metric::kLogBytesUsed);
+  const std::uint64_t free = store_->Read(Metric::kMemoryBytesFree);
   const auto pending = store_->Reserve(3, kLarge);
   ASSERT_TRUE(pending.ok());
   std::vector<Write> writes = {PutOf("small", "value"), PutOf("", "")};
@@ -83,15 +83,15 @@ TEST_F(SyncedTest, AFailedFsyncHoldsNoMemory) {
     EXPECT_TRUE(IsDiskFailure(outcome.status));
   }
   EXPECT_EQ(Get("small"), "NOT_FOUND");
-  EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), used);
-  EXPECT_EQ(store_->Read(Counter::kMemoryBytesFree), free);
+  EXPECT_EQ(store_->Read(Metric::kLogBytesUsed), used);
+  EXPECT_EQ(store_->Read(Metric::kMemoryBytesFree), free);
   for (int round = 0; round < 20; ++round) {
     const auto reservation = store_->Reserve(3, kLarge);
     ASSERT_TRUE(reservation.ok()) << "round " << round << ": " << reservation.status();
     std::vector<Write> rejected = {PutOf("", "")};
     rejected[0].reserved = &*reservation;
     EXPECT_EQ(Submit(rejected), Outcomes{"UNAVAILABLE"});
-    EXPECT_EQ(store_->Read(Counter::kMemoryBytesFree), free);
+    EXPECT_EQ(store_->Read(Metric::kMemoryBytesFree), free);
   }
 }
 
@@ -104,13 +104,13 @@ TEST_F(SyncedTest, ARangeIsDeletedInStepsThatDoNotWaitForTheDisk) {
   }
   const auto deletion = store_->BeginDeleteRange({.prefix = "range "});
   ASSERT_TRUE(deletion.ok()) << deletion.status();
-  const std::uint64_t syncs = store_->Read(Counter::kSyncs);
+  const std::uint64_t syncs = store_->Read(Metric::kSyncs);
   std::uint64_t asked = 0;
   std::size_t steps = 0;
   for (;; ++steps) {
     ASSERT_LT(steps, 100u);
     const absl::StatusOr<bool> more = (*deletion)->StepWithoutWaiting();
-    ASSERT_EQ(store_->Read(Counter::kSyncs), syncs + asked) << "a step asked the disk";
+    ASSERT_EQ(store_->Read(Metric::kSyncs), syncs + asked) << "a step asked the disk";
     const std::string other = "other " + std::to_string(steps);
     EXPECT_EQ(Submit({PutOf(other, "served", Durability::kLogged)}), Outcomes{"OK"});
     EXPECT_EQ(Get(other), "served");
@@ -246,8 +246,8 @@ TEST_F(SyncedTest, ACommitWaitsForTheDiskItself) {
   EXPECT_GT(version, 0u);
   EXPECT_EQ(Get("a"), "1");
   EXPECT_EQ(Get("key"), "NOT_FOUND");
-  EXPECT_GE(store_->Read(Counter::kSyncs), 2u);
-  EXPECT_EQ(store_->Read(Counter::kSyncedWrites), 3u);
+  EXPECT_GE(store_->Read(Metric::kSyncs), 2u);
+  EXPECT_EQ(store_->Read(Metric::kSyncedWrites), 3u);
 }
 
 TEST_F(SyncedTest, LevelsThatTheStoreDoesNotHaveAreRejected) {
@@ -270,7 +270,7 @@ TEST_F(SyncedTest, AColdKeysPendingWriteIsNotFetched) {
         CommitPatiently(*store_, clock_, PutOf("filler " + std::to_string(i), filler, Durability::kLogged))
             .ok());
   }
-  ASSERT_GT(store_->Read(Counter::kColdKeys), 100u);
+  ASSERT_GT(store_->Read(Metric::kColdKeys), 100u);
   ASSERT_EQ(Submit({PutOf("key", "new")}), Outcomes{"pending"});
   EXPECT_TRUE(absl::IsAborted(store_->Locate("key").status()));
   Sync();
@@ -313,8 +313,8 @@ TEST_F(SyncedTest, PendingRecordsStayWhileTheLogIsCleanedAndOldOnesAreEvicted) {
     ASSERT_TRUE(CommitPatiently(*store_, clock_, PutOf(key, value, Durability::kLogged)).ok());
     clock_.Advance(milliseconds(1));
   }
-  ASSERT_GT(store_->Read(Counter::kSegmentsCleaned), 50u);
-  ASSERT_GT(store_->Read(Counter::kColdKeys), 100u);
+  ASSERT_GT(store_->Read(Metric::kSegmentsCleaned), 50u);
+  ASSERT_GT(store_->Read(Metric::kColdKeys), 100u);
   EXPECT_EQ(Sync().size(), 8u);
   for (std::size_t i = 0; i < 6; ++i) {
     EXPECT_TRUE(GetPatiently(*store_, clock_, keys[i]) == values[i]) << i;
@@ -343,10 +343,10 @@ TEST_F(SyncedTest, LargeValues) {
 // fsync at once. That covers all earlier pending writes.
 TEST_F(SyncedTest, ARaiseOfTheVersionLimitPublishesPendingWritesFirst) {
   Open(std::size_t{256} << 20);
-  const std::uint64_t syncs = store_->Read(Counter::kSyncs);
+  const std::uint64_t syncs = store_->Read(Metric::kSyncs);
   const std::vector<Write> filling(1000, PutOf("other", "", Durability::kMemory));
   std::string value;
-  for (std::uint64_t i = 0; store_->Read(Counter::kSyncs) == syncs; ++i) {
+  for (std::uint64_t i = 0; store_->Read(Metric::kSyncs) == syncs; ++i) {
     ASSERT_LT(i, 2000u);
     std::vector<Write> group = filling;
     value = std::to_string(i);
@@ -364,10 +364,10 @@ TEST_F(SyncedTest, ARaiseOfTheVersionLimitPublishesPendingWritesFirst) {
 // A scan shows the state of the tier, so the store calls fsync before.
 TEST_F(SyncedTest, AScanShowsWhatIsPublished) {
   ASSERT_EQ(Submit({PutOf("a", "1"), PutOf("b", "2", Durability::kLogged)}), (Outcomes{"pending", "OK"}));
-  const std::uint64_t syncs = store_->Read(Counter::kSyncs);
+  const std::uint64_t syncs = store_->Read(Metric::kSyncs);
   const auto scan = store_->Scan();
   ASSERT_TRUE(scan.ok()) << scan.status();
-  EXPECT_EQ(store_->Read(Counter::kSyncs), syncs + 1);
+  EXPECT_EQ(store_->Read(Metric::kSyncs), syncs + 1);
   EXPECT_EQ(Get("a"), "1") << "visible as soon as a scan may show it";
   std::string shown;
   while ((*scan)->Next()) shown.append((*scan)->key()).append((*scan)->value());
@@ -405,10 +405,10 @@ TEST(SyncedThreadsTest, ManyWritersShareTheDisksTurns) {
   std::string got;
   ASSERT_TRUE((*store)->Get("counter", &got).ok());
   EXPECT_EQ(got, std::to_string(kThreads * kWrites));
-  EXPECT_EQ((*store)->Read(Counter::kSyncedWrites), 2u * kThreads * kWrites);
+  EXPECT_EQ((*store)->Read(Metric::kSyncedWrites), 2u * kThreads * kWrites);
   // The timing decides how many writes share an fsync. A store
   // that calls fsync for each write would reach this number.
-  EXPECT_LT((*store)->Read(Counter::kSyncs), 2u * kThreads * kWrites);
+  EXPECT_LT((*store)->Read(Metric::kSyncs), 2u * kThreads * kWrites);
 }
 
 }  // namespace

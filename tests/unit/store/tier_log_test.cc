@@ -419,8 +419,8 @@ TEST_F(LoggedTierTest, EvictedKeysAreFound) {  // C6
       }
     }
   }
-  EXPECT_GT(store->Read(Counter::kEvictions), 0u);
-  EXPECT_GT(store->Read(Counter::kFetches), 0u);
+  EXPECT_GT(store->Read(Metric::kEvictions), 0u);
+  EXPECT_GT(store->Read(Metric::kFetches), 0u);
 }
 
 TEST_F(LoggedTierTest, AWriteThatCannotBeLoggedIsNotVisible) {  // C1, C9
@@ -458,8 +458,8 @@ TEST_F(LoggedTierTest, APutAloneMeetsAllThatThereMayBe) {
     ASSERT_TRUE(store->Put("key" + std::to_string(i), "last", {.ttl = std::chrono::hours(1)}).ok());
     ASSERT_TRUE(store->Put("mine", "a", {.durability = Durability::kMemory}).ok());
   }
-  EXPECT_EQ(store->Read(Counter::kSyncedWrites), 80u);
-  const std::uint64_t version = store->Read(Counter::kLastVersion);
+  EXPECT_EQ(store->Read(Metric::kSyncedWrites), 80u);
+  const std::uint64_t version = store->Read(Metric::kLastVersion);
   EXPECT_EQ(*store->Count(RangeOptions{}), static_cast<std::uint64_t>(kKeys) + 1);
   EXPECT_EQ(*store->Count(), static_cast<std::uint64_t>(kKeys) + 1) << "by the index";
   store.reset();
@@ -469,7 +469,7 @@ TEST_F(LoggedTierTest, APutAloneMeetsAllThatThereMayBe) {
     ASSERT_EQ(*store->Get("key" + std::to_string(i)), i % 100 == 0 ? "last" : value) << i;
   }
   EXPECT_TRUE((*store->Ttl("key100")).has_value());
-  EXPECT_GT(store->Read(Counter::kLastVersion), version);
+  EXPECT_GT(store->Read(Metric::kLastVersion), version);
 }
 
 TEST_F(LoggedTierTest, AWriteIsAppliedBeforeItsEviction) {  // C6

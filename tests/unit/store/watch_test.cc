@@ -76,7 +76,7 @@ TEST_P(WatchTest, ShowsWhatHasExpiredAtTheNextTick) {
   EXPECT_EQ(Rest(), Lines());
   clock_.Advance(milliseconds(1));
   EXPECT_EQ(Rest(), Lines({"-2"}));
-  EXPECT_EQ(store_->Read(Counter::kExpired), 3u);
+  EXPECT_EQ(store_->Read(Metric::kExpired), 3u);
 }
 
 TEST_P(WatchTest, ShowsWhatAServerHasRemovedWithoutAnotherWrite) {
@@ -84,9 +84,9 @@ TEST_P(WatchTest, ShowsWhatAServerHasRemovedWithoutAnotherWrite) {
   Put("short", "1", {.ttl = milliseconds(10)});
   clock_.Advance(milliseconds(1000));
   ASSERT_TRUE(store_->RunMaintenance());
-  const std::uint64_t end = store_->Read(Counter::kChangesEnd);
+  const std::uint64_t end = store_->Read(Metric::kChangesEnd);
   EXPECT_EQ(Rest(), Lines({"short=1", "-short"}));
-  EXPECT_EQ(store_->Read(Counter::kChangesEnd), end) << "clients that wait look at this";
+  EXPECT_EQ(store_->Read(Metric::kChangesEnd), end) << "clients that wait look at this";
 }
 
 TEST_P(WatchTest, AnExpiryBehindAPendingWriteWaits) {
@@ -99,7 +99,7 @@ TEST_P(WatchTest, AnExpiryBehindAPendingWriteWaits) {
   ASSERT_NE(write.ticket, 0u);
   clock_.Advance(milliseconds(1000));
   EXPECT_EQ(Rest(), Lines({"short=1"}));
-  ASSERT_EQ(store_->Read(Counter::kExpired), 1u);
+  ASSERT_EQ(store_->Read(Metric::kExpired), 1u);
   ASSERT_TRUE(store_->Sync());
   EXPECT_EQ(Rest(), Lines({"synced=", "-short"}));
 }
@@ -112,7 +112,7 @@ TEST_P(WatchTest, ShowsWhatExpiresWhileItIsNotInMemory) {
     clock_.Advance(milliseconds(500));
     store_->RunMaintenance();
   }
-  ASSERT_GT(store_->Read(Counter::kColdKeys), 100u);
+  ASSERT_GT(store_->Read(Metric::kColdKeys), 100u);
   ASSERT_TRUE(Begin().ok());
   clock_.Advance(std::chrono::hours(1) - milliseconds(300 * 500));
   Lines lines;
