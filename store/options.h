@@ -18,7 +18,7 @@ namespace remora {
 /// Reaction of the store to a write for which its memory has no space.
 enum class Eviction : std::uint8_t {
   kNone = 1,       // rejects the write (ResourceExhausted)
-  kLeastUsed = 2,  // evicts records that were used least, lately (by S3-FIFO, store/reclaim/evictor.h). The
+  kLeastUsed = 2,  // evicts records that were not used lately, by S3-FIFO (store/reclaim/evictor.h). The
                    // durable tier keeps them, and a read brings them back; without one they are lost
 };
 
