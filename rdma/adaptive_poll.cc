@@ -1,5 +1,7 @@
 #include "rdma/adaptive_poll.h"
 
+#include <thread>
+
 #include "store/base/status_macros.h"
 
 namespace remora::rdma {
@@ -10,6 +12,15 @@ void AdaptivePoller::Pause() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
+}
+
+void AdaptivePoller::PauseOrYield(int poll) {
+  constexpr int kPollsPerYield = 64;
+  if (poll % kPollsPerYield == kPollsPerYield - 1) {
+    std::this_thread::yield();
+  } else {
+    Pause();
+  }
 }
 
 absl::StatusOr<std::size_t> PollUntil(ClientConnection& connection, std::span<Completion> out,

@@ -64,28 +64,43 @@ class AdaptivePoller {
   /// less often, so that its phases take the same time.
   template <typename Look>
   bool Spin(const Look& look, bool pays = true, int cost = 1) {
-    const int spins = std::max(kSpins / cost, 1), more_spins = kMoreSpins / cost;
-    if (!pays) return against_hint_.IsDue() ? against_hint_.Note(PollTimes(spins, look)) : look();
-    if (!polling_.IsDue()) return look();
-    return polling_.Note(PollTimes(spins, look) ||
-                         (longer_.IsDue() && longer_.Note(PollTimes(more_spins, look))));
+    return Spin(look, pays, cost, [](int) { Pause(); });
+  }
+
+  /// Polls as Spin does, and lets other threads run between polls. Use it only if the threads that poll for
+  /// each other are more than the CPUs. A program that never sleeps would take the CPU for milliseconds.
+  template <typename Look>
+  bool SpinAndYield(const Look& look) {
+    return Spin(look, /*pays=*/true, /*cost=*/1, [](int poll) { PauseOrYield(poll); });
   }
 
  private:
   static constexpr int kSpins = 1000;
   static constexpr int kMoreSpins = 4000;
 
-  template <typename Look>
-  static bool PollTimes(int times, const Look& look) {
+  template <typename Look, typename Between>
+  bool Spin(const Look& look, bool pays, int cost, const Between& between) {
+    const int spins = std::max(kSpins / cost, 1), more_spins = kMoreSpins / cost;
+    if (!pays) return against_hint_.IsDue() ? against_hint_.Note(PollTimes(spins, look, between)) : look();
+    if (!polling_.IsDue()) return look();
+    return polling_.Note(PollTimes(spins, look, between) ||
+                         (longer_.IsDue() && longer_.Note(PollTimes(more_spins, look, between))));
+  }
+
+  /// Calls `between` behind each poll that found nothing, with the number of the poll.
+  template <typename Look, typename Between>
+  static bool PollTimes(int times, const Look& look, const Between& between) {
     for (int i = 0; i < times; ++i) {
       if (look()) return true;
-      Pause();
+      between(i);
     }
     return false;
   }
 
   /// Executes the CPU's pause instruction, which it expects between polls of one word.
   static void Pause();
+  /// Yields behind one poll of 64, some microseconds, and pauses behind the others.
+  static void PauseOrYield(int poll);
 
   Backoff polling_{1};    // of polling at all
   Backoff longer_;        // of the second phase

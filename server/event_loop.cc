@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -294,7 +295,10 @@ absl::Status EventLoop::Run() {
       idle_steps = 0;
       continue;
     }
-    if (parts_.replies.expected_requests() > 0 && pays && ++idle_steps < kSpinSteps) continue;
+    if (parts_.replies.expected_requests() > 0 && pays && ++idle_steps < kSpinSteps) {
+      if (parts_.yields) std::this_thread::yield();
+      continue;
+    }
     idle_steps = 0;
     parts_.replies.ExpectNone();
     Sleep();

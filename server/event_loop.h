@@ -62,6 +62,7 @@ class EventLoop final : public SessionObserver, public LoopHandover::Loop {
     const OperatorLog& log;
     const std::function<void()>& on_reload;
     const ServiceNotices& notices;  // while the constructor runs
+    bool yields;                    // ServerOptions::yields_between_polls
   };
 
   EventLoop(const Parts& parts, bool has_durable_tier);

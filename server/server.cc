@@ -158,7 +158,8 @@ absl::Status Server::MakeEventLoop(const ServerOptions& options, History history
                                                              .rate_limited_log = *rate_limited_log_,
                                                              .log = log_,
                                                              .on_reload = on_reload_,
-                                                             .notices = options.notices},
+                                                             .notices = options.notices,
+                                                             .yields = options.yields_between_polls},
                                             options.store.durability != Durability::kMemory);
   acceptor_->AddObserver(*large_writes_);
   acceptor_->AddObserver(*unbatched_);

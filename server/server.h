@@ -70,6 +70,9 @@ struct ServerOptions {
   ColdReadPool::Factory make_read_pool{};
   /// Asks for huge pages for the memory (server/memory/huge_pages.h), in a thread of its own.
   bool huge_pages = false;
+  /// Lets other threads run between polls for requests. It pays where servers that share their clients are as
+  /// many as the CPUs, or more: while one polls, another one or the client could not run.
+  bool yields_between_polls = false;
   /// Gets each event that an operator wants to see. The number of events that clients cause is
   /// bounded (server/monitoring/rate_limited_log.h). May be empty.
   LogSink log;

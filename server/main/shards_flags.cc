@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -174,6 +175,8 @@ absl::Status TakeShards(const command_line::CommandLine& line, Flags* flags) {
                   " are called 0 to ", shards.count - 1, "; give one of these names");
   }
   shards.number = static_cast<int>(*number);
+  // One CPU is for the clients. 0: the number is not known.
+  flags->server.yields_between_polls = shards.count + 1 > std::thread::hardware_concurrency();
   return Divide(line, *number, flags);
 }
 

@@ -25,6 +25,17 @@ TEST(AdaptivePollerTest, LooksUntilItIsThere) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(LooksOf(spinner, kLong), kLong);
 }
 
+TEST(AdaptivePollerTest, LooksAsOftenIfItYields) {
+  AdaptivePoller poller;
+  int looks = 0;
+  EXPECT_TRUE(poller.SpinAndYield([&] { return ++looks == kLong; }));
+  EXPECT_EQ(looks, kLong);
+  looks = 0;
+  EXPECT_FALSE(poller.SpinAndYield([&] { return ++looks > kLong; }));
+  EXPECT_EQ(looks, kLong);
+  EXPECT_EQ(LooksOf(poller, kNever), 1);  // behind a wait in vain
+}
+
 /// Returns the looks of a wait in vain, behind a wait in which polling succeeded.
 int LooksInVain(AdaptivePoller& spinner) {
   while (LooksOf(spinner, 2) != 2) {
