@@ -1,10 +1,16 @@
 #include "rdma/adaptive_poll.h"
 
+#include <cstddef>
 #include <thread>
 
 #include "store/base/status_macros.h"
 
 namespace remora::rdma {
+
+bool AreMoreThanCpus(std::size_t threads) {
+  static const std::size_t cpus = std::thread::hardware_concurrency();
+  return cpus != 0 && threads > cpus;
+}
 
 void AdaptivePoller::Pause() {
 #if defined(__x86_64__) || defined(__i386__)

@@ -39,6 +39,10 @@ class Backoff {
   int skips_;           // cases without one after a failed attempt
 };
 
+/// Returns whether so many threads, which poll for each other, are more than the CPUs that this process may
+/// use. Then each should yield between polls. False: the number of CPUs is not known.
+bool AreMoreThanCpus(std::size_t threads);
+
 /// Polls for an event, and learns how long polling pays. Each thread that waits repeatedly keeps
 /// one.
 ///
@@ -67,8 +71,8 @@ class AdaptivePoller {
     return Spin(look, pays, cost, [](int) { Pause(); });
   }
 
-  /// Polls as Spin does, and lets other threads run between polls. Use it only if the threads that poll for
-  /// each other are more than the CPUs. A program that never sleeps would take the CPU for milliseconds.
+  /// Polls as Spin does, and lets other threads run between polls. Use it only if AreMoreThanCpus. A program
+  /// that never sleeps would take the CPU for milliseconds.
   template <typename Look>
   bool SpinAndYield(const Look& look) {
     return Spin(look, /*pays=*/true, /*cost=*/1, [](int poll) { PauseOrYield(poll); });

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "store/base/clock.h"
@@ -19,11 +19,9 @@ std::size_t SideBySide::PollAll(std::span<const ShardLane> lanes) {
 }
 
 void SideBySide::Wait(std::span<const ShardLane> lanes) {
-  // The servers and this thread; 0 means that the number is not known.
-  static const unsigned cpus = std::thread::hardware_concurrency();
-  const bool is_crowded = lanes.size() + 1 > cpus;
   const auto look = [&] { return PollAll(lanes) > 0; };
-  if (is_crowded ? poller_.SpinAndYield(look) : poller_.Spin(look)) return;
+  const std::size_t threads = lanes.size() + 1;  // the servers' and this one
+  if (rdma::AreMoreThanCpus(threads) ? poller_.SpinAndYield(look) : poller_.Spin(look)) return;
   for (const ShardLane& lane : lanes) lane.client->Arm();
   if (PollAll(lanes) == 0) {
     std::vector<pollfd> descriptors;

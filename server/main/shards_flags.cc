@@ -7,12 +7,12 @@
 #include <optional>
 #include <string_view>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "rdma/adaptive_poll.h"
 #include "rdma/address.h"
 #include "rdma/address_list.h"
 #include "server/main/listen_checks.h"
@@ -175,8 +175,8 @@ absl::Status TakeShards(const command_line::CommandLine& line, Flags* flags) {
                   " are called 0 to ", shards.count - 1, "; give one of these names");
   }
   shards.number = static_cast<int>(*number);
-  // One CPU is for the clients. 0: the number is not known.
-  flags->server.yields_between_polls = shards.count + 1 > std::thread::hardware_concurrency();
+  // The servers' threads and one of a client.
+  flags->server.yields_between_polls = rdma::AreMoreThanCpus(std::size_t{shards.count} + 1);
   return Divide(line, *number, flags);
 }
 

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <thread>
+
 namespace remora::rdma {
 namespace {
 
@@ -23,6 +26,13 @@ TEST(AdaptivePollerTest, LooksUntilItIsThere) {
   EXPECT_EQ(LooksOf(spinner, 1), 1);
   EXPECT_EQ(LooksOf(spinner, kShort), kShort);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(LooksOf(spinner, kLong), kLong);
+}
+
+TEST(AdaptivePollerTest, MoreThreadsThanCpusAreTold) {
+  const std::size_t cpus = std::thread::hardware_concurrency();
+  ASSERT_GT(cpus, 0u);
+  EXPECT_FALSE(AreMoreThanCpus(cpus));
+  EXPECT_TRUE(AreMoreThanCpus(cpus + 1));
 }
 
 TEST(AdaptivePollerTest, LooksAsOftenIfItYields) {
