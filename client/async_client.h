@@ -137,6 +137,7 @@ struct AsyncResult {
 class AsyncClient {
  public:
   using Done = absl::AnyInvocable<void(const AsyncResult&)>;
+  using Show = absl::AnyInvocable<void(std::string_view value)>;
   using OperationId = std::uint64_t;  // never 0, and never reused
   using Begun = absl::StatusOr<OperationId>;
 
@@ -174,6 +175,16 @@ class AsyncClient {
   ///   OutOfRange: the value is larger than `into`.
   ///   InvalidArgument, returned at once: another client registered `into`.
   Begun Get(std::string_view key, const RegisteredBytes& into, Done done, const CallOptions& call = {});
+  /// Calls `show` with the key's value where it is, as Client::Visit does. If this process maps the server's
+  /// memory, that needs no wait: `show` is called inside this call. Where the value cannot be shown in place,
+  /// `show` gets a copy of it, just before the callback. AsyncResult has the version alone. Outcomes as for
+  /// Get:
+  ///   OK: the last call of `show` saw the value, whole and unchanged, as it was at some moment of this
+  ///     operation.
+  ///   Any other: if `show` was called, what it saw does not count.
+  /// `show` may be called twice. Then the first call saw bytes that were changing, so it must cope with any
+  /// bytes. It must not use this client, nor throw, nor keep the view.
+  Begun Visit(std::string_view key, Show show, Done done, const CallOptions& call = {});
   /// Tests whether the key exists. OK: it does. NotFound: it does not.
   Begun Exists(std::string_view key, Done done, const CallOptions& call = {});
   /// Reads the time until the key expires, and the moment (AsyncResult::ttl and expiry_ms). NotFound: the key
@@ -284,6 +295,9 @@ class AsyncClient {
 
   /// Returns why there is no connection now. OK: there is one, as far as Poll has seen.
   const absl::Status& status() const;
+  /// Returns the incarnation of the server, as Client::incarnation does; 0: there is no connection now, as
+  /// far as Poll has seen.
+  std::uint64_t incarnation() const;
   /// Returns the counters of this client since Connect.
   const ClientCounters& counters() const;
   /// Returns the metrics of this client since Connect, as Client::metrics does: with ClientOptions::metrics,

@@ -30,6 +30,7 @@
 #include "store/base/status_macros.h"
 #include "store/format/memory/shown_metrics.h"
 #include "store/format/wire/messages.h"
+#include "store/format/wire/replication_messages.h"
 
 namespace remora {
 namespace {
@@ -357,10 +358,11 @@ absl::StatusOr<BackupProgress> Client::Backup(std::uint64_t name) {
   });
 }
 
-absl::StatusOr<Promotion> Client::Promote() {
-  return impl_->DoUnleased([](Session& session) -> absl::StatusOr<Promotion> {
+absl::StatusOr<Promotion> Client::Promote(PromotionKind kind) {
+  return impl_->DoUnleased([kind](Session& session) -> absl::StatusOr<Promotion> {
     Request request;
-    request.operation = Operation::kPromote;
+    request.operation = kind == PromotionKind::kByForce ? Operation::kFollow : Operation::kPromote;
+    if (kind == PromotionKind::kByForce) request.condition = kFollowForces;
     REMORA_ASSIGN_OR_RETURN(const ServerReply answer, session.calls().CallBare(request));
     REMORA_RETURN_IF_ERROR(ToStatus(answer));
     return Promotion{.epoch = static_cast<std::uint64_t>(answer.reply.result),

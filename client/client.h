@@ -39,6 +39,12 @@
 
 namespace remora {
 
+/// The way in which a server becomes a primary.
+enum class PromotionKind : std::uint8_t {
+  kSafe = 1,
+  kByForce,  // of a member of a shard in etcd: acknowledged writes may be lost (kvctl cluster force)
+};
+
 /// The state of a server that was promoted (Client::Promote).
 struct Promotion {
   std::uint64_t epoch = 0;       // number of its reign, one more than that of the primary before
@@ -328,12 +334,13 @@ class Client {
   /// Cost: two READs; while the server loads its durable tier, as for Count of a range with all keys.
   absl::StatusOr<std::uint64_t> Count();
 
-  /// Begins a watch, which shows the writes of a logged store from now on, or from another watch's position
-  /// on (client/watch.h). The caller owns the watch. Cost: one message, and one for each page; while no
+  /// Begins a watch, which shows the writes of the store from now on, or from another watch's position on
+  /// (client/watch.h). The caller owns the watch. Cost: one message, and one for each page; while no
   /// writes come, a READ now and then. Outcomes:
   ///   InvalidArgument: the prefix is longer than a key, or the resume token is malformed.
   ///   OutOfRange: the server no longer keeps the writes that follow the token's position.
-  ///   FailedPrecondition: the store is only in memory, or ClientOptions::scan_window_bytes is 0.
+  ///   FailedPrecondition: the store is only in memory and keeps no changes (kvserver --change_log), or
+  ///     ClientOptions::scan_window_bytes is 0.
   absl::StatusOr<std::unique_ptr<ClientWatch>> Watch(const WatchOptions& options = {});
 
   /// Returns how many keys a scan of the range would show: as of one moment or, if the server's store keeps
@@ -368,9 +375,10 @@ class Client {
   /// waits until the leases of clients of the primary before are over, up to kvserver --lease_time, so they
   /// read nothing old (store/format/memory/lease_line.h). Outcomes:
   ///   PermissionDenied: the client's token has not the role replication.
-  ///   FailedPrecondition: the server is a primary already, or follows nobody, or loads.
+  ///   FailedPrecondition: the server is a primary already, or follows nobody, or loads; with kByForce, or of
+  ///     a member of a shard in etcd: the message says why not.
   ///   Unavailable: whether it was done is unknown; call it again.
-  absl::StatusOr<Promotion> Promote();
+  absl::StatusOr<Promotion> Promote(PromotionKind kind = PromotionKind::kSafe);
 
   /// Sends a message to the server and waits for its reply: one round trip. Outcomes: those of every call.
   absl::Status Ping();

@@ -108,7 +108,6 @@ class Client::Impl {
       if (result.ok() || !session->endpoint().is_broken()) return result;
       trouble = StatusOf(result);
     }
-    session->calls().AbandonWrite();
     return trouble;
   }
 

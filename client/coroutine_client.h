@@ -26,6 +26,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/async_client.h"
@@ -304,6 +305,19 @@ class CoroutineClient {
           if (!got.status.ok()) return got.status;
           if (version != nullptr) *version = got.version;
           return got.value.size();
+        });
+  }
+  /// Calls `show` with the value where it is, as AsyncClient::Visit does. `show` must live until the
+  /// operation ends; a lambda in the expression that has the co_await does.
+  auto Visit(std::string_view key, absl::FunctionRef<void(std::string_view value)> show,
+             std::uint64_t* version = nullptr, const CallOptions& call = {}) {
+    return Await<absl::Status>(
+        [=](AsyncClient& client, AsyncClient::Done done) {
+          return client.Visit(key, show, std::move(done), call);
+        },
+        [=](const AsyncResult& shown) {
+          if (shown.status.ok() && version != nullptr) *version = shown.version;
+          return shown.status;
         });
   }
   /// Reads the key's value, with its version and expiry, all of the same write.

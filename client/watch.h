@@ -1,4 +1,4 @@
-// A client's watch: the writes to a logged store, in their order, from a moment on.
+// A client's watch: the writes to a store, in their order, from a moment on.
 //
 //   auto watch = client->Watch({.prefix = "user/"});
 //   const std::string from = (*watch)->resume_token();         // kept, to continue from here another time
@@ -32,6 +32,11 @@ namespace remora {
 /// commit with a logged one. So do not rely on either case. RocksDB's log lacks the other ones. A restart may
 /// keep their effects, but cannot distinguish that gap from a lost part of the log. So after it the server no
 /// longer keeps positions before the gap (OutOfRange).
+///
+/// A server that is only in memory (kvserver --durability=memory) has its last changes in a change log
+/// (--change_log); it cannot be watched without one. A watch that falls behind by more than that, or meets a
+/// write which is larger, ends with OutOfRange, and so does each at a restart of the server. A record that
+/// such a server evicts is lost, and shows up as a deletion.
 ///
 /// A watch shows each change once. A program that continues from an older token sees some changes again. So a
 /// program that stores the token after it has handled a change handles each change at least once.

@@ -38,6 +38,8 @@
 
 namespace remora {
 
+class ClusterSlots;
+
 struct ServerOptions {
   StoreOptions store;
   std::uint32_t max_clients = 512;
@@ -61,6 +63,9 @@ struct ServerOptions {
   /// TLS of its tls:// listeners; null: it has none. The server loads the secrets of the tokens_file into it,
   /// and loads it anew when it reads the tokens anew.
   std::shared_ptr<rdma::ServerTls> tls{};
+  /// The slots of a cluster that the server has. It answers for the keys of others with ReplyStatus::kMoved.
+  /// Null: it has all.
+  std::shared_ptr<const ClusterSlots> slots{};
   /// The part of the server in replication. Needs a store with a commit log.
   ReplicationOptions replication{};
   /// Threads that read records from the durable tier for GETs and writes, so that the server thread does not

@@ -48,6 +48,9 @@ inline constexpr std::size_t kMaxMemorySize = std::size_t{8} << 40;
 /// everything that readers see. InvalidArgument: memory_size is not in [kMinMemorySize, kMaxMemorySize].
 absl::StatusOr<std::size_t> RegionSize(std::size_t memory_size);
 
+/// Lower bound of StoreOptions::change_log_bytes, unless that is 0.
+inline constexpr std::uint64_t kMinChangeLogBytes = std::uint64_t{1} << 20;
+
 /// Options of a store, fixed by Store::Open.
 struct StoreOptions {
   /// Bytes for everything that readers see: the index, the records, and the data that manages them. With a
@@ -59,8 +62,9 @@ struct StoreOptions {
   Eviction eviction = Eviction::kLeastUsed;
   /// Keeps all keys in order, in memory of the store beside memory_size: some 22 bytes for a random key of 23
   /// bytes (docs/operating/memory-sizing.md). Then a store that is only in memory has ordered scans, of one
-  /// moment (store/scan.h), and a deletion of a range looks only at keys of that range. Only with
-  /// Durability::kMemory: other stores have the order from RocksDB.
+  /// moment (store/scan.h), and a deletion of a range looks only at keys of that range. A store with a
+  /// durable tier has the order from RocksDB without it. With it, scans and counts do not read RocksDB for
+  /// keys whose records are in memory, once the load is over.
   bool ordered_index = false;
   /// RocksDB's directory. Open makes it if it is missing; its parent must exist. Empty exactly when
   /// `durability` is kMemory.
@@ -97,6 +101,14 @@ struct StoreOptions {
   /// The store takes over a data directory without such a log, but the resume tokens of its watches become
   /// invalid. Later it opens only with such a log, and not in an earlier version.
   std::uint64_t commit_log_bytes = 0;
+  /// Unless 0, a store that is only in memory keeps its last changes for watches, in so many bytes beside
+  /// memory_size, which it takes as they fill: at least kMinChangeLogBytes. A change takes its key and its
+  /// value, and a quarter of the bytes has an entry of 32 bytes for each. So the store keeps the last
+  /// change_log_bytes / 128 changes, or the last three quarters of change_log_bytes of keys and values,
+  /// whichever is less. A write with more than that, and a watch that falls further behind, end with
+  /// OutOfRange. Each write costs a copy of its key and value. Open rejects it for a store with a data_dir,
+  /// which has a log on disk.
+  std::uint64_t change_log_bytes = 0;
   /// Function that the store calls when writes that ServerStore::Submit left pending have become visible or
   /// failed. The thread that ended them calls it, without a lock. May be empty.
   std::function<void()> on_synced{};

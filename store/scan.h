@@ -28,11 +28,12 @@ struct ScanRange;
 /// While the scan exists, the data that it shows stay on disk, and a write buffer of RocksDB in memory. So
 /// destroy it soon.
 ///
-/// A store that is only in memory, with StoreOptions::ordered_index, keeps that promise for 256 scans at
-/// once. It keeps what is overwritten or deleted meanwhile, if a scan has yet to show it, in up to 1/64 of
+/// A store with StoreOptions::ordered_index, with a durable tier or without, keeps that promise for 256 scans
+/// at once. It keeps what is overwritten or deleted meanwhile, if a scan has yet to show it, in up to 1/64 of
 /// memory_size for all scans together. If more is written, or if there are more scans, it gives up a scan,
-/// which then ends with Aborted. It does not use the disk, and takes the store's lock for some entries at a
-/// time.
+/// which then ends with Aborted. A scan takes the store's lock for some entries at a time, and reads the disk
+/// only for records that are not in memory. While the store loads, its scans are those of a store without
+/// the index.
 ///
 /// In a store that is only in memory without it, ScanOptions::any_order says which records a scan shows. The
 /// scan takes the store's lock for each entry and for each bucket of the index, and does not use the disk.

@@ -5,6 +5,8 @@
 
 #include "store/base/status_macros.h"
 #include "store/engine/store_engine.h"
+#include "store/engine/writer_lock.h"
+#include "store/format/cluster/cluster_slots.h"
 
 namespace remora {
 
@@ -48,6 +50,11 @@ absl::StatusOr<std::optional<Location>> ServerStore::FinishLocate(ColdRead* read
   return engine_->reader().FinishLocate(read);
 }
 
+void ServerStore::SetSlots(const ClusterSlots& slots) {
+  const WriterLock lock(engine_->core().mutex);
+  engine_->core().slots.Set(slots);
+}
+
 bool ServerStore::wants_reads() const { return engine_->core().wants_reads(); }
 void ServerStore::NoteRead(std::uint64_t key_hash) { engine_->core().NoteRead(key_hash); }
 
@@ -57,6 +64,7 @@ absl::Status ServerStore::Acknowledge(std::uint64_t number) {
   return engine_->replication().Acknowledge(number);
 }
 std::uint64_t ServerStore::last_group() const { return engine_->replication().last_group(); }
+absl::Status ServerStore::CheckSync() const { return engine_->CheckSync(); }
 absl::StatusOr<std::unique_ptr<GroupHistory>> ServerStore::ReadGroups(std::uint64_t from) const {
   return engine_->replication().ReadGroups(from);
 }
@@ -67,7 +75,9 @@ absl::Status ServerStore::ApplyGroup(std::uint64_t number, std::string_view byte
   return engine_->replication().Apply(number, bytes);
 }
 absl::StatusOr<std::uint64_t> ServerStore::SyncGroups() { return engine_->replication().SyncGroups(); }
-absl::Status ServerStore::Promote(GroupSink* sink) { return engine_->Promote(sink); }
+absl::Status ServerStore::Promote(GroupSink* sink, std::uint64_t versions_from) {
+  return engine_->Promote(sink, versions_from);
+}
 
 absl::Status ServerStore::RegisterClient(std::uint64_t client, std::span<const std::uint64_t> forgotten) {
   return engine_->RegisterClient(client, forgotten);

@@ -28,6 +28,8 @@
 
 namespace remora {
 
+class ClusterSlots;
+
 /// A Store with the calls that only a server needs, and tests. A program that embeds a store needs none of
 /// them.
 ///
@@ -91,6 +93,11 @@ class ServerStore : public Store {
   void ReadCold(ColdRead* read) const;
   absl::StatusOr<std::optional<Location>> FinishLocate(ColdRead* read);
 
+  /// Sets the slots of a cluster (store/format/cluster/slot.h) that the store has from now on. A write or a
+  /// Locate of another slot's key ends with MovedError (store/base/moved.h), and nothing is done. Until the
+  /// first call, the store has all slots. Reads in place, scans and watches do not ask.
+  void SetSlots(const ClusterSlots& slots);
+
   /// Returns whether memory is filling up, so that the store counts which keys are used.
   bool wants_reads() const;
   /// Counts a read by another process of the record whose key has this hash. Get counts its own reads.
@@ -116,6 +123,9 @@ class ServerStore : public Store {
   /// Returns the number of the last group that the store has shipped or applied, also before a restart. 0:
   /// none, or it has written outside of the history of these groups.
   std::uint64_t last_group() const;
+  /// Returns OK, or Unavailable: the disk failed so that the store takes no more writes until it is opened
+  /// again.
+  absl::Status CheckSync() const;
 
   /// Reads the groups from number `from` on out of the commit log, with the bytes that a sink got. Any thread
   /// may do that while others write. The store outlives the cursor. Cost: the first call reads the whole log.
@@ -144,11 +154,11 @@ class ServerStore : public Store {
   /// Makes a store that follows an ordinary one: it takes writes, whose versions exceed all that it has
   /// applied, and removes expired keys. TakeCompletions then returns the records as of now. With a sink, the
   /// numbers of its groups continue those of the primary, as after SetGroupSink; without one, it leaves their
-  /// history.
+  /// history. Its first version is `versions_from` or later.
   ///   FailedPrecondition: the store does not follow; or as for SetGroupSink. DataLoss, Unavailable: the disk
   ///   fails.
   /// Unless it is OK, the store follows as before.
-  absl::Status Promote(GroupSink* sink = nullptr);
+  absl::Status Promote(GroupSink* sink = nullptr, std::uint64_t versions_from = 0);
 
   // --- Clients
 

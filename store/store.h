@@ -174,11 +174,12 @@ class Store {
   ///   Unavailable: the disk failed.
   absl::StatusOr<std::unique_ptr<StoreScan>> Scan(const ScanOptions& options = {});
 
-  /// Begins a watch, which shows logged and synced writes in their order, once they are visible, from now on
-  /// or from another watch's position on (store/watch.h). The caller owns the watch. Outcomes:
+  /// Begins a watch, which shows the writes in their order, once they are visible, from now on or from
+  /// another watch's position on (store/watch.h). The caller owns the watch. Outcomes:
   ///   InvalidArgument: the prefix is longer than a key, or the resume token is malformed.
   ///   OutOfRange: the store no longer keeps the writes that follow the token's position.
-  ///   FailedPrecondition: the store is only in memory.
+  ///   FailedPrecondition: the store is only in memory, and keeps no changes
+  ///   (StoreOptions::change_log_bytes).
   absl::StatusOr<std::unique_ptr<StoreWatch>> Watch(const WatchOptions& options = {});
 
   /// Makes a backup of the whole store (store/backup.h) in a directory of backups, and makes that directory

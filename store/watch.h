@@ -1,4 +1,4 @@
-// A watch of a logged store: the writes, in their order, from a moment on.
+// A watch of a store: the writes, in their order, from a moment on.
 //
 //   auto watch = store->Watch({.prefix = "user/"});
 //   const std::string from = (*watch)->resume_token();         // kept, to continue from here another time
@@ -25,9 +25,9 @@ struct ScanRange;
 
 /// A watch of a store's writes (Store::Watch).
 ///
-/// A watch shows each write in the log once it is visible, in the order in which the writes became visible.
-/// The writes of a batch come one after the other. It shows the values that were written, even if they have
-/// expired or were overwritten since.
+/// A watch shows each write in the store's log once it is visible, in the order in which the writes became
+/// visible. The writes of a batch come one after the other. It shows the values that were written, even if
+/// they have expired or were overwritten since.
 ///
 /// An expiry shows up as a deletion within two seconds, even if nobody writes or calls Store::RunMaintenance.
 /// Two cases take longer. If records that will expire fill more than 1 GiB of memory, it takes some seconds
@@ -39,6 +39,11 @@ struct ScanRange;
 /// group with a logged one. So do not rely on either case. RocksDB's log lacks the other ones. A restart may
 /// keep their effects, but cannot distinguish that gap from a lost part of the log. So after it the store no
 /// longer keeps positions before the gap (OutOfRange).
+///
+/// A store that is only in memory has its last changes in a change log (StoreOptions::change_log_bytes); it
+/// cannot be watched without one. A watch that falls behind by more than that, and one that meets a write
+/// which is larger than the change log, end with OutOfRange. So does a resume token after the store was
+/// opened anew. A record that is evicted is lost, and shows up as a deletion.
 ///
 /// To keep a copy up to date: begin a watch, scan all keys, then continue the watch. Changes during the scan
 /// come twice. So apply a change of a key only if its version is greater, or if it is a deletion. The copy is
@@ -73,7 +78,7 @@ class StoreWatch {
   std::uint64_t sequence() const { return change_.sequence; }
 
   /// Returns a resume token for WatchOptions::resume_token, with which a watch of this store continues after
-  /// the change that was shown last. It also works for a store that is later opened on the same data.
+  /// the change that was shown last. It also works for a store that is later opened on the same data_dir.
   std::string resume_token() const;
 
   /// Makes one step of Next, for a caller that must not wait for long. Failures as for Next. Returns:

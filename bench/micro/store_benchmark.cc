@@ -146,6 +146,11 @@ void Overwrite(benchmark::State& state, const StoreOptions& options) {
 void BM_StorePutMemory(benchmark::State& state) { Overwrite(state, {.memory_size = std::size_t{2} << 30}); }
 BENCHMARK(BM_StorePutMemory);
 
+void BM_StorePutMemoryChangeLog(benchmark::State& state) {
+  Overwrite(state, {.memory_size = std::size_t{2} << 30, .change_log_bytes = std::uint64_t{64} << 20});
+}
+BENCHMARK(BM_StorePutMemoryChangeLog);
+
 void BM_StorePutLogged(benchmark::State& state) {
   std::string dir = (std::filesystem::temp_directory_path() / "remora-benchmark-XXXXXX").string();
   REMORA_CHECK(mkdtemp(dir.data()) != nullptr);

@@ -80,6 +80,11 @@ AsyncClient::Begun AsyncClient::Get(std::string_view key, const RegisteredBytes&
   return Called(*core_)->BeginLookup(AsyncOperation::Kind::kValue, key, std::move(done), call, &into);
 }
 
+AsyncClient::Begun AsyncClient::Visit(std::string_view key, Show show, Done done, const CallOptions& call) {
+  REMORA_RETURN_IF_ERROR(CheckKey(key));
+  return Called(*core_)->BeginVisit(key, std::move(show), std::move(done), call);
+}
+
 absl::StatusOr<std::unique_ptr<RegisteredBuffer>> AsyncClient::Register(std::span<std::byte> bytes) {
   if (core_->session().is_forked()) return absl::FailedPreconditionError(kUsedAfterFork);
   std::unique_ptr<RegisteredBuffer> buffer(new RegisteredBuffer(core_->session().endpoint(), bytes));
@@ -187,6 +192,9 @@ bool AsyncClient::BeginReconnect() {
 void AsyncClient::Reconnect() { core_->connection().Reconnect(); }
 void AsyncClient::EndReconnect() { core_->EndReconnect(); }
 const absl::Status& AsyncClient::status() const { return core_->connection().status(); }
+std::uint64_t AsyncClient::incarnation() const {
+  return core_->connection().is_up() ? core_->session().server().hello().incarnation : 0;
+}
 const ClientCounters& AsyncClient::counters() const { return core_->session().counters(); }
 ClientMetrics AsyncClient::metrics() const { return core_->connection().Metrics(); }
 const Clock& AsyncClient::clock() const { return core_->session().clock(); }

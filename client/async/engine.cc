@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/get/record_copy.h"
+#include "client/get/visit.h"
 #include "client/put/put.h"
 #include "client/session/call_guard.h"
 #include "store/base/absl_view.h"
@@ -61,6 +62,38 @@ AsyncClient::Begun AsyncClient::Core::BeginLookup(AsyncOperation::Kind kind, std
   if (connection_.is_up()) reads_.Start(*operation);  // else the lookup starts with the next connection
   connection_.waker().Signal();
   return operation->id;
+}
+
+AsyncClient::Begun AsyncClient::Core::BeginVisit(std::string_view key, Show&& show, Done&& done,
+                                                 const CallOptions& call) {
+  REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation,
+                          operations_.Begin(AsyncOperation::Kind::kValue, Done(), call, nullptr));
+  Assign(key, &operation->key);
+  if (ShowInPlace(*operation, show)) {
+    operation->done = std::move(done);
+    operations_.End(*operation, absl::OkStatus());
+    operation->result.value = {};
+  } else {
+    operation->result = {};
+    operations_.Progress(*operation);  // `show` may have taken a while
+    operation->done = [show = std::move(show), done = std::move(done)](const AsyncResult& got) mutable {
+      if (got.status.ok()) show(got.value);
+      if (done) done({.status = got.status, .version = got.version});
+    };
+    if (connection_.is_up()) reads_.Start(*operation);
+  }
+  connection_.waker().Signal();
+  return operation->id;
+}
+
+bool AsyncClient::Core::ShowInPlace(AsyncOperation& operation, Show& show) {
+  if (!connection_.is_up()) return false;
+  AsyncResult& result = operation.result;
+  const auto note = [&](std::string_view value) {
+    result.value = value;  // whose size the recorder counts
+    show(value);
+  };
+  return TryVisit(session(), operation.key, note, &result.version) && session().lease().IsCovered();
 }
 
 AsyncClient::Begun AsyncClient::Core::BeginMessage(const RequestSpec& asked, Done&& done,

@@ -52,6 +52,8 @@ class AsyncClient::Core {
   /// Begins an operation that looks a key up. `into`, unless null: memory for the value.
   Begun BeginLookup(AsyncOperation::Kind kind, std::string_view key, Done&& done, const CallOptions& call,
                     const RegisteredBytes* into = nullptr);
+  /// Shows a value in place, and ends. If that fails, begins an operation that shows a copy.
+  Begun BeginVisit(std::string_view key, Show&& show, Done&& done, const CallOptions& call);
   /// Begins a write. `from`, unless null: registered memory with the value, which is then not copied.
   Begun BeginWrite(Operation message, std::string_view key, std::string_view value, const PutOptions& options,
                    Done&& done, const CallOptions& call, const RegisteredBytes* from = nullptr);
@@ -80,6 +82,10 @@ class AsyncClient::Core {
 
  private:
   explicit Core(std::unique_ptr<Session> session);
+
+  /// Shows the value of the operation's key in place. Returns whether `show` saw it; if not, it may have been
+  /// called once.
+  bool ShowInPlace(AsyncOperation& operation, Show& show);
 
   // Stages of a Poll. Each returns whether it did something.
 

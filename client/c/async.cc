@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "client/async_client.h"
@@ -87,16 +88,23 @@ remora_code remora_async_open_interruptible(const char* address, const remora_op
       return status;
     const absl::StatusOr<remora::ClientOptions> wanted = ClientOptionsOf(options);
     if (!wanted.ok()) return wanted.status();
-    remora::AsyncOptions how;
-    if (depth != 0) how.depth = depth;
-    auto connected = std::make_unique<remora_async>(interrupted, context);
-    auto opened = AsyncClient::Connect(address, *wanted, how, connected->clock);
-    if (!opened.ok()) return opened.status();
-    connected->client = *std::move(opened);
-    *async = connected.release();
-    return absl::OkStatus();
+    return Open(address, *wanted, depth, interrupted, context, async);
   });
 }
+
+absl::Status remora::c::Open(const std::string& address, const ClientOptions& options, size_t depth,
+                             int (*interrupted)(void*), void* context, remora_async** async) {
+  AsyncOptions how;
+  if (depth != 0) how.depth = depth;
+  auto connected = std::make_unique<remora_async>(interrupted, context);
+  auto opened = AsyncClient::Connect(address, options, how, connected->clock);
+  if (!opened.ok()) return opened.status();
+  connected->client = *std::move(opened);
+  *async = connected.release();
+  return absl::OkStatus();
+}
+
+uint64_t remora_async_incarnation(const remora_async* async) { return async->client->incarnation(); }
 
 void remora_async_close(remora_async* async) { delete async; }
 
@@ -106,6 +114,14 @@ remora_code remora_async_get(remora_async* async, const void* key, size_t key_si
                              void* context, uint64_t* operation) {
   return Begin(async, AreBytes(key, key_size), operation,
                [&] { return async->client->Get(View(key, key_size), Calling(done, context)); });
+}
+
+remora_code remora_async_visit(remora_async* async, const void* key, size_t key_size,
+                               void (*show)(void* context, const void* value, size_t value_size),
+                               remora_async_done done, void* context, uint64_t* operation) {
+  const auto show_it = [show, context](std::string_view value) { show(context, value.data(), value.size()); };
+  return Begin(async, AreBytes(key, key_size) && show != nullptr, operation,
+               [&] { return async->client->Visit(View(key, key_size), show_it, Calling(done, context)); });
 }
 
 remora_code remora_async_buffer_register(remora_async* async, void* bytes, size_t size,

@@ -16,10 +16,46 @@ extern "C" {
 remora_code remora_connect_interruptible(const char* address, const remora_options* options,
                                          int (*interrupted)(void* context), void* context,
                                          remora_client** client);
+/* Connects as remora_connect_cluster does, and calls `interrupted` as above. */
+remora_code remora_connect_cluster_interruptible(const char* topology, const remora_options* options,
+                                                 int (*interrupted)(void* context), void* context,
+                                                 remora_client** client);
 /* Opens as remora_async_open does. This call and remora_async_reconnect call `interrupted` as above. */
 remora_code remora_async_open_interruptible(const char* address, const remora_options* options, size_t depth,
                                             int (*interrupted)(void* context), void* context,
                                             remora_async** async);
+
+/* A topology file that was read. The index of a shard must be less than remora_topology_count. */
+typedef struct remora_topology remora_topology;
+/* Reads a file. Outcomes as for remora_connect_cluster. On REMORA_OK the caller frees *topology. */
+remora_code remora_topology_read(const char* path, remora_topology** topology);
+/* Frees the topology. A null `topology` has no effect. */
+void remora_topology_free(remora_topology* topology);
+size_t remora_topology_count(const remora_topology* topology);
+/* Returns the name and addresses of a shard for errors, valid as long as the topology. */
+const char* remora_topology_name(const remora_topology* topology, size_t shard);
+/* Returns the index of the shard that has the key. */
+size_t remora_topology_shard_of(const remora_topology* topology, const void* key, size_t key_size);
+/* Sets *shard to the index of the shard that has all keys of the batch. REMORA_INVALID_ARGUMENT: as for
+ * remora_apply with a client of a cluster. */
+remora_code remora_topology_shard_of_batch(const remora_topology* topology, const remora_batch* batch,
+                                           size_t* shard);
+/* Opens as remora_async_open_interruptible, with the server of a shard. REMORA_FAILED_PRECONDITION: also, the
+ * server is another shard. */
+remora_code remora_topology_open(const remora_topology* topology, size_t shard, const remora_options* options,
+                                 size_t depth, int (*interrupted)(void* context), void* context,
+                                 remora_async** async);
+/* Returns a number that the server has drawn at its start; 0: there is no connection. Not between
+ * remora_async_begin_reconnect and remora_async_end_reconnect. */
+uint64_t remora_async_incarnation(const remora_async* async);
+
+/* Returns 1 while remora_visit shows the value that begins at `value` to this thread where it is, in memory
+ * of the server; else 0. */
+int remora_visit_is_in_place(const void* value);
+/* Keeps the addresses of the server's memory that has `bytes`, for a program that may access them after the
+ * visit. Nothing else gets them once the memory is unmapped; they read as zeros then. Call it while
+ * remora_visit_is_in_place. */
+void remora_keep_addresses(const void* bytes);
 
 /* Returns a batch of the same writes, which the caller frees. Null: this process is out of memory. */
 remora_batch* remora_batch_copy(const remora_batch* batch);

@@ -10,12 +10,14 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/c/remora.h"
 #include "client/client.h"
+#include "client/cluster/cluster_client.h"
 
 namespace remora::c {
 
@@ -42,11 +44,15 @@ class CallersClock final : public SteadyClock {
 }  // namespace remora::c
 
 struct remora_client {
+  ~remora_client();
   remora_client(int (*interrupted)(void*), void* context) : clock(interrupted, context) {}
 
   const remora::c::CallersClock clock;
+  // One of these two; the other is null:
   std::unique_ptr<remora::Client> client;
-  std::string value;  // of remora_get
+  std::unique_ptr<remora::ClusterClient> cluster;
+  std::unordered_set<remora_scan*> cluster_scans;  // which the caller has not ended
+  std::string value;                               // of remora_get
   // For remora_multi_get:
   std::vector<std::string_view> keys;
   std::vector<remora::GetResult> results;
@@ -54,6 +60,14 @@ struct remora_client {
   // For remora_multi_put:
   std::vector<remora::PutRequest> puts;
   std::vector<remora::PutResult> put_results;
+};
+
+struct remora_scan {
+  // One of the first two; the other is null. Both are null if its client, of a cluster, is closed.
+  std::unique_ptr<remora::ClientScan> scan;
+  std::unique_ptr<remora::ClusterScan> cluster_scan;
+  remora_client* client = nullptr;  // of a cluster; null: it is closed, or of one server
+  std::string token;
 };
 
 struct remora_buffer {
@@ -99,6 +113,22 @@ inline std::string_view View(const void* bytes, size_t size) {
   return {static_cast<const char*>(bytes), size};
 }
 
+/// Returns the result of `call` with the client of a server, or of a cluster, which has calls of the same
+/// names.
+template <typename Call>
+auto With(const remora_client& client, const Call& call) {
+  return client.cluster == nullptr ? call(*client.client) : call(*client.cluster);
+}
+
+/// Returns the client of a server. Unimplemented: it is one of a cluster. `name` is that of the call.
+inline absl::StatusOr<Client*> OneServers(const remora_client* client, const char* name) {
+  if (absl::Status status = CheckPointers(client != nullptr); !status.ok()) return status;
+  if (client->cluster == nullptr) return client->client.get();
+  return absl::UnimplementedError(
+      std::string(name) +
+      ": a client of a cluster does not have this call; connect to the server of a shard for it");
+}
+
 /// Rejects an empty token: a program that has lost its position must not start from now without notice.
 inline absl::Status CheckToken(const char* token, const char* what) {
   if (token == nullptr || *token != '\0') return absl::OkStatus();
@@ -133,6 +163,10 @@ absl::Status Register(Client& client, void* bytes, size_t size, remora_buffer** 
 inline milliseconds TtlOf(int64_t ttl_ms) {
   return ttl_ms == REMORA_TTL_FOREVER ? kNeverExpires : milliseconds(ttl_ms);
 }
+
+/// Makes a remora_async of the client that it opens, as remora_async_open_interruptible.
+absl::Status Open(const std::string& address, const ClientOptions& options, size_t depth,
+                  int (*interrupted)(void*), void* context, remora_async** async);
 
 /// Returns the options of the C++ client for those of a connect.
 absl::StatusOr<ClientOptions> ClientOptionsOf(const remora_options* options);

@@ -16,6 +16,8 @@
 #include "client/c/binding.h"
 #include "client/c/call.h"
 #include "client/client.h"
+#include "client/get/visit.h"
+#include "rdma/local/mapping.h"
 
 namespace remora::c {
 namespace {
@@ -200,6 +202,38 @@ remora_code remora_connect_interruptible(const char* address, const remora_optio
   });
 }
 
+remora_code remora_connect_cluster(const char* topology, const remora_options* options,
+                                   remora_client** client) {
+  return remora_connect_cluster_interruptible(topology, options, nullptr, nullptr, client);
+}
+
+remora_code remora_connect_cluster_interruptible(const char* topology, const remora_options* options,
+                                                 int (*interrupted)(void* context), void* context,
+                                                 remora_client** client) {
+  return Call([&]() -> absl::Status {
+    absl::Status status = CheckPointers(topology != nullptr && client != nullptr);
+    if (!status.ok()) return status;
+    const absl::StatusOr<remora::ClientOptions> wanted = ClientOptionsOf(options);
+    if (!wanted.ok()) return wanted.status();
+    const absl::StatusOr<remora::Topology> read = remora::Topology::Read(topology);
+    if (!read.ok()) return read.status();
+    auto connected = std::make_unique<remora_client>(interrupted, context);
+    auto opened = remora::ClusterClient::Connect(*read, *wanted, connected->clock);
+    if (!opened.ok()) return opened.status();
+    connected->cluster = *std::move(opened);
+    *client = connected.release();
+    return absl::OkStatus();
+  });
+}
+
+// The scans of a cluster end before its client, and their handles remain the caller's.
+remora_client::~remora_client() {
+  for (remora_scan* const scan : cluster_scans) {
+    scan->cluster_scan.reset();
+    scan->client = nullptr;
+  }
+}
+
 void remora_close(remora_client* client) { delete client; }
 
 // --- Reading --------------------------------------------------------------------------------------------
@@ -209,7 +243,8 @@ remora_code remora_get(remora_client* client, const void* key, size_t key_size, 
   return Call([&]() -> absl::Status {
     absl::Status status = CheckPointers(client != nullptr && AreBytes(key, key_size) && value != nullptr &&
                                         value_size != nullptr);
-    if (status.ok()) status = client->client->Get(View(key, key_size), &client->value, version);
+    if (!status.ok()) return status;
+    status = With(*client, [&](auto& kv) { return kv.Get(View(key, key_size), &client->value, version); });
     if (!status.ok()) return status;
     *value = client->value.data();
     *value_size = client->value.size();
@@ -223,7 +258,8 @@ remora_code remora_get_copy(remora_client* client, const void* key, size_t key_s
     absl::Status status = CheckPointers(client != nullptr && AreBytes(key, key_size) &&
                                         AreBytes(buffer, buffer_size) && value_size != nullptr);
     std::uint64_t found = 0;
-    if (status.ok()) status = client->client->Get(View(key, key_size), &client->value, &found);
+    if (!status.ok()) return status;
+    status = With(*client, [&](auto& kv) { return kv.Get(View(key, key_size), &client->value, &found); });
     if (!status.ok()) return status;
     *value_size = client->value.size();
     if (client->value.size() > buffer_size) {
@@ -237,11 +273,26 @@ remora_code remora_get_copy(remora_client* client, const void* key, size_t key_s
   });
 }
 
+remora_code remora_visit(remora_client* client, const void* key, size_t key_size,
+                         void (*show)(void* context, const void* value, size_t value_size), void* context,
+                         uint64_t* version) {
+  return Call([&]() -> absl::Status {
+    absl::Status status = CheckPointers(client != nullptr && AreBytes(key, key_size) && show != nullptr);
+    if (!status.ok()) return status;
+    const auto show_it = [&](std::string_view value) { show(context, value.data(), value.size()); };
+    return With(*client, [&](auto& kv) { return kv.Visit(View(key, key_size), show_it, version); });
+  });
+}
+
+int remora_visit_is_in_place(const void* value) { return remora::IsShownInPlace(value) ? 1 : 0; }
+void remora_keep_addresses(const void* bytes) { remora::rdma::LocalMapping::KeepAddresses(bytes); }
+
 remora_code remora_exists(remora_client* client, const void* key, size_t key_size, int* exists) {
   return Call([&]() -> absl::Status {
     absl::Status status = CheckPointers(client != nullptr && AreBytes(key, key_size) && exists != nullptr);
     if (!status.ok()) return status;
-    const absl::StatusOr<bool> there = client->client->Exists(View(key, key_size));
+    const absl::StatusOr<bool> there =
+        With(*client, [&](auto& kv) { return kv.Exists(View(key, key_size)); });
     if (!there.ok()) return there.status();
     *exists = *there ? 1 : 0;
     return absl::OkStatus();
@@ -258,7 +309,8 @@ remora_code remora_multi_get(remora_client* client, const remora_bytes* keys, re
     for (size_t i = 0; i < count; ++i) client->keys.push_back(View(keys[i].data, keys[i].size));
     client->results.resize(count);
     client->messages.resize(std::max(count, client->messages.size()));
-    const absl::Status status = client->client->MultiGet(client->keys, client->results);
+    const absl::Status status =
+        With(*client, [&](auto& kv) { return kv.MultiGet(client->keys, client->results); });
     for (size_t i = 0; i < count; ++i) {
       const remora::GetResult& result = client->results[i];
       results[i] = ResultOf(result.status, result.value, result.version, &client->messages[i]);
@@ -271,7 +323,7 @@ remora_code remora_ttl(remora_client* client, const void* key, size_t key_size, 
   return Call([&]() -> absl::Status {
     absl::Status status = CheckPointers(client != nullptr && AreBytes(key, key_size) && ttl_ms != nullptr);
     if (!status.ok()) return status;
-    const auto left = client->client->Ttl(View(key, key_size));
+    const auto left = With(*client, [&](auto& kv) { return kv.Ttl(View(key, key_size)); });
     if (!left.ok()) return left.status();
     *ttl_ms = left->has_value() ? static_cast<int64_t>((*left)->count()) : REMORA_TTL_FOREVER;
     return absl::OkStatus();
@@ -282,8 +334,8 @@ remora_code remora_ttl(remora_client* client, const void* key, size_t key_size, 
 
 remora_code remora_buffer_register(remora_client* client, void* bytes, size_t size, remora_buffer** buffer) {
   return Call([&]() -> absl::Status {
-    if (absl::Status status = CheckPointers(client != nullptr); !status.ok()) return status;
-    return Register(*client->client, bytes, size, buffer);
+    const absl::StatusOr<remora::Client*> server = OneServers(client, "register");
+    return server.ok() ? Register(**server, bytes, size, buffer) : server.status();
   });
 }
 
@@ -295,8 +347,9 @@ remora_code remora_get_into(remora_client* client, const void* key, size_t key_s
     absl::Status status = CheckPointers(client != nullptr && AreBytes(key, key_size) && buffer != nullptr &&
                                         value_size != nullptr);
     if (!status.ok()) return status;
-    const absl::StatusOr<std::size_t> size =
-        client->client->Get(View(key, key_size), *buffer->buffer, version);
+    const absl::StatusOr<remora::Client*> server = OneServers(client, "get into a buffer");
+    if (!server.ok()) return server.status();
+    const absl::StatusOr<std::size_t> size = (*server)->Get(View(key, key_size), *buffer->buffer, version);
     if (!size.ok()) return size.status();
     *value_size = *size;
     return absl::OkStatus();
@@ -309,7 +362,9 @@ remora_code remora_backup(remora_client* client, uint64_t name, remora_backup_pr
   return Call([&]() -> absl::Status {
     if (absl::Status status = CheckPointers(client != nullptr && progress != nullptr); !status.ok())
       return status;
-    const absl::StatusOr<remora::BackupProgress> told = client->client->Backup(name);
+    const absl::StatusOr<remora::Client*> server = OneServers(client, "backup");
+    if (!server.ok()) return server.status();
+    const absl::StatusOr<remora::BackupProgress> told = (*server)->Backup(name);
     if (!told.ok()) return told.status();
     *progress = {told->done ? 1 : 0, told->id, told->version, told->bytes, told->new_bytes};
     return absl::OkStatus();
@@ -318,8 +373,8 @@ remora_code remora_backup(remora_client* client, uint64_t name, remora_backup_pr
 
 remora_code remora_ping(remora_client* client) {
   return Call([&]() -> absl::Status {
-    absl::Status status = CheckPointers(client != nullptr);
-    return status.ok() ? client->client->Ping() : status;
+    const absl::StatusOr<remora::Client*> server = OneServers(client, "ping");
+    return server.ok() ? (*server)->Ping() : server.status();
   });
 }
 
@@ -327,7 +382,9 @@ remora_code remora_settings(remora_client* client, const char** json) {
   return Call([&]() -> absl::Status {
     if (absl::Status status = CheckPointers(client != nullptr && json != nullptr); !status.ok())
       return status;
-    absl::StatusOr<std::string> settings = client->client->Settings();
+    const absl::StatusOr<remora::Client*> server = OneServers(client, "settings");
+    if (!server.ok()) return server.status();
+    absl::StatusOr<std::string> settings = (*server)->Settings();
     if (!settings.ok()) return settings.status();
     client->value = *std::move(settings);
     *json = client->value.c_str();
@@ -340,7 +397,9 @@ remora_code remora_stats(remora_client* client, void (*each)(void* context, cons
   return Call([&]() -> absl::Status {
     absl::Status status = CheckPointers(client != nullptr && each != nullptr);
     if (!status.ok()) return status;
-    const auto stats = client->client->Stats();
+    const absl::StatusOr<remora::Client*> server = OneServers(client, "stats");
+    if (!server.ok()) return server.status();
+    const auto stats = (*server)->Stats();
     if (!stats.ok()) return stats.status();
     for (const auto& [name, value] : *stats) each(context, name.c_str(), value);
     return absl::OkStatus();
@@ -352,7 +411,8 @@ remora_code remora_counters(remora_client* client,
   return Call([&]() -> absl::Status {
     absl::Status status = CheckPointers(client != nullptr && each != nullptr);
     if (!status.ok()) return status;
-    const remora::ClientCounters& counters = client->client->counters();
+    const auto counters =
+        With(*client, [](const auto& kv) -> remora::ClientCounters { return kv.counters(); });
     each(context, "reads", counters.reads);
     each(context, "requests", counters.requests);
     each(context, "retries", counters.retries);
@@ -378,7 +438,8 @@ remora_code remora_client_metrics(remora_client* client,
   return Call([&]() -> absl::Status {
     absl::Status status = CheckPointers(client != nullptr && each != nullptr);
     if (!status.ok()) return status;
-    for (const auto& [name, value] : client->client->metrics().Shown()) each(context, name.c_str(), value);
+    const auto metrics = With(*client, [](const auto& kv) { return kv.metrics(); });
+    for (const auto& [name, value] : metrics.Shown()) each(context, name.c_str(), value);
     return absl::OkStatus();
   });
 }

@@ -78,7 +78,7 @@ const char* remora_version(void);
 
 /* --- Connecting ----------------------------------------------------------------------------------------- */
 
-/* A connection to one server. */
+/* A client of one server, with a connection to it; or of a cluster, with one to the server of each shard. */
 typedef struct remora_client remora_client;
 
 /* Options of a client. Fill them with remora_options_init, then change some. */
@@ -136,6 +136,27 @@ void remora_options_init(remora_options* options);
  *   REMORA_RESOURCE_EXHAUSTED: the process may not lock enough memory. */
 remora_code remora_connect(const char* address, const remora_options* options, remora_client** client);
 
+/* Connects to the servers of a cluster, whose topology file has the path `topology` (docs/guide/cluster.md).
+ * connect_timeout_ms is for all shards together. Outcomes as for remora_connect, and:
+ *   REMORA_OK: one server at least can be reached, and no address leads to another server than its shard's.
+ *   REMORA_NOT_FOUND, REMORA_PERMISSION_DENIED: there is no such file, or this user may not read it.
+ *   REMORA_INVALID_ARGUMENT: the file is no topology; the message names its line.
+ *   REMORA_FAILED_PRECONDITION: a server is another shard than the file says, or two shards lead to one.
+ *
+ * The calls of the client work as with one server. These are of one server, and end with
+ * REMORA_UNIMPLEMENTED: remora_buffer_register, remora_get_into, remora_put_from, remora_backup, remora_ping,
+ * remora_settings, remora_stats. Connect to the server of a shard for them. An error that may come from a
+ * server names its shard. If a server is gone, only calls for its keys fail. They try again to reach it,
+ * within timeout_ms. These calls differ:
+ *   remora_multi_get, remora_multi_put: ask the shards side by side. Unless REMORA_OK, a shard failed. Each
+ *     key has its own outcome nevertheless, in its remora_result.
+ *   remora_apply: REMORA_INVALID_ARGUMENT also if two keys have different slots. Give both the same {tag}.
+ *   remora_scan_begin: merges the keys of all shards, each as of its own moment.
+ *   remora_watch_begin: shows the changes of all shards. Those of one shard are in their order.
+ *   remora_count, remora_delete_range, remora_delete_all: add up the counts of the shards. */
+remora_code remora_connect_cluster(const char* topology, const remora_options* options,
+                                   remora_client** client);
+
 /* Closes the connection and frees the client. Release its buffers before. A null `client` has no effect. */
 void remora_close(remora_client* client);
 
@@ -158,6 +179,19 @@ remora_code remora_get(remora_client* client, const void* key, size_t key_size, 
  * bytes. REMORA_OUT_OF_RANGE: it does not fit, and *value_size is its size in bytes. */
 remora_code remora_get_copy(remora_client* client, const void* key, size_t key_size, void* buffer,
                             size_t buffer_size, size_t* value_size, uint64_t* version);
+
+/* Calls `show` with `context` and the key's value where it is, without a copy: in the server's memory, if
+ * this process maps it (local://). Over other transports, and where the value cannot be shown in place,
+ * `show` gets a copy. The bytes are valid until `show` returns. `version` is as for remora_get.
+ *
+ * `show` may be called twice. Then the first call saw bytes that were changing, so it must cope with any
+ * bytes, and the second call counts. It must not use this client, or the process may end with a message. It
+ * must return, not leave by longjmp(3) or an exception. Outcomes as for remora_get: REMORA_OK: the last call
+ * of `show` saw the value, whole and unchanged, as it was at some moment of this call. Any other: if `show`
+ * was called, what it saw does not count. */
+remora_code remora_visit(remora_client* client, const void* key, size_t key_size,
+                         void (*show)(void* context, const void* value, size_t value_size), void* context,
+                         uint64_t* version);
 
 /* Sets *exists to 1 if the key exists, otherwise to 0. Errors as for remora_get. */
 remora_code remora_exists(remora_client* client, const void* key, size_t key_size, int* exists);

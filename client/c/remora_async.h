@@ -84,6 +84,19 @@ remora_code remora_async_put_from(remora_async* async, const void* key, size_t k
                                   const remora_write_options* options, remora_async_done done, void* context,
                                   uint64_t* operation);
 
+/* Calls `show` with `context` and the key's value where it is, without a copy, as remora_visit does. If this
+ * process maps the server's memory (local://), that needs no wait: `show` is called inside this function.
+ * Where the value cannot be shown in place, `show` gets a copy, just before `done`. The result has no value.
+ *
+ * `show` may be called twice. Then the first call saw bytes that were changing, so it must cope with any
+ * bytes, and the second call counts. The bytes are valid until `show` returns. It must not use this client,
+ * or the process may end with a message. It must return, not leave by longjmp(3) or an exception. The
+ * operation ends as remora_async_get does: REMORA_OK: the last call of `show` saw the value, whole and
+ * unchanged, as it was at some moment of the operation. Any other: a call of `show` does not count. */
+remora_code remora_async_visit(remora_async* async, const void* key, size_t key_size,
+                               void (*show)(void* context, const void* value, size_t value_size),
+                               remora_async_done done, void* context, uint64_t* operation);
+
 /* Ends with REMORA_OK if the key exists, otherwise with REMORA_NOT_FOUND. The operations below, up to
  * remora_async_ping, are those of a remora_client with the same names. */
 remora_code remora_async_exists(remora_async* async, const void* key, size_t key_size, remora_async_done done,

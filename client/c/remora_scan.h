@@ -109,14 +109,15 @@ typedef struct remora_change {
   remora_bytes value; /* empty for a deletion */
   uint64_t version;   /* 0 for a deletion */
   uint64_t expiry_ms; /* in ms since 1970 by the server's clock; 0: never */
-  uint64_t sequence;  /* increases from one change to the next */
+  uint64_t sequence;  /* increases from one change of a server to its next */
 } remora_change;
 
-/* A watch, which shows the writes to a logged store, in their order, once they are visible; those of a
- * batch one after the other. It may omit a write with REMORA_DURABILITY_MEMORY. `options` may be null. A
- * watch continues over a new connection, and over a restart of the server. The caller owns *watch and ends
- * it with remora_watch_end. Outcomes of remora_watch_begin:
- *   REMORA_FAILED_PRECONDITION: the server's store is only in memory.
+/* A watch, which shows the writes to a store, in their order, once they are visible; those of a batch one
+ * after the other. It may omit a write with REMORA_DURABILITY_MEMORY to a logged store. `options` may be
+ * null. A watch continues over a new connection, and over a restart of a server with a data directory. The
+ * caller owns *watch and ends it with remora_watch_end. Outcomes of remora_watch_begin:
+ *   REMORA_FAILED_PRECONDITION: the server's store is only in memory, and keeps no changes (kvserver
+ *     --change_log).
  *   REMORA_INVALID_ARGUMENT: the prefix is longer than a key, or the resume token is malformed. */
 typedef struct remora_watch remora_watch;
 remora_code remora_watch_begin(remora_client* client, const remora_watch_options* options,
@@ -131,8 +132,8 @@ remora_code remora_watch_begin(remora_client* client, const remora_watch_options
  * of something. */
 remora_code remora_watch_next(remora_watch* watch, int64_t wait_ms, remora_change* change);
 /* Gets a resume token with which any client may later continue after the last change. It consists of
- * letters, digits, "-" and "_". A program that stores the token after it has handled a change sees each
- * change at least once. The token is valid until the next call with this watch. */
+ * letters, digits, "-" and "_", and for a cluster also dots. A program that stores the token after it has
+ * handled a change sees each change at least once. The token is valid until the next call with this watch. */
 remora_code remora_watch_resume_token(remora_watch* watch, const char** resume_token);
 /* Ends and frees the watch, before or after its client is closed. After the client is closed,
  * remora_watch_next ends with REMORA_FAILED_PRECONDITION. A null `watch` has no effect. */

@@ -13,11 +13,34 @@
 #include "client/client.h"
 
 struct remora_watch {
+  // One of these two; the other is null:
   std::unique_ptr<remora::ClientWatch> watch;
+  std::unique_ptr<remora::ClusterWatch> cluster_watch;
   std::string token;
 };
 
 using namespace remora::c;  // NOLINT: every call here uses it
+
+namespace {
+
+// Returns the result of `call` with the watch of a server or of a cluster.
+template <typename Body>
+auto WithWatch(const remora_watch& watch, const Body& body) {
+  return watch.cluster_watch == nullptr ? body(*watch.watch) : body(*watch.cluster_watch);
+}
+
+absl::Status BeginWatch(remora_client& client, const remora::WatchOptions& options, remora_watch& watch) {
+  if (client.cluster == nullptr) {
+    auto opened = client.client->Watch(options);
+    if (opened.ok()) watch.watch = *std::move(opened);
+    return opened.status();
+  }
+  auto opened = client.cluster->Watch(options);
+  if (opened.ok()) watch.cluster_watch = *std::move(opened);
+  return opened.status();
+}
+
+}  // namespace
 
 static_assert(static_cast<int>(remora::ChangeKind::kPut) == REMORA_CHANGE_PUT &&
               static_cast<int>(remora::ChangeKind::kDelete) == REMORA_CHANGE_DELETE);
@@ -39,11 +62,10 @@ remora_code remora_watch_begin(remora_client* client, const remora_watch_options
       return status;
     if (absl::Status status = CheckToken(taken.resume_token, "watch"); !status.ok()) return status;
     auto begun = std::make_unique<remora_watch>();
-    auto opened =
-        client->client->Watch({.prefix = View(taken.prefix.data, taken.prefix.size),
-                               .resume_token = taken.resume_token != nullptr ? taken.resume_token : ""});
-    if (!opened.ok()) return opened.status();
-    begun->watch = *std::move(opened);
+    const remora::WatchOptions wanted{
+        .prefix = View(taken.prefix.data, taken.prefix.size),
+        .resume_token = taken.resume_token != nullptr ? taken.resume_token : ""};
+    if (absl::Status status = BeginWatch(*client, wanted, *begun); !status.ok()) return status;
     *watch = begun.release();
     return absl::OkStatus();
   });
@@ -55,20 +77,21 @@ remora_code remora_watch_next(remora_watch* watch, int64_t wait_ms, remora_chang
       return status;
     constexpr milliseconds kLongest = std::chrono::hours(24 * 365);
     const milliseconds wait = wait_ms < 0 ? kLongest : std::min(milliseconds(wait_ms), kLongest);
-    absl::StatusOr<bool> came = false;
-    do {
-      came = watch->watch->Next(wait);
-    } while (wait_ms < 0 && came.ok() && !*came);
-    if (!came.ok()) return came.status();
-    if (!*came) return absl::NotFoundError("watch: no change came in this time");
-    const remora::ClientWatch& shown = *watch->watch;
-    *change = {static_cast<remora_change_kind>(shown.kind()),
-               {shown.key().data(), shown.key().size()},
-               {shown.value().data(), shown.value().size()},
-               shown.version(),
-               shown.expiry_ms(),
-               shown.sequence()};
-    return absl::OkStatus();
+    return WithWatch(*watch, [&](auto& shown) -> absl::Status {
+      absl::StatusOr<bool> came = false;
+      do {
+        came = shown.Next(wait);
+      } while (wait_ms < 0 && came.ok() && !*came);
+      if (!came.ok()) return came.status();
+      if (!*came) return absl::NotFoundError("watch: no change came in this time");
+      *change = {static_cast<remora_change_kind>(shown.kind()),
+                 {shown.key().data(), shown.key().size()},
+                 {shown.value().data(), shown.value().size()},
+                 shown.version(),
+                 shown.expiry_ms(),
+                 shown.sequence()};
+      return absl::OkStatus();
+    });
   });
 }
 
@@ -76,7 +99,7 @@ remora_code remora_watch_resume_token(remora_watch* watch, const char** token) {
   return Call([&]() -> absl::Status {
     if (absl::Status status = CheckPointers(watch != nullptr && token != nullptr); !status.ok())
       return status;
-    watch->token = watch->watch->resume_token();
+    watch->token = WithWatch(*watch, [](const auto& of) { return of.resume_token(); });
     *token = watch->token.c_str();
     return absl::OkStatus();
   });

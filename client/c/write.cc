@@ -70,7 +70,7 @@ void remora_write_options_init(remora_write_options* options) {
 remora_code remora_put(remora_client* client, const void* key, size_t key_size, const void* value,
                        size_t value_size, const remora_write_options* options) {
   const auto put = [&](std::string_view key_view, const remora::PutOptions& wanted) {
-    return client->client->Put(key_view, View(value, value_size), wanted);
+    return With(*client, [&](auto& kv) { return kv.Put(key_view, View(value, value_size), wanted); });
   };
   return Write(client, key, key_size, options, AreBytes(value, value_size), put);
 }
@@ -81,7 +81,8 @@ remora_code remora_put_from(remora_client* client, const void* key, size_t key_s
   const auto put = [&](std::string_view key_view, const remora::PutOptions& wanted) -> absl::Status {
     const absl::StatusOr<remora::RegisteredBytes> value = PartOf(buffer, offset, size);
     if (!value.ok()) return value.status();
-    return client->client->Put(key_view, *value, wanted);
+    const absl::StatusOr<remora::Client*> server = OneServers(client, "put from a buffer");
+    return server.ok() ? (*server)->Put(key_view, *value, wanted) : server.status();
   };
   return Write(client, key, key_size, options, true, put);
 }
@@ -89,7 +90,7 @@ remora_code remora_put_from(remora_client* client, const void* key, size_t key_s
 remora_code remora_delete(remora_client* client, const void* key, size_t key_size,
                           const remora_write_options* options) {
   const auto remove = [&](std::string_view key_view, const remora::PutOptions& wanted) {
-    return client->client->Delete(key_view, WithoutTtl(wanted));
+    return With(*client, [&](auto& kv) { return kv.Delete(key_view, WithoutTtl(wanted)); });
   };
   return Write(client, key, key_size, options, true, remove);
 }
@@ -97,7 +98,7 @@ remora_code remora_delete(remora_client* client, const void* key, size_t key_siz
 remora_code remora_touch(remora_client* client, const void* key, size_t key_size, int64_t ttl_ms,
                          const remora_write_options* options) {
   const auto touch = [&](std::string_view key_view, const remora::PutOptions& wanted) {
-    return client->client->Touch(key_view, TtlOf(ttl_ms), WithoutTtl(wanted));
+    return With(*client, [&](auto& kv) { return kv.Touch(key_view, TtlOf(ttl_ms), WithoutTtl(wanted)); });
   };
   return Write(client, key, key_size, options, true, touch);
 }
@@ -105,7 +106,8 @@ remora_code remora_touch(remora_client* client, const void* key, size_t key_size
 remora_code remora_increment(remora_client* client, const void* key, size_t key_size, int64_t delta,
                              int64_t* sum, const remora_write_options* options) {
   const auto increment = [&](std::string_view key_view, const remora::PutOptions& wanted) {
-    const absl::StatusOr<std::int64_t> stored = client->client->Increment(key_view, delta, wanted);
+    const absl::StatusOr<std::int64_t> stored =
+        With(*client, [&](auto& kv) { return kv.Increment(key_view, delta, wanted); });
     if (stored.ok() && sum != nullptr) *sum = *stored;
     return stored.status();
   };
@@ -115,7 +117,8 @@ remora_code remora_increment(remora_client* client, const void* key, size_t key_
 remora_code remora_append(remora_client* client, const void* key, size_t key_size, const void* bytes,
                           size_t size, size_t* value_size, const remora_write_options* options) {
   const auto append = [&](std::string_view key_view, const remora::PutOptions& wanted) {
-    const absl::StatusOr<std::size_t> stored = client->client->Append(key_view, View(bytes, size), wanted);
+    const absl::StatusOr<std::size_t> stored =
+        With(*client, [&](auto& kv) { return kv.Append(key_view, View(bytes, size), wanted); });
     if (stored.ok() && value_size != nullptr) *value_size = *stored;
     return stored.status();
   };
@@ -144,7 +147,8 @@ remora_code remora_multi_put(remora_client* client, const remora_put_request* re
     }
     client->put_results.assign(count, {});
     client->messages.resize(std::max(count, client->messages.size()));
-    const absl::Status status = client->client->MultiPut(client->puts, client->put_results);
+    const absl::Status status =
+        With(*client, [&](auto& kv) { return kv.MultiPut(client->puts, client->put_results); });
     for (size_t i = 0; i < count; ++i) {
       const remora::PutResult& result = client->put_results[i];
       results[i] = ResultOf(result.status, {}, result.version, &client->messages[i]);
@@ -200,6 +204,7 @@ remora_code remora_apply(remora_client* client, const remora_batch* batch,
     if (!status.ok()) return status;
     const absl::StatusOr<remora::PutOptions> wanted = PutOptionsOf(options);
     if (!wanted.ok()) return wanted.status();
-    return client->client->Apply(batch->batch, wanted->version, wanted->durability);
+    return With(*client,
+                [&](auto& kv) { return kv.Apply(batch->batch, wanted->version, wanted->durability); });
   });
 }

@@ -4,12 +4,13 @@
 #include <type_traits>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "client/cluster/batch_slot.h"
 #include "client/cluster/cluster_shard.h"
 #include "client/cluster/many_keys.h"
 #include "client/session/argument_checks.h"
-#include "store/base/absl_view.h"
+#include "client/session/retry_pause.h"
+#include "store/base/moved.h"
 #include "store/base/status_macros.h"
 #include "store/format/cluster/slot.h"
 
@@ -22,40 +23,15 @@ const absl::Status& StatusIn(const absl::StatusOr<T>& result) {
   return result.status();
 }
 
-/// Returns a key for an error: in quotes, and not too long.
-std::string Shown(std::string_view key) {
-  constexpr std::size_t kMaxShown = 60;
-  return absl::StrCat("'", absl::CHexEscape(AbslView(key.substr(0, kMaxShown))),
-                      key.size() > kMaxShown ? "...'" : "'");
-}
-
-/// Checks that all keys of a batch have the same slot. REQUIRES: the batch has no fault.
-absl::Status CheckOneSlot(const WriteBatch& batch) {
-  std::string_view rest = batch.bytes(), first;
-  std::uint32_t slot = kSlots;
-  while (const std::optional<BatchWrite> write = TakeBatchWrite(&rest)) {
-    if (slot == kSlots) {
-      first = write->key;
-      slot = SlotOf(first);
-    }
-    if (SlotOf(write->key) == slot) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("batch: the keys ", Shown(first), " and ", Shown(write->key),
-                     " have different slots, and a batch stays in one; give both the same {tag}"));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 // --- Connections ------------------------------------------------------------------------------------------
 
 ClusterClient::ClusterClient(const Topology& topology, const ClientOptions& options, const Clock& clock)
-    : topology_(topology), timeout_(options.timeout) {
+    : topology_(topology), clock_(clock), timeout_(options.timeout) {
   for (std::size_t i = 0; i < topology_.shards().size(); ++i) {
-    ClientOptions of_shard = options;
-    of_shard.expected_shard = topology_.IdentityOfShard(i);
-    shards_.push_back(std::make_unique<ClusterShard>(topology_.shards()[i], of_shard, clock));
+    shards_.push_back(
+        std::make_unique<ClusterShard>(topology_.shards()[i], OptionsOfShard(topology_, i, options), clock));
   }
   clients_.resize(shards_.size());
   parts_ = std::make_unique<Parts>(*this);
@@ -107,18 +83,40 @@ absl::StatusOr<Client*> ClusterClient::shard(std::size_t index) {
   return ConnectShard(index, timeout_);
 }
 
+bool ClusterClient::TriesAgain(const absl::Status& status, MovedTries* tries) {
+  constexpr auto kShortest = std::chrono::milliseconds(2), kLongest = std::chrono::milliseconds(64);
+  if (!IsMoved(status) || topology_.path().empty()) return false;
+  if (tries->count++ == 0) {
+    tries->deadline = clock_.Now() + timeout_;
+  } else {
+    const Duration pause = RetryPause(kShortest, kLongest, tries->count);
+    if (clock_.Now() + pause >= tries->deadline) return false;
+    clock_.Sleep(pause);
+    if (clock_.IsInterrupted()) return false;
+  }
+  absl::StatusOr<Topology> fresh = Topology::Read(topology_.path());
+  if (!fresh.ok()) return true;  // perhaps it is being replaced
+  if (!fresh->HasShardsOf(topology_)) return false;
+  topology_ = *std::move(fresh);
+  return true;
+}
+
 template <typename Call>
 auto ClusterClient::On(std::string_view key, const Call& call) {
   using Result = std::invoke_result_t<const Call&, Client&>;
-  const std::size_t index = topology_.ShardOfSlot(SlotOf(key));
-  if (clients_[index] == nullptr) [[unlikely]] {
-    if (absl::Status fault = CheckKey(key); !fault.ok()) return Result(std::move(fault));
-    if (absl::Status status = shard(index).status(); !status.ok()) return Result(std::move(status));
+  MovedTries tries;
+  for (;;) {
+    const std::size_t index = topology_.ShardOfSlot(SlotOf(key));
+    if (clients_[index] == nullptr) [[unlikely]] {
+      if (absl::Status fault = CheckKey(key); !fault.ok()) return Result(std::move(fault));
+      if (absl::Status status = shard(index).status(); !status.ok()) return Result(std::move(status));
+    }
+    Result result = call(*clients_[index]);
+    if (result.ok()) [[likely]]
+      return result;
+    if (TriesAgain(StatusIn(result), &tries)) continue;
+    return Result(shards_[index]->Named(StatusIn(result)));
   }
-  Result result = call(*clients_[index]);
-  if (result.ok()) [[likely]]
-    return result;
-  return Result(shards_[index]->Named(StatusIn(result)));
 }
 
 // --- Calls of one key -------------------------------------------------------------------------------------
@@ -129,6 +127,11 @@ absl::Status ClusterClient::Get(std::string_view key, std::string* value, std::u
 
 absl::StatusOr<std::string> ClusterClient::Get(std::string_view key) {
   return On(key, [&](Client& client) { return client.Get(key); });
+}
+
+absl::Status ClusterClient::Visit(std::string_view key, absl::FunctionRef<void(std::string_view value)> show,
+                                  std::uint64_t* version) {
+  return On(key, [&](Client& client) { return client.Visit(key, show, version); });
 }
 
 absl::StatusOr<bool> ClusterClient::Exists(std::string_view key) {
@@ -175,7 +178,13 @@ absl::Status ClusterClient::MultiGet(std::span<const std::string_view> keys, std
     return absl::InvalidArgumentError(absl::StrCat("multi-get: ", keys.size(), " keys, but ", results.size(),
                                                    " results; pass one result for each key"));
   }
-  return keys.empty() ? absl::OkStatus() : parts_->Get(keys, results);
+  if (keys.empty()) return absl::OkStatus();
+  const absl::Status status = parts_->Get(keys, results);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (!IsMoved(results[i].status)) continue;
+    results[i].status = Get(keys[i], &results[i].value, &results[i].version);
+  }
+  return status;
 }
 
 absl::Status ClusterClient::MultiPut(std::span<const PutRequest> requests, std::span<PutResult> results) {
@@ -184,13 +193,20 @@ absl::Status ClusterClient::MultiPut(std::span<const PutRequest> requests, std::
                                                    results.size(),
                                                    " results; pass one result for each request"));
   }
-  return requests.empty() ? absl::OkStatus() : parts_->Put(requests, results);
+  if (requests.empty()) return absl::OkStatus();
+  const absl::Status status = parts_->Put(requests, results);
+  for (std::size_t i = 0; i < requests.size(); ++i) {  // in the caller's order
+    if (!IsMoved(results[i].status)) continue;
+    PutOptions options = requests[i].options;
+    options.version = &results[i].version;
+    results[i].status = Put(requests[i].key, requests[i].value, options);
+  }
+  return status;
 }
 
 absl::Status ClusterClient::Apply(const WriteBatch& batch, std::uint64_t* version,
                                   std::optional<Durability> durability) {
-  if (const std::string why = batch.fault(); !why.empty()) return absl::InvalidArgumentError(why);
-  REMORA_RETURN_IF_ERROR(CheckOneSlot(batch));
+  REMORA_RETURN_IF_ERROR(SlotOfBatch(batch).status());
   if (batch.count() == 0) return CheckDurability(durability);
   std::string_view rest = batch.bytes();
   const std::string_view key = TakeBatchWrite(&rest)->key;
@@ -234,6 +250,7 @@ absl::StatusOr<std::uint64_t> ClusterClient::DeleteIn(const Call& call) {
     }
   }
   if (failed.ok()) return deleted;
+  if (shards_.size() == 1) return failed;
   return absl::Status(failed.code(),
                       absl::StrCat(failed.message(), "; the other shards deleted ", deleted, " keys"));
 }
@@ -250,6 +267,12 @@ absl::StatusOr<std::unique_ptr<ClusterScan>> ClusterClient::Scan(const ScanOptio
   std::unique_ptr<ClusterScan> scan(new ClusterScan(*this, options));
   REMORA_RETURN_IF_ERROR(scan->Begin(options.resume_token));
   return scan;
+}
+
+absl::StatusOr<std::unique_ptr<ClusterWatch>> ClusterClient::Watch(const WatchOptions& options) {
+  std::unique_ptr<ClusterWatch> watch(new ClusterWatch(topology_, clock_));
+  REMORA_RETURN_IF_ERROR(watch->Begin(*this, options));
+  return watch;
 }
 
 ClientCounters ClusterClient::counters() const {

@@ -20,16 +20,19 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/client.h"
 #include "client/client_metrics.h"
 #include "client/cluster/cluster_scan.h"
+#include "client/cluster/cluster_watch.h"
 #include "client/cluster/topology.h"
 #include "client/counters.h"
 #include "client/options.h"
 #include "store/base/clock.h"
 #include "store/base/results.h"
+#include "store/format/types/change.h"
 #include "store/format/types/scan_options.h"
 #include "store/format/types/write_options.h"
 #include "store/format/wire/write_batch.h"
@@ -57,8 +60,14 @@ class ClusterShard;
 /// each connection. A call whose shard is reached at another one's address ends with FailedPrecondition, and
 /// has done nothing. That is unchecked if the topology is of version 1 and the server has no --shard.
 ///
-/// The topology is fixed: it is that of Connect. A key that another program writes to the wrong server is not
-/// found here, and not shown by scans; Count of a server counts it.
+/// Slots may change their shards. A server that knows its slots (kvserver --slots) does nothing for a key of
+/// another slot. Then the client reads the topology anew, if Topology::Read made it, and repeats the call,
+/// for ClientOptions::timeout at most. The names and addresses of the shards are those of Connect. If the
+/// owner cannot be found, a call ends with FailedPrecondition, and IsMoved (store/base/moved.h) is true. GETs
+/// in place do not ask the server: a key that is at another one is not found.
+///
+/// A server without --slots takes each key. A key that another program writes there by mistake is not found
+/// here, and not shown by scans; Count of a server counts it.
 ///
 /// Memory: Client's, once for each shard. The first MultiGet or MultiPut over several shards makes a second
 /// connection to each of them (side_by_side.h), unless it only reads mapped memory.
@@ -93,6 +102,8 @@ class ClusterClient {
 
   absl::StatusOr<std::string> Get(std::string_view key);
   absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version = nullptr);
+  absl::Status Visit(std::string_view key, absl::FunctionRef<void(std::string_view value)> show,
+                     std::uint64_t* version = nullptr);
   absl::StatusOr<bool> Exists(std::string_view key);
   absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key);
   absl::Status Put(std::string_view key, std::string_view value);
@@ -135,6 +146,11 @@ class ClusterClient {
   /// Client::Scan; also each failure of a shard, with its name.
   absl::StatusOr<std::unique_ptr<ClusterScan>> Scan(const ScanOptions& options = {});
 
+  /// Begins a watch of all shards (client/cluster/cluster_watch.h). All of them must be reached for it. The
+  /// caller owns the watch. Outcomes as for Client::Watch, with the name of the shard; and:
+  ///   InvalidArgument: the resume token is of another number of shards.
+  absl::StatusOr<std::unique_ptr<ClusterWatch>> Watch(const WatchOptions& options = {});
+
   /// Returns the sum of the shards' counts, each as of its own moment. Outcomes as for Client::Count, with
   /// the name of the first shard that failed.
   absl::StatusOr<std::uint64_t> Count();
@@ -148,11 +164,11 @@ class ClusterClient {
 
   // --- Shards ---
 
-  /// Returns the topology of Connect. Valid as long as this client.
+  /// Returns the topology of Connect, or the last one that was read since. Valid as long as this client.
   const Topology& topology() const { return topology_; }
   /// Returns the number of shards.
   std::size_t size() const { return clients_.size(); }
-  /// Returns the client of a shard, for calls that concern one server: Ping, Stats, Settings, Watch, Backup,
+  /// Returns the client of a shard, for calls that concern one server: Ping, Stats, Settings, Backup,
   /// registered memory. Connects it if it is not. Valid as long as this client. REQUIRES: index < size().
   /// Outcomes as for Client::Connect, and FailedPrecondition: the server is not the shard's.
   absl::StatusOr<Client*> shard(std::size_t index);
@@ -173,6 +189,14 @@ class ClusterClient {
   absl::Status ConnectAll(const ClientOptions& options, const Clock& clock);
   /// Connects a shard that has no client, within `timeout`, and checks that no other shard has its server.
   absl::StatusOr<Client*> ConnectShard(std::size_t index, std::chrono::milliseconds timeout);
+  /// Tries of a call whose slot was another server's.
+  struct MovedTries {
+    int count = 0;
+    TimePoint deadline{};
+  };
+  /// Returns whether to try a call again that ended with `status`: it is Moved, and the topology was read
+  /// anew, behind a pause from the second time on.
+  bool TriesAgain(const absl::Status& status, MovedTries* tries);
   /// Returns the result of `call` with the client of the key's shard.
   template <typename Call>
   auto On(std::string_view key, const Call& call);
@@ -182,7 +206,8 @@ class ClusterClient {
   template <typename Call>
   absl::StatusOr<std::uint64_t> DeleteIn(const Call& call);
 
-  const Topology topology_;
+  Topology topology_;
+  const Clock& clock_;
   const std::chrono::milliseconds timeout_;
   std::vector<std::unique_ptr<ClusterShard>> shards_;
   std::vector<Client*> clients_;  // of the shards; null: not connected yet

@@ -1,11 +1,42 @@
 #include "client/cluster/cluster_shard.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 
 namespace remora {
+
+bool HasTls(const ShardPlace& place) { return place.addresses.find("tls://") != std::string::npos; }
+
+ClientOptions OptionsOfShard(const Topology& topology, std::size_t shard, ClientOptions options) {
+  options.expected_shard = topology.IdentityOfShard(shard);
+  if (!HasTls(topology.shards()[shard]) && std::ranges::any_of(topology.shards(), HasTls)) options.tls = {};
+  return options;
+}
+
+absl::Status NameShard(const ShardPlace& place, const absl::Status& status) {
+  if (status.ok() || place.name.empty()) return status;
+  absl::Status named(status.code(), absl::StrCat(ShownAs(place), ": ", status.message()));
+  status.ForEachPayload(
+      [&](absl::string_view mark, const absl::Cord& payload) { named.SetPayload(mark, payload); });
+  return named;
+}
+
+absl::Status NameShardUnlessOfKey(const ShardPlace& place, const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kOutOfRange:
+      return status;
+    default:
+      return NameShard(place, status);
+  }
+}
 
 ClusterShard::ClusterShard(ShardPlace place, const ClientOptions& options, const Clock& clock)
     : place_(std::move(place)), options_(options), clock_(clock) {}
@@ -29,10 +60,14 @@ AsyncClient* ClusterShard::async() {
   if (async_ == nullptr) return nullptr;
   async_->Poll();  // learns of a connection that broke since
   if (async_->status().ok()) return async_.get();
+  DropAsync();
+  return nullptr;
+}
+
+void ClusterShard::DropAsync() {
   dropped_ += async_->counters();
   dropped_metrics_ += async_->metrics();
   async_.reset();
-  return nullptr;
 }
 
 absl::Status ClusterShard::ConnectAsync() {
@@ -43,24 +78,6 @@ absl::Status ClusterShard::ConnectAsync() {
   if (!client.ok()) return Named(client.status());
   async_ = *std::move(client);
   return absl::OkStatus();
-}
-
-absl::Status ClusterShard::Named(const absl::Status& status) const {
-  switch (status.code()) {
-    case absl::StatusCode::kOk:
-    case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kAlreadyExists:
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kOutOfRange:
-      return status;
-    default:
-      break;
-  }
-  absl::Status named(status.code(),
-                     absl::StrCat("shard ", place_.name, " (", place_.addresses, "): ", status.message()));
-  status.ForEachPayload(
-      [&](absl::string_view mark, const absl::Cord& payload) { named.SetPayload(mark, payload); });
-  return named;
 }
 
 void ClusterShard::AddTo(ClientCounters* counters) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -16,6 +17,18 @@
 #include "store/base/clock.h"
 
 namespace remora {
+
+/// Returns whether one of the shard's addresses is tls://.
+bool HasTls(const ShardPlace& place);
+
+/// Returns the options of a client for the server of a shard: it must be that shard. The files for TLS are
+/// for those shards of a topology that have TLS, if any has.
+ClientOptions OptionsOfShard(const Topology& topology, std::size_t shard, ClientOptions options);
+
+/// Returns the status with the shard's name and addresses, unless it is OK or the shard has no name.
+absl::Status NameShard(const ShardPlace& place, const absl::Status& status);
+/// Returns the status with them if it may be the server's, not the key's.
+absl::Status NameShardUnlessOfKey(const ShardPlace& place, const absl::Status& status);
 
 /// The clients of one shard's server. They are connected when they are wanted.
 ///
@@ -44,8 +57,10 @@ class ClusterShard {
   /// Connects that client. Outcomes as Client::Connect, with the shard's name. REQUIRES: async() was null.
   absl::Status ConnectAsync();
 
-  /// Returns the status, with the shard's name and addresses if it may be the server's, not the key's.
-  absl::Status Named(const absl::Status& status) const;
+  /// Drops that client, and ends its operations in flight with Cancelled. REQUIRES: there is one.
+  void DropAsync();
+
+  absl::Status Named(const absl::Status& status) const { return NameShardUnlessOfKey(place_, status); }
 
   /// Adds the work of this shard's connections.
   void AddTo(ClientCounters* counters) const;

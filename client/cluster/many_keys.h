@@ -157,7 +157,7 @@ class ClusterClient::Parts {
   template <typename Divided>
   void RunLanes(Divided& parts, SideBySide::Begin begin) {
     for (const std::size_t shard : parts.used()) AddLane(parts, shard, &to_connect_);
-    side_by_side_.Run(lanes_, begin);
+    if (!side_by_side_.Run(lanes_, begin)) return EndInterrupted(parts);
     const std::size_t run = lanes_.size();
     for (const std::size_t shard : to_connect_) {
       absl::Status connected = client_.shard(shard).status();  // also checks which server is there
@@ -172,8 +172,28 @@ class ClusterClient::Parts {
         AddLane(parts, shard, &without_async_);
       }
     }
-    side_by_side_.Run(std::span(lanes_).subspan(run), begin);
+    if (!side_by_side_.Run(std::span(lanes_).subspan(run), begin)) return EndInterrupted(parts);
     for (const ShardLane& lane : lanes_) NameResults(parts, lane.shard);
+  }
+
+  /// Ends the call, which the caller has interrupted. Operations that have no outcome yet get Cancelled, and
+  /// a connection with such an operation is dropped.
+  template <typename Divided>
+  void EndInterrupted(Divided& parts) {
+    const absl::Status interrupted = absl::CancelledError(kInterrupted);
+    for (const std::size_t shard : parts.used()) {
+      const auto lane = std::ranges::find(lanes_, shard, &ShardLane::shard);
+      if (lane == lanes_.end()) {
+        Fail(parts, shard, interrupted);
+        continue;
+      }
+      for (std::size_t i = lane->begun; i < lane->count; ++i) parts[shard].results[i].status = interrupted;
+      if (lane->client->in_flight() > 0) client_.shards_[shard]->DropAsync();  // calls the callbacks
+    }
+    without_async_.clear();
+    lanes_.clear();
+    failed_ = 0;
+    failure_ = interrupted;
   }
 
   /// Adds a lane for the shard's part or, if the shard has no second connection, puts it on the list.

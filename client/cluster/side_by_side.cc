@@ -36,9 +36,10 @@ void SideBySide::Wait(std::span<const ShardLane> lanes) {
     int timeout_ms = -1;
     if (deadline) {
       const Duration left = std::max(*deadline - lanes.front().client->clock().Now(), Duration::zero());
-      constexpr std::chrono::milliseconds kLongest{60'000};
+      const Duration longest =
+          std::min<Duration>(std::chrono::minutes(1), lanes.front().client->clock().LongestSleep());
       timeout_ms =
-          static_cast<int>(std::min(std::chrono::ceil<std::chrono::milliseconds>(left), kLongest).count());
+          static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(std::min(left, longest)).count());
     }
     if (!descriptors.empty()) {
       static_cast<void>(::poll(descriptors.data(), descriptors.size(), timeout_ms));
@@ -47,7 +48,7 @@ void SideBySide::Wait(std::span<const ShardLane> lanes) {
   for (const ShardLane& lane : lanes) lane.client->Disarm();
 }
 
-void SideBySide::Run(std::span<ShardLane> lanes, Begin begin) {
+bool SideBySide::Run(std::span<ShardLane> lanes, Begin begin) {
   for (;;) {
     bool is_done = true;
     for (ShardLane& lane : lanes) {
@@ -57,8 +58,10 @@ void SideBySide::Run(std::span<ShardLane> lanes, Begin begin) {
     for (const ShardLane& lane : lanes) {
       if (lane.begun < lane.count || lane.client->in_flight() > 0) is_done = false;
     }
-    if (is_done) return;
-    if (ended == 0) Wait(lanes);
+    if (is_done) return true;
+    if (ended > 0) continue;
+    if (lanes.front().client->clock().IsInterrupted()) return false;
+    Wait(lanes);
   }
 }
 

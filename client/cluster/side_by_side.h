@@ -27,9 +27,10 @@ class SideBySide {
   using Begin = absl::FunctionRef<void(const ShardLane& lane, std::size_t number)>;
 
   /// Begins all operations of the lanes, each lane's in their order, and returns when all have ended. The
-  /// clients keep up to AsyncOptions::depth of them in flight. Sleeps while nothing happens. REQUIRES: no
-  /// other operations of these clients are in flight, and none makes another connection.
-  void Run(std::span<ShardLane> lanes, Begin begin);
+  /// clients keep up to AsyncOptions::depth of them in flight. Sleeps while nothing happens. Returns false if
+  /// the caller interrupts the call (Clock::IsInterrupted); then some may be in flight. REQUIRES: no other
+  /// operations of these clients are in flight, and none makes another connection.
+  bool Run(std::span<ShardLane> lanes, Begin begin);
 
  private:
   static std::size_t PollAll(std::span<const ShardLane> lanes);

@@ -6,18 +6,18 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <map>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "client/cluster/slots.h"
 #include "rdma/address_list.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
+#include "store/format/cluster/cluster_slots.h"
 #include "store/format/cluster/slot.h"
 
 namespace remora {
@@ -57,13 +57,6 @@ bool IsUnwritable(std::string_view address) {
   return address != WithoutBlanks(address) || std::any_of(address.begin(), address.end(), [](char c) {
            return static_cast<unsigned char>(c) < ' ' || c == '\x7f';
          });
-}
-
-std::optional<std::uint32_t> SlotIn(std::string_view text) {
-  std::uint32_t slot = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), slot);
-  if (error != std::errc() || end != text.data() + text.size() || slot >= kSlots) return std::nullopt;
-  return slot;
 }
 
 std::string NameOf(SlotRange range) {
@@ -111,6 +104,10 @@ absl::StatusOr<std::string> ReadTopologyFile(const std::string& path) {
 }
 
 }  // namespace
+
+std::string ShownAs(const ShardPlace& shard) {
+  return absl::StrCat("shard ", shard.name, " (", shard.addresses, ")");
+}
 
 /// Reads lines into a topology. Line 0 stands for none, where there is no file.
 class Topology::Parser {
@@ -297,7 +294,16 @@ absl::StatusOr<Topology> Topology::Parse(std::string_view text, std::string_view
 
 absl::StatusOr<Topology> Topology::Read(const std::string& path) {
   REMORA_ASSIGN_OR_RETURN(const std::string text, ReadTopologyFile(path));
-  return Parse(text, path);
+  REMORA_ASSIGN_OR_RETURN(Topology topology, Parse(text, path));
+  topology.path_ = path;
+  return topology;
+}
+
+bool Topology::HasShardsOf(const Topology& other) const {
+  return cluster_ == other.cluster_ &&
+         std::ranges::equal(shards_, other.shards_, [](const ShardPlace& a, const ShardPlace& b) {
+           return a.name == b.name && a.addresses == b.addresses;
+         });
 }
 
 absl::StatusOr<Topology> Topology::Even(std::span<const std::string> servers, std::uint64_t cluster) {
@@ -307,13 +313,18 @@ absl::StatusOr<Topology> Topology::Even(std::span<const std::string> servers, st
   }
   Parser parser("topology");
   parser.SetCluster(cluster);
-  const std::size_t count = servers.size();
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto first = static_cast<std::uint32_t>(i * kSlots / count);
-    const auto end = static_cast<std::uint32_t>((i + 1) * kSlots / count);
-    REMORA_RETURN_IF_ERROR(parser.Add({absl::StrCat(i), servers[i], {{first, end - 1}}}));
+  for (std::size_t i = 0; i < servers.size(); ++i) {
+    REMORA_RETURN_IF_ERROR(parser.Add({absl::StrCat(i), servers[i], {EvenSlots(i, servers.size())}}));
   }
   return parser.Finish();
+}
+
+absl::StatusOr<Topology> Topology::OfServer(std::string_view addresses) {
+  REMORA_RETURN_IF_ERROR(rdma::ParseAddresses(addresses).status());
+  Topology topology;
+  topology.shards_.push_back({"", std::string(addresses), {{0, kSlots - 1}}});
+  topology.shard_of_slot_.resize(kSlots);
+  return topology;
 }
 
 std::size_t Topology::ShardOf(std::string_view key) const { return ShardOfSlot(SlotOf(key)); }

@@ -45,6 +45,9 @@ struct ShardPlace {
   std::vector<SlotRange> slots;
 };
 
+/// Returns the shard's name and addresses, as errors show them: "shard a (tcp://kv1:7470)".
+std::string ShownAs(const ShardPlace& shard);
+
 /// A division of all slots among shards.
 ///
 /// Thread safety: any thread may call const functions while no thread calls another function.
@@ -67,8 +70,18 @@ class Topology {
   /// none, or more than kMaxShards.
   static absl::StatusOr<Topology> Even(std::span<const std::string> servers, std::uint64_t cluster = 0);
 
-  /// Returns the text of a file, for Parse. It has no comments.
+  /// Returns the topology of one server, without an ID. The shard has no name, so errors do not name it, and
+  /// the server may be any. InvalidArgument: the text is no list of addresses (rdma/address_list.h).
+  static absl::StatusOr<Topology> OfServer(std::string_view addresses);
+
+  /// Returns the text of a file, for Parse. It has no comments. REQUIRES: the shards have names.
   std::string ToText() const;
+
+  /// Returns the file from which Read has it; empty: none.
+  const std::string& path() const { return path_; }
+  /// Returns whether another topology has the same shards, with the same addresses, in the same order. Their
+  /// slots may differ.
+  bool HasShardsOf(const Topology& other) const;
 
   /// Returns the ID of the cluster; 0: it has none, as in a file of version 1.
   std::uint64_t cluster() const { return cluster_; }
@@ -86,6 +99,7 @@ class Topology {
   class Parser;
   Topology() = default;
 
+  std::string path_;
   std::uint64_t cluster_ = 0;
   std::vector<ShardPlace> shards_;
   std::vector<std::uint16_t> shard_of_slot_;  // kSlots elements

@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
-#include "store/base/absl_view.h"
+#include "client/get/located.h"
 #include "store/format/memory/record.h"
 
 namespace remora {
@@ -76,32 +76,6 @@ void InvalidateMirrored(Session& session, std::uint64_t key_hash, std::uint64_t 
   session.cache().budget().Spend();
   if (state == RecordState::kForeign) return;
   session.mirror()->Drop(session.server().index().HomeOf(key_hash).bucket, slot);
-}
-
-// --- The server's answer ------------------------------------------------------------------------------
-
-/// Returns the place in the server's answer to a kLocate, or the reason why there is none.
-absl::StatusOr<Slot> LocatedSlot(const Session& session, const ServerReply& answer) {
-  const absl::string_view why = AbslView(answer.behind);
-  switch (answer.reply.status) {
-    case ReplyStatus::kOk:
-      break;
-    case ReplyStatus::kNotFound:
-      return absl::NotFoundError("no such key");
-    case ReplyStatus::kFull:
-      return absl::ResourceExhaustedError(why);
-    case ReplyStatus::kCorrupt:
-      return absl::DataLossError(why);
-    case ReplyStatus::kDurableTier:
-      return DurableTierError(answer);
-    default:
-      return absl::InternalError(absl::StrCat("get: the server could not locate a record: ", why));
-  }
-  const Slot slot = DecodeSlot(answer.reply.slot);
-  if (!SlotNamesPlace(slot, session.server().shape().memory_size)) {
-    return absl::InternalError("protocol error: the server located a record outside its memory");
-  }
-  return slot;
 }
 
 /// Returns whether the record that was read is the one that the server located.

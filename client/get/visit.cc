@@ -15,6 +15,20 @@
 namespace remora {
 namespace {
 
+thread_local const char* shown_in_place = nullptr;  // begin of the value
+
+/// Notes that a value is shown in place, as long as it lives. The function may visit keys of other clients.
+class ShownInPlace {
+ public:
+  explicit ShownInPlace(std::string_view value) { shown_in_place = value.data(); }
+  ~ShownInPlace() { shown_in_place = before_; }
+  ShownInPlace(const ShownInPlace&) = delete;
+  ShownInPlace& operator=(const ShownInPlace&) = delete;
+
+ private:
+  const char* const before_ = shown_in_place;
+};
+
 /// A live record of the key, in the mapping.
 struct FoundInPlace {
   Slot slot;
@@ -102,6 +116,8 @@ std::optional<FoundInPlace> Find(const Session& session, std::string_view key, s
 
 }  // namespace
 
+bool IsShownInPlace(const void* bytes) { return bytes == shown_in_place && bytes != nullptr; }
+
 bool TryVisit(Session& session, std::string_view key, absl::FunctionRef<void(std::string_view)> show,
               std::uint64_t* version) {
   if (!session.region().reads_now()) return false;
@@ -112,7 +128,10 @@ bool TryVisit(Session& session, std::string_view key, absl::FunctionRef<void(std
   if (!found) return false;
   const LiveRecord& record = found->record;
   if (record.expiry_ms != 0 && !session.server().IsAlive(record.expiry_ms)) return false;
-  show(record.value);
+  {
+    const ShownInPlace shown(record.value);
+    show(record.value);
+  }
   if (!session.server().InTime(begin) && !seen.Hold(session, found->slot)) return false;  // V2
   if (!session.region().ServerIsAlive()) return false;                                    // V3
   session.counters().reads += 2;

@@ -21,6 +21,9 @@
 
 namespace remora {
 
+/// Returns whether TryVisit shows the value that begins at `bytes` to this thread now.
+bool IsShownInPlace(const void* bytes);
+
 /// Shows the key's value in place. Returns:
 ///   true: `show` was called once, and saw the value. `version`, unless null, is that of the value.
 ///   false: the outcome is unknown. `show` may have been called once.

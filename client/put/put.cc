@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/put/large_put.h"
 #include "store/base/absl_view.h"
+#include "store/base/moved.h"
 #include "store/base/status_macros.h"
 #include "store/format/memory/record.h"
 
@@ -37,6 +38,8 @@ absl::Status ToStatus(const ServerReply& answer) {
       return absl::PermissionDeniedError(AbslView(answer.behind));
     case ReplyStatus::kAskAgain:
       return absl::DeadlineExceededError(AbslView(answer.behind));
+    case ReplyStatus::kMoved:
+      return MovedError(AbslView(answer.behind));
     case ReplyStatus::kInvalid:  // the client checked all bounds that it knows before
       return absl::InvalidArgumentError(
           absl::StrCat("the server rejected the request: ", AbslView(answer.behind)));

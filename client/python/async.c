@@ -9,13 +9,14 @@
 typedef struct Operation {
   Async* self;
   PyObject* future;
-  PyObject* (*result)(const struct Operation* operation, const remora_async_result* result);
+  PyObject* (*result)(struct Operation* operation, const remora_async_result* result);
   PyObject* otherwise;  // of get; or null
   Py_buffer into;       // of get_into; or obj null
   AsyncBuffer* buffer;  // of get_into and put_from; or null
+  Visit visit;          // of a visit; or all null
 } Operation;
 
-typedef PyObject* (*ResultOf)(const Operation* operation, const remora_async_result* result);
+typedef PyObject* (*ResultOf)(Operation* operation, const remora_async_result* result);
 
 // --- What becomes of operations -------------------------------------------------------------------------
 
@@ -23,18 +24,18 @@ static PyObject* BytesOf(const remora_async_result* result) {
   return PyBytes_FromStringAndSize(result->value.data, (Py_ssize_t)result->value.size);
 }
 
-static PyObject* ValueOf(const Operation* operation, const remora_async_result* result) {
+static PyObject* ValueOf(Operation* operation, const remora_async_result* result) {
   if (result->code == REMORA_NOT_FOUND) return Py_NewRef(operation->otherwise);
   return result->code == REMORA_OK ? BytesOf(result) : NULL;
 }
 
-static PyObject* VersionedOf(const Operation* Py_UNUSED(operation), const remora_async_result* result) {
+static PyObject* VersionedOf(Operation* Py_UNUSED(operation), const remora_async_result* result) {
   if (result->code != REMORA_OK) return NULL;
   PyObject* const value = BytesOf(result);
   return value == NULL ? NULL : Py_BuildValue("NK", value, (unsigned long long)result->version);
 }
 
-static PyObject* SizeOfCopy(const Operation* operation, const remora_async_result* result) {
+static PyObject* SizeOfCopy(Operation* operation, const remora_async_result* result) {
   if (result->code != REMORA_OK) return NULL;
   if (result->value.size > (size_t)operation->into.len) {
     char message[96];
@@ -46,30 +47,39 @@ static PyObject* SizeOfCopy(const Operation* operation, const remora_async_resul
   return PyLong_FromSize_t(result->value.size);
 }
 
-static PyObject* SizeOf(const Operation* Py_UNUSED(operation), const remora_async_result* result) {
+static PyObject* SizeOf(Operation* Py_UNUSED(operation), const remora_async_result* result) {
   return result->code == REMORA_OK ? PyLong_FromSize_t(result->value.size) : NULL;
 }
 
-static PyObject* PresenceOf(const Operation* Py_UNUSED(operation), const remora_async_result* result) {
+static PyObject* PresenceOf(Operation* Py_UNUSED(operation), const remora_async_result* result) {
   if (result->code == REMORA_NOT_FOUND) return Py_NewRef(Py_False);
   return result->code == REMORA_OK ? Py_NewRef(Py_True) : NULL;
 }
 
-static PyObject* TtlOf(const Operation* Py_UNUSED(operation), const remora_async_result* result) {
+static PyObject* TtlOf(Operation* Py_UNUSED(operation), const remora_async_result* result) {
   if (result->code != REMORA_OK) return NULL;
   return PyFloat_FromDouble(result->number == REMORA_TTL_FOREVER ? HUGE_VAL : (double)result->number / 1000);
 }
 
-static PyObject* VersionOf(const Operation* Py_UNUSED(operation), const remora_async_result* result) {
+static PyObject* VersionOf(Operation* Py_UNUSED(operation), const remora_async_result* result) {
   return result->code == REMORA_OK ? PyLong_FromUnsignedLongLong(result->version) : NULL;
 }
 
-static PyObject* NumberOf(const Operation* Py_UNUSED(operation), const remora_async_result* result) {
+static PyObject* NumberOf(Operation* Py_UNUSED(operation), const remora_async_result* result) {
   return result->code == REMORA_OK ? PyLong_FromLongLong(result->number) : NULL;
 }
 
-static PyObject* NothingOf(const Operation* Py_UNUSED(operation), const remora_async_result* result) {
+static PyObject* NothingOf(Operation* Py_UNUSED(operation), const remora_async_result* result) {
   return result->code == REMORA_OK ? Py_NewRef(Py_None) : NULL;
+}
+
+static PyObject* VisitedOf(Operation* operation, const remora_async_result* result) {
+  return EndVisit(&operation->visit, result->code, result->message);
+}
+
+static PyObject* VisitedVersionedOf(Operation* operation, const remora_async_result* result) {
+  PyObject* const shown = EndVisit(&operation->visit, result->code, result->message);
+  return shown == NULL ? NULL : Py_BuildValue("NK", shown, (unsigned long long)result->version);
 }
 
 static void FreeOperation(Operation* operation) {
@@ -80,21 +90,54 @@ static void FreeOperation(Operation* operation) {
     --operation->buffer->operations;
     Py_DECREF((PyObject*)operation->buffer);
   }
+  Py_XDECREF(operation->visit.function);
+  Py_XDECREF(operation->visit.result);
+  Py_XDECREF(operation->visit.error);
   PyMem_Free(operation);
+}
+
+// Returns true if an error may come from the server, and not from the key: the same codes as in
+// NameShardUnlessOfKey (client/cluster/cluster_shard.h).
+static int IsOfServer(remora_code code) {
+  return code != REMORA_OK && code != REMORA_NOT_FOUND && code != REMORA_ALREADY_EXISTS &&
+         code != REMORA_INVALID_ARGUMENT && code != REMORA_OUT_OF_RANGE;
+}
+
+// The message, with the shard's name where a server may be the reason. *text keeps it, unless null.
+static const char* Named(const Async* self, remora_code code, const char* message, PyObject** text) {
+  *text = NULL;
+  if (self->name == NULL || !IsOfServer(code)) return message;
+  *text = PyUnicode_FromFormat("%U: %s", self->name, message);
+  const char* const named = *text == NULL ? NULL : PyUnicode_AsUTF8AndSize(*text, NULL);
+  if (named != NULL) return named;
+  PyErr_Clear();
+  return message;
+}
+
+PyObject* RaiseOfAsync(const Async* self, remora_code code, const char* message) {
+  if (PyErr_Occurred()) return NULL;
+  PyObject* text;
+  RaiseWith(code, Named(self, code, message, &text));
+  Py_XDECREF(text);
+  return NULL;
 }
 
 // Notes (future, whether it went well, result or exception).
 static void Done(void* context, const remora_async_result* result) {
   Operation* const operation = context;
   BEGIN_IN_CALLBACK;  // it has the lock, but a finalizer that runs here may release it
-  PyObject* shown = operation->result(operation, result);
+  PyObject* text;
+  remora_async_result named = *result;
+  named.message = Named(operation->self, result->code, result->message, &text);
+  PyObject* shown = operation->result(operation, &named);
   const int is_good = shown != NULL;
-  if (!is_good && !PyErr_Occurred()) shown = ErrorOf(result->code, result->message);
+  if (!is_good && !PyErr_Occurred()) shown = ErrorOf(named.code, named.message);
   if (shown == NULL) shown = TakeRaised();
   PyObject* const item =
       shown == NULL ? NULL : Py_BuildValue("OON", operation->future, is_good ? Py_True : Py_False, shown);
   if (item == NULL || PyList_Append(operation->self->ended, item) != 0) PyErr_WriteUnraisable(NULL);
   Py_XDECREF(item);
+  Py_XDECREF(text);
   FreeOperation(operation);
   END_IN_CALLBACK;
 }
@@ -107,6 +150,8 @@ int IsOpen(const Async* self) {
     why = "the client is closed";
   } else if (self->forks != forks) {
     why = "the client was connected before a fork: connect anew in the child";
+  } else if (self->showing) {
+    why = "the client is in a visit: use it when the function has returned, or use another client";
   }
   if (why != NULL) PyErr_SetString(PyExc_RuntimeError, why);
   return why == NULL;
@@ -130,8 +175,9 @@ static Operation* NewOperation(Async* self, PyObject* future, ResultOf result, P
 // The operation's name, or null, with an exception raised.
 static PyObject* Begun(remora_code code, Operation* operation, uint64_t name) {
   if (code == REMORA_OK) return PyLong_FromUnsignedLongLong(name);
+  RaiseOfAsync(operation->self, code, remora_message());
   FreeOperation(operation);
-  return Raise(code);
+  return NULL;
 }
 
 // Each is called with a future, and the arguments of the call of that name of Client.
@@ -174,6 +220,42 @@ static PyObject* AsyncExists(PyObject* self, PyObject* given) {
 }
 static PyObject* AsyncTtl(PyObject* self, PyObject* given) {
   return Read(self, given, TtlOf, remora_async_ttl, 0);
+}
+
+static void ShowValue(void* context, const void* value, size_t size) {
+  Operation* const operation = context;
+  BEGIN_IN_CALLBACK;  // it has the lock
+  operation->self->showing = 1;
+  ShowTo(&operation->visit, value, (Py_ssize_t)size);
+  operation->self->showing = 0;
+  END_IN_CALLBACK;
+}
+
+// None in place of the name: the program holds a buffer of the server's memory, so the client must be closed.
+static PyObject* VisitKey(PyObject* object, PyObject* given, ResultOf result) {
+  Async* const self = (Async*)object;
+  PyObject *future, *args, *kwargs, *function, *name = NULL;
+  Bytes key;
+  if (!Parse(given, &future, &args, &kwargs) || !TakeVisitArguments(args, kwargs, &key, &function)) {
+    return NULL;
+  }
+  Operation* const operation = NewOperation(self, future, result, NULL);
+  if (operation != NULL) {
+    operation->visit.function = Py_NewRef(function);
+    uint64_t number = 0;
+    const remora_code code =
+        remora_async_visit(self->async, key.data, (size_t)key.size, ShowValue, Done, operation, &number);
+    EndReleased(self);
+    const int has_escaped = code == REMORA_OK && operation->visit.has_escaped;
+    name = has_escaped ? Py_NewRef(Py_None) : Begun(code, operation, number);
+  }
+  Release(&key);
+  return name;
+}
+
+static PyObject* AsyncVisit(PyObject* self, PyObject* given) { return VisitKey(self, given, VisitedOf); }
+static PyObject* AsyncVisitVersioned(PyObject* self, PyObject* given) {
+  return VisitKey(self, given, VisitedVersionedOf);
 }
 
 // The operation has it now.
@@ -355,6 +437,8 @@ static PyObject* AsyncPing(PyObject* object, PyObject* given) {
 static PyMethodDef async_methods[] = {
     {"get", AsyncGet, METH_VARARGS, NULL},
     {"get_versioned", AsyncGetVersioned, METH_VARARGS, NULL},
+    {"visit", AsyncVisit, METH_VARARGS, NULL},
+    {"visit_versioned", AsyncVisitVersioned, METH_VARARGS, NULL},
     {"get_into", AsyncGetInto, METH_VARARGS, NULL},
     {"exists", AsyncExists, METH_VARARGS, NULL},
     {"ttl", AsyncTtl, METH_VARARGS, NULL},
@@ -378,6 +462,8 @@ static PyMethodDef async_methods[] = {
     {"wait_seconds", AsyncWaitSeconds, METH_NOARGS, "When poll is due at the latest, or None."},
     {"fileno", AsyncFileno, METH_NOARGS, "Readable when poll is due."},
     {"free_slots", AsyncFreeSlots, METH_NOARGS, "How many more may be begun."},
+    {"incarnation", AsyncIncarnation, METH_NOARGS,
+     "A number that the server has drawn at its start; 0: unknown."},
     {"metrics", AsyncMetrics, METH_NOARGS, "What it did and how long that took, by name."},
     {"close", AsyncClose, METH_NOARGS, "Disconnects; what ended by it, as poll."},
     {NULL, NULL, 0, NULL},

@@ -4,7 +4,7 @@
 PyObject* async_buffer_type;
 
 void EndReleased(Async* self) {
-  while (self->released != NULL && !self->attempting) {
+  while (self->released != NULL && !self->attempting && !self->showing) {
     Registered* const registered = self->released;
     self->released = registered->next;
     // In a forked child, what the parent registered is the parent's.

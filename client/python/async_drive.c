@@ -1,11 +1,12 @@
 // The life of an Async: the functions with which the event loop of remora.aio drives it.
-#include "client/c/binding.h"
 #include "client/python/remora_python.h"
 
 PyObject* AsyncCancel(PyObject* object, PyObject* argument) {
   Async* const self = (Async*)object;
   const uint64_t name = PyLong_AsUnsignedLongLong(argument);
-  if (PyErr_Occurred() || !IsOpen(self)) return NULL;
+  if (PyErr_Occurred()) return NULL;
+  if (self->showing) Py_RETURN_FALSE;  // nobody waits for it any more, but it goes on
+  if (!IsOpen(self)) return NULL;
   return PyBool_FromLong(remora_async_cancel(self->async, name) == REMORA_OK);
 }
 
@@ -82,6 +83,7 @@ PyObject* AsyncPoll(PyObject* object, PyObject* Py_UNUSED(none)) {
   remora_code code = remora_async_poll(self->async, 0, NULL);
   remora_async_arm(self->async);
   if (code == REMORA_OK) code = remora_async_poll(self->async, 0, NULL);
+  EndReleased(self);
   if (self->closing) Close(self);
   self->ended = NULL;
   // Returns the ended operations even after an error.
@@ -110,21 +112,54 @@ PyObject* AsyncFreeSlots(PyObject* object, PyObject* Py_UNUSED(none)) {
   return IsOpen(self) ? PyLong_FromSize_t(remora_async_free_slots(self->async)) : NULL;
 }
 
+PyObject* AsyncIncarnation(PyObject* object, PyObject* Py_UNUSED(none)) {
+  Async* const self = (Async*)object;
+  if (!IsOpen(self)) return NULL;
+  return PyLong_FromUnsignedLongLong(self->attempting ? 0 : remora_async_incarnation(self->async));
+}
+
+// Opens a client of the server at `address`, or of a shard of `topology`. Returns as a tp_init does.
+static int Open(Async* self, const char* address, const remora_topology* topology, size_t shard,
+                const remora_options* options, size_t depth) {
+  remora_code code;
+  remora_async* async = NULL;
+  PyThreadState* const released = PyEval_SaveThread();
+  if (topology == NULL) {
+    code = remora_async_open_interruptible(address, options, depth, IsStopping, self, &async);
+  } else {
+    code = remora_topology_open(topology, shard, options, depth, IsStopping, self, &async);
+  }
+  PyEval_RestoreThread(released);
+  if (code != REMORA_OK) {
+    RaiseOfAsync(self, code, remora_message());
+    return -1;
+  }
+  self->async = async;
+  self->forks = forks;
+  return 0;
+}
+
 int AsyncInit(PyObject* object, PyObject* args, PyObject* kwargs) {
   static char* names[] = {
       "address", "depth",    "connect_timeout", "timeout", "location_cache_bytes", "reconnect", "token",
-      "tls_ca",  "tls_cert", "tls_key",         "metrics", "index_mirror_bytes",   NULL};
+      "tls_ca",  "tls_cert", "tls_key",         "metrics", "index_mirror_bytes",   "topology",  "shard",
+      NULL};
   Async* const self = (Async*)object;
   const char* address = NULL;
+  PyObject* in = NULL;
+  Py_ssize_t shard = 0;
   PyObject *connect_timeout = NULL, *timeout = NULL, *depth = NULL, *cache = Py_None, *mirror = NULL;
   int reconnect = 1, metrics = 0;
   remora_options options;
   remora_options_init(&options);
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sO|$OOOpzzzzpO", names, &address, &depth, &connect_timeout,
-                                   &timeout, &cache, &reconnect, &options.token, &options.tls_ca,
-                                   &options.tls_cert, &options.tls_key, &metrics, &mirror)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sO|$OOOpzzzzpOOn", names, &address, &depth,
+                                   &connect_timeout, &timeout, &cache, &reconnect, &options.token,
+                                   &options.tls_ca, &options.tls_cert, &options.tls_key, &metrics, &mirror,
+                                   &in, &shard)) {
     return -1;
   }
+  const remora_topology* const topology = in == NULL ? NULL : TakeShard(in, shard);
+  if (in != NULL && topology == NULL) return -1;
   options.metrics = metrics != 0;
   if (!TakeClientOptions(connect_timeout, timeout, cache, mirror, reconnect, &options)) return -1;
   unsigned long long most = 0;
@@ -142,23 +177,18 @@ int AsyncInit(PyObject* object, PyObject* args, PyObject* kwargs) {
     PyErr_NoMemory();
     return -1;
   }
-  remora_async* async = NULL;
-  PyThreadState* const released = PyEval_SaveThread();
-  const remora_code code = remora_async_open_interruptible(address, &options, most, IsStopping, self, &async);
-  PyEval_RestoreThread(released);
-  if (code != REMORA_OK) {
-    Raise(code);
-    return -1;
+  if (topology != NULL && self->name == NULL) {
+    self->name = PyUnicode_FromString(remora_topology_name(topology, (size_t)shard));
+    if (self->name == NULL) return -1;
   }
-  self->async = async;
-  self->forks = forks;
-  return 0;
+  return Open(self, address, topology, (size_t)shard, &options, most);
 }
 
 // Closes, and returns the operations that ended by it; null: an exception is raised. Inside poll, for example
 // by a finalizer, it closes at the end of poll.
 PyObject* AsyncClose(PyObject* object, PyObject* Py_UNUSED(none)) {
   Async* const self = (Async*)object;
+  if (self->showing && !IsOpen(self)) return NULL;
   PyObject* const ended = PyList_New(0);
   if (ended == NULL) return NULL;
   if (self->ended != NULL) {
@@ -177,6 +207,7 @@ void AsyncDealloc(PyObject* object) {
   if (ended == NULL) PyErr_WriteUnraisable(NULL);
   Py_XDECREF(ended);
   if (((Async*)object)->lock != NULL) PyThread_free_lock(((Async*)object)->lock);
+  Py_XDECREF(((Async*)object)->name);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);
 }

@@ -1,5 +1,4 @@
 // The type remora.Batch.
-#include "client/c/binding.h"
 #include "client/python/remora_python.h"
 
 static PyObject* BatchOf(PyTypeObject* type, remora_batch* batch) {
@@ -85,14 +84,17 @@ static Py_ssize_t BatchLength(PyObject* object) {
   return (Py_ssize_t)remora_batch_count(((Batch*)object)->batch);
 }
 
+int IsBatch(PyObject* object) {
+  if (PyObject_TypeCheck(object, (PyTypeObject*)batch_type)) return 1;
+  PyErr_SetString(PyExc_TypeError, "what is applied is a remora.Batch");
+  return 0;
+}
+
 Batch* TakeBatchArguments(PyObject* args, PyObject* kwargs, Wanted* wanted) {
   static char* names[] = {"batch", "durability", NULL};
   PyObject *batch, *durability = NULL;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$O", names, &batch, &durability)) return NULL;
-  if (!PyObject_TypeCheck(batch, (PyTypeObject*)batch_type)) {
-    PyErr_SetString(PyExc_TypeError, "what is applied is a remora.Batch");
-    return NULL;
-  }
+  if (!IsBatch(batch)) return NULL;
   return TakeWanted(NULL, NULL, durability, wanted) ? (Batch*)batch : NULL;
 }
 

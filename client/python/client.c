@@ -1,7 +1,6 @@
-// The type remora.Client.
+// The types remora.Client and remora.ClusterClient.
 #include <math.h>
 
-#include "client/c/binding.h"
 #include "client/python/remora_python.h"
 
 unsigned forks;
@@ -97,63 +96,14 @@ void End(Client* self) {
   while (self->has_unused) EndHandles(self, 0);
 }
 
-// --- Client: connecting and closing ---------------------------------------------------------------------
-
-// Runs the handlers of signals that came while the call waits. If one raises an exception, the call ends.
-static int IsInterrupted(void* context) {
-  Client* const self = context;
-  BEGIN_IN_CALLBACK;
-  PyEval_RestoreThread(self->thread);
-  self->interrupted = self->interrupted || PyErr_CheckSignals() != 0;
-  PyEval_SaveThread();
-  END_IN_CALLBACK;
-  return self->interrupted || self->stopping;
-}
-
-static int ClientInit(PyObject* object, PyObject* args, PyObject* kwargs) {
-  static char* names[] = {"address",   "connect_timeout",   "timeout", "location_cache_bytes",
-                          "reconnect", "scan_window_bytes", "token",   "tls_ca",
-                          "tls_cert",  "tls_key",           "metrics", "index_mirror_bytes",
-                          NULL};
-  Client* const self = (Client*)object;
-  const char* address = NULL;
-  PyObject *connect_timeout = NULL, *timeout = NULL, *cache = Py_None, *window = Py_None, *mirror = NULL;
-  int reconnect = 1, metrics = 0;
-  remora_options options;
-  remora_options_init(&options);
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$OOOpOzzzzpO", names, &address, &connect_timeout,
-                                   &timeout, &cache, &reconnect, &window, &options.token, &options.tls_ca,
-                                   &options.tls_cert, &options.tls_key, &metrics, &mirror) ||
-      !TakeClientOptions(connect_timeout, timeout, cache, mirror, reconnect, &options)) {
-    return -1;
-  }
-  options.metrics = metrics != 0;
-  if (window != Py_None && !TakeSize(window, "scan_window_bytes", &options.scan_window_bytes)) return -1;
-  if (self->client != NULL || self->busy) {
-    PyErr_SetString(PyExc_RuntimeError, "the client is connected already");
-    return -1;
-  }
-  self->busy = 1;
-  self->forks = forks;
-  remora_code code;
-  remora_client* client = NULL;
-  CALL(self, code, remora_connect_interruptible(address, &options, IsInterrupted, self, &client));
-  End(self);
-  if (code != REMORA_OK) {
-    remora_close(client);
-    Raise(code);
-    return -1;
-  }
-  self->client = client;
-  return 0;
-}
+// --- Client: closing -------------------------------------------------------------------------------------
 
 static PyObject* ClientStop(PyObject* object, PyObject* Py_UNUSED(none)) {
   ((Client*)object)->stopping = 1;
   Py_RETURN_NONE;
 }
 
-static void CloseClient(Client* self) {
+void CloseClient(Client* self) {
   EndHandles(self, 1);
   remora_client* const client = self->client;
   self->client = NULL;
@@ -389,11 +339,27 @@ static PyObject* ClientPing(PyObject* object, PyObject* Py_UNUSED(none)) {
   return result;
 }
 
-// --- The type --------------------------------------------------------------------------------------------
+// --- The types -------------------------------------------------------------------------------------------
 
+// The first ones are of one server.
+enum { kMethodsOfOneServer = 5 };
 static PyMethodDef client_methods[] = {
+    {"backup", WITH_KEYWORDS(ClientBackup), METH_VARARGS | METH_KEYWORDS,
+     "Has the server make a backup; what it is, when it is done."},
+    {"register", ClientRegister, METH_O, "Makes writable memory known, to read values into."},
+    {"ping", ClientPing, METH_NOARGS, "One round trip."},
+    {"settings", ClientSettings, METH_NOARGS,
+     "The settings in force on the server, and where each comes from."},
+    {"stats", ClientStats, METH_NOARGS, "The server's counters, by name."},
+    // A client of a cluster has these alone:
+    {"watch", WITH_KEYWORDS(ClientWatch), METH_VARARGS | METH_KEYWORDS,
+     "What is written, in its order, from now on or from a resume token on."},
     {"get", WITH_KEYWORDS(ClientGet), METH_VARARGS | METH_KEYWORDS, "The value, or default: None."},
     {"get_versioned", ClientGetVersioned, METH_O, "The value and its version; NotFound."},
+    {"visit", WITH_KEYWORDS(ClientVisit), METH_VARARGS | METH_KEYWORDS,
+     "Calls the function with a View of the value, where it is; what it returned; NotFound."},
+    {"visit_versioned", WITH_KEYWORDS(ClientVisitVersioned), METH_VARARGS | METH_KEYWORDS,
+     "As visit; what it returned, and the version of the value."},
     {"get_many", ClientGetMany, METH_O, "The values of these keys, side by side, or None."},
     {"put", WITH_KEYWORDS(ClientPut), METH_VARARGS | METH_KEYWORDS, "Stores, or replaces; the version."},
     {"append", WITH_KEYWORDS(ClientAppend), METH_VARARGS | METH_KEYWORDS,
@@ -406,10 +372,6 @@ static PyMethodDef client_methods[] = {
      "Does all writes of a batch, or none; the version of the first."},
     {"scan", WITH_KEYWORDS(ClientScan), METH_VARARGS | METH_KEYWORDS,
      "Pairs of key and value, in order, as of one moment."},
-    {"watch", WITH_KEYWORDS(ClientWatch), METH_VARARGS | METH_KEYWORDS,
-     "What is written, in its order, from now on or from a resume token on."},
-    {"backup", WITH_KEYWORDS(ClientBackup), METH_VARARGS | METH_KEYWORDS,
-     "Has the server make a backup; what it is, when it is done."},
     {"keys", ClientKeys, METH_NOARGS, "All keys, in any order, as iterating over the client shows them."},
     {"values", ClientValues, METH_NOARGS, "All values, in any order."},
     {"items", ClientItems, METH_NOARGS, "All pairs of key and value, in any order."},
@@ -423,11 +385,6 @@ static PyMethodDef client_methods[] = {
     {"persist", WITH_KEYWORDS(ClientPersist), METH_VARARGS | METH_KEYWORDS,
      "Lets the key be there for ever; NotFound."},
     {"ttl", ClientTtl, METH_O, "Seconds that are left; math.inf: for ever; NotFound."},
-    {"register", ClientRegister, METH_O, "Makes writable memory known, to read values into."},
-    {"ping", ClientPing, METH_NOARGS, "One round trip."},
-    {"settings", ClientSettings, METH_NOARGS,
-     "The settings in force on the server, and where each comes from."},
-    {"stats", ClientStats, METH_NOARGS, "The server's counters, by name."},
     {"counters", ClientCounters, METH_NOARGS, "What this client did, by name."},
     {"metrics", ClientMetrics, METH_NOARGS, "What this client did and how long it took, by name."},
     {"_stop", ClientStop, METH_NOARGS,
@@ -438,21 +395,41 @@ static PyMethodDef client_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+#define OPTIONS_OF_BOTH                                                                                \
+  ", *, connect_timeout=5.0, timeout=5.0, location_cache_bytes=None, reconnect=True,\n"                \
+  "    scan_window_bytes=None, token=None, tls_ca=None, tls_cert=None, tls_key=None, metrics=False,\n" \
+  "    index_mirror_bytes=0)\n--\n\n"
+
 static PyType_Slot client_slots[] = {
-    {Py_tp_doc,
-     "Client(address, *, connect_timeout=5.0, timeout=5.0, location_cache_bytes=None, reconnect=True,\n"
-     "       scan_window_bytes=None, token=None, tls_ca=None, tls_cert=None, tls_key=None,\n"
-     "       metrics=False, index_mirror_bytes=0)\n--\n\n"
-     "One server, and a connection to it, for one thread at a time. It has the operators of a dict, and\n"
-     "keys, values and items; it is no collections.abc.Mapping (see the package)."},
     {Py_tp_init, ClientInit},
-    {Py_tp_dealloc, ClientDealloc},
     {Py_tp_methods, client_methods},
+    {Py_tp_dealloc, ClientDealloc},
     {Py_mp_subscript, ClientSubscript},
     {Py_mp_ass_subscript, ClientAssign},
     {Py_mp_length, ClientLength},
     {Py_tp_iter, ClientIterate},
     {Py_sq_contains, ClientContains},
+    {Py_tp_doc,
+     "Client(address" OPTIONS_OF_BOTH
+     "One server, and a connection to it, for one thread at a time. It has the operators of a dict, and\n"
+     "keys, values and items; it is no collections.abc.Mapping (see the package)."},
     {0, NULL},
 };
 PyType_Spec client_spec = {"remora.Client", sizeof(Client), 0, Py_TPFLAGS_DEFAULT, client_slots};
+
+static PyType_Slot cluster_slots[] = {
+    {Py_tp_init, ClusterInit},
+    {Py_tp_methods, client_methods + kMethodsOfOneServer},
+    {Py_tp_dealloc, ClientDealloc},
+    {Py_mp_subscript, ClientSubscript},
+    {Py_mp_ass_subscript, ClientAssign},
+    {Py_mp_length, ClientLength},
+    {Py_tp_iter, ClientIterate},
+    {Py_sq_contains, ClientContains},
+    {Py_tp_doc,
+     "ClusterClient(topology" OPTIONS_OF_BOTH
+     "The servers of a topology file, and a connection to each, for one thread at a time. It has the\n"
+     "calls of Client, but for those of one server: backup, register, ping, settings and stats."},
+    {0, NULL},
+};
+PyType_Spec cluster_spec = {"remora.ClusterClient", sizeof(Client), 0, Py_TPFLAGS_DEFAULT, cluster_slots};

@@ -1,25 +1,67 @@
 // Many keys in one call.
 #include "client/python/remora_python.h"
 
+// Returns what the call reports of one key: a result or an Error. Null: an exception is raised.
+typedef PyObject* (*OutcomeOf)(const remora_result* result);
+
+static PyObject* ValueOf(const remora_result* result) {
+  if (result->code == REMORA_NOT_FOUND) return Py_NewRef(Py_None);
+  if (result->code != REMORA_OK) return ErrorOf(result->code, result->message);
+  return PyBytes_FromStringAndSize(result->value.data, (Py_ssize_t)result->value.size);
+}
+
+static PyObject* VersionOf(const remora_result* result) {
+  if (result->code != REMORA_OK) return ErrorOf(result->code, result->message);
+  return PyLong_FromUnsignedLongLong(result->version);
+}
+
 // A list of what became of each key, or null, with an exception raised.
-static PyObject* ListOf(const remora_result* results, Py_ssize_t count) {
+static PyObject* ListOf(const remora_result* results, Py_ssize_t count, OutcomeOf outcome_of) {
   PyObject* const list = PyList_New(count);
   for (Py_ssize_t i = 0; list != NULL && i < count; ++i) {
-    PyObject* value = NULL;
-    if (results[i].code == REMORA_OK) {
-      value = PyBytes_FromStringAndSize(results[i].value.data, (Py_ssize_t)results[i].value.size);
-    } else if (results[i].code == REMORA_NOT_FOUND) {
-      value = Py_NewRef(Py_None);
-    } else {
-      RaiseWith(results[i].code, results[i].message);
-    }
-    if (value == NULL) {
+    PyObject* const outcome = outcome_of(&results[i]);
+    if (outcome == NULL) {
       Py_DECREF(list);
       return NULL;
     }
-    PyList_SetItem(list, i, value);
+    PyList_SetItem(list, i, outcome);
   }
   return list;
+}
+
+// Gives the error what became of each key. False: another exception is raised.
+static int AddOutcomes(PyObject* error, PyObject* outcomes) {
+  if (outcomes == NULL || PyObject_SetAttrString(error, "outcomes", outcomes) != 0) return 0;
+  PyObject* const noted =
+      PyObject_CallMethod(error, "add_note", "N",
+                          PyUnicode_FromFormat("The attribute outcomes has what became of each of %zd keys.",
+                                               PyList_Size(outcomes)));
+  Py_XDECREF(noted);
+  return noted != NULL;
+}
+
+// Raises the code's exception, with what became of each key. Returns null.
+static PyObject* RaiseWithOutcomes(remora_code code, const char* message, const remora_result* results,
+                                   Py_ssize_t count, OutcomeOf outcome_of) {
+  // Without a message, the call failed before it wrote results.
+  if (PyErr_Occurred() || count == 0 || results[count - 1].message == NULL) return RaiseWith(code, message);
+  PyObject* const error = ErrorOf(code, message);
+  if (error == NULL) return NULL;
+  PyObject* const outcomes = ListOf(results, count, outcome_of);
+  if (AddOutcomes(error, outcomes)) PyErr_SetObject((PyObject*)Py_TYPE(error), error);
+  Py_XDECREF(outcomes);
+  Py_DECREF(error);
+  return NULL;
+}
+
+// The values. Null: an exception is raised, that of the call or else of the first key with an error.
+static PyObject* EndGets(remora_code code, const remora_result* results, Py_ssize_t count) {
+  if (code != REMORA_OK) return RaiseWithOutcomes(code, remora_message(), results, count, ValueOf);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (results[i].code == REMORA_OK || results[i].code == REMORA_NOT_FOUND) continue;
+    return RaiseWithOutcomes(results[i].code, results[i].message, results, count, ValueOf);
+  }
+  return ListOf(results, count, ValueOf);
 }
 
 PyObject* ClientGetMany(PyObject* object, PyObject* argument) {
@@ -49,7 +91,7 @@ PyObject* ClientGetMany(PyObject* object, PyObject* argument) {
     if (good == count && Begin(self)) {
       remora_code code;
       CALL(self, code, remora_multi_get(self->client, keys, results, (size_t)count));
-      list = code == REMORA_OK ? ListOf(results, count) : Raise(code);
+      list = EndGets(code, results, count);
       End(self);
     }
   }
@@ -102,21 +144,6 @@ static void ReleasePair(Pair* pair) {
   Py_DECREF(pair->pair);
 }
 
-// A list of the version that each made, or of why it was not done; null, with an exception raised.
-static PyObject* VersionsOf(const remora_result* results, Py_ssize_t count) {
-  PyObject* const list = PyList_New(count);
-  for (Py_ssize_t i = 0; list != NULL && i < count; ++i) {
-    PyObject* const made = results[i].code == REMORA_OK ? PyLong_FromUnsignedLongLong(results[i].version)
-                                                        : ErrorOf(results[i].code, results[i].message);
-    if (made == NULL) {
-      Py_DECREF(list);
-      return NULL;
-    }
-    PyList_SetItem(list, i, made);
-  }
-  return list;
-}
-
 static PyObject* PutMany(Client* self, PyObject* sequence, const remora_write_options* options) {
   const Py_ssize_t count = PyTuple_Size(sequence);
   Pair* const taken = PyMem_Calloc((size_t)count + 1, sizeof(Pair));
@@ -136,7 +163,8 @@ static PyObject* PutMany(Client* self, PyObject* sequence, const remora_write_op
     if (good == count && Begin(self)) {
       remora_code code;
       CALL(self, code, remora_multi_put(self->client, requests, results, (size_t)count));
-      list = code == REMORA_OK ? VersionsOf(results, count) : Raise(code);
+      list = code == REMORA_OK ? ListOf(results, count, VersionOf)
+                               : RaiseWithOutcomes(code, remora_message(), results, count, VersionOf);
       End(self);
     }
   }

@@ -24,18 +24,25 @@ PyMODINIT_FUNC PyInit__remora(void) {
   PyObject* const module = PyModule_Create(&module_def);
   if (module == NULL) return NULL;
   PyObject* const client_type = PyType_FromSpec(&client_spec);
+  PyObject* const cluster_type = PyType_FromSpec(&cluster_spec);
   buffer_type = PyType_FromSpec(&buffer_spec);
+  view_type = PyType_FromSpec(&view_spec);
   batch_type = PyType_FromSpec(&batch_spec);
   scan_type = PyType_FromSpec(&scan_spec);
   watch_type = PyType_FromSpec(&watch_spec);
   PyObject* const async_type = PyType_FromSpec(&async_spec);
   async_buffer_type = PyType_FromSpec(&async_buffer_spec);
-  if (client_type == NULL || buffer_type == NULL || batch_type == NULL || scan_type == NULL ||
-      watch_type == NULL || async_type == NULL || async_buffer_type == NULL ||
+  topology_type = PyType_FromSpec(&topology_spec);
+  if (client_type == NULL || cluster_type == NULL || buffer_type == NULL || view_type == NULL ||
+      batch_type == NULL || scan_type == NULL || watch_type == NULL || async_type == NULL ||
+      async_buffer_type == NULL || topology_type == NULL ||
       PyModule_AddObjectRef(module, "Async", async_type) != 0 ||
+      PyModule_AddObjectRef(module, "Topology", topology_type) != 0 ||
       PyModule_AddObjectRef(module, "AsyncBuffer", async_buffer_type) != 0 || !ImportTypes() ||
       PyModule_AddObjectRef(module, "Client", client_type) != 0 ||
+      PyModule_AddObjectRef(module, "ClusterClient", cluster_type) != 0 ||
       PyModule_AddObjectRef(module, "Buffer", buffer_type) != 0 ||
+      PyModule_AddObjectRef(module, "View", view_type) != 0 ||
       PyModule_AddObjectRef(module, "Batch", batch_type) != 0 ||
       PyModule_AddObjectRef(module, "Scan", scan_type) != 0 ||
       PyModule_AddObjectRef(module, "Watch", watch_type) != 0 ||
@@ -45,6 +52,7 @@ PyMODINIT_FUNC PyInit__remora(void) {
     return NULL;
   }
   Py_DECREF(client_type);
+  Py_DECREF(cluster_type);
   Py_DECREF(async_type);
   pthread_atfork(NULL, NULL, CountFork);
   return module;

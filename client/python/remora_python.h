@@ -1,8 +1,9 @@
 // Inside the extension module remora._remora: remora.h for Python, with the buffer protocol, and without the
 // interpreter's lock while a call is in progress. remora/_remora.pyi says what it has.
 //
-// module.c makes the module; client.c with many.c, counters.c and settings.c, buffer.c, batch.c, scan.c,
-// watch.c, async.c with async_drive.c, and async_buffer.c its types; arguments.c takes what Python gives.
+// module.c makes the module; client.c with connect.c, many.c, counters.c and settings.c, visit.c, buffer.c,
+// batch.c, scan.c, watch.c, async.c with async_drive.c, async_buffer.c and topology.c its types; arguments.c
+// takes what Python gives.
 #pragma once
 
 #pragma GCC diagnostic ignored "-Wpedantic"  // Python's slots hold functions as void*
@@ -11,6 +12,7 @@
 #include <Python.h>
 #include <pthread.h>
 
+#include "client/c/binding.h"
 #include "client/c/remora.h"
 
 // A scan, a watch or a buffer of a client: the part of its Python object that belongs to the client. The
@@ -47,9 +49,11 @@ typedef struct Registered {
 typedef struct {
   PyObject ob_base;
   remora_async* async;  // null: closed
+  PyObject* name;       // of the shard, for errors; or null
   PyObject* ended;      // a list, while remora_async_poll or _close is in progress
   int closing;          // poll closes it when it has ended
   unsigned forks;       // as `forks` was when it connected
+  int showing;          // the function of a visit runs
   int attempting;       // from remora_async_begin_reconnect to _end_reconnect; meanwhile nothing is released
   int stopping;         // nothing may wait any more; read by the thread that does
   PyThread_type_lock lock;  // held by the attempt's thread
@@ -64,12 +68,15 @@ typedef struct {
 } AsyncBuffer;
 
 extern PyType_Spec client_spec;
+extern PyType_Spec cluster_spec;
 extern PyType_Spec buffer_spec;
+extern PyType_Spec view_spec;
 extern PyType_Spec batch_spec;
 extern PyType_Spec scan_spec;
 extern PyType_Spec watch_spec;
 extern PyType_Spec async_spec;
 extern PyType_Spec async_buffer_spec;
+extern PyType_Spec topology_spec;
 
 // --- module.c -------------------------------------------------------------------------------------------
 
@@ -170,6 +177,9 @@ Handle* AddHandle(Client* self);
 /// Ends the handle, at once or after the call in progress.
 void DropHandle(Client* self, Handle* handle);
 
+/// Closes the client, which is in no call.
+void CloseClient(Client* self);
+
 /// Runs a call of remora.h without the interpreter's lock. Where a signal's handler has raised an exception,
 /// the code is REMORA_CANCELLED.
 #define CALL(self, code, call)            \
@@ -187,6 +197,36 @@ void DropHandle(Client* self, Handle* handle);
 
 /// Returns the object itself, as a method with METH_NOARGS.
 PyObject* Self(PyObject* object, PyObject* none);
+
+// --- connect.c ------------------------------------------------------------------------------------------
+
+int ClientInit(PyObject* client, PyObject* args, PyObject* kwargs);
+int ClusterInit(PyObject* client, PyObject* args, PyObject* kwargs);
+
+// --- visit.c --------------------------------------------------------------------------------------------
+
+/// Made of view_spec by module.c.
+extern PyObject* view_type;
+
+/// A visit of a value.
+typedef struct {
+  PyObject* function;
+  // The function's last call has set one of these:
+  PyObject* result;
+  PyObject* error;
+  int is_final;     // the error counts, whatever the call of remora.h ends with; no other call follows
+  int has_escaped;  // somebody holds a buffer of the server's memory
+} Visit;
+
+/// (key, function). As Take; `function` is borrowed from the arguments.
+int TakeVisitArguments(PyObject* args, PyObject* kwargs, Bytes* key, PyObject** function);
+/// Calls the function with a view of the value. The caller has the interpreter's lock.
+void ShowTo(Visit* visit, const char* value, Py_ssize_t size);
+/// Returns the result of the function, if the call of remora.h has ended well. Null: an exception is raised.
+PyObject* EndVisit(Visit* visit, remora_code code, const char* message);
+
+PyObject* ClientVisit(PyObject* client, PyObject* args, PyObject* kwargs);
+PyObject* ClientVisitVersioned(PyObject* client, PyObject* args, PyObject* kwargs);
 
 // --- buffer.c -------------------------------------------------------------------------------------------
 
@@ -207,8 +247,10 @@ PyObject* ClientMetrics(PyObject* client, PyObject* none);
 
 // --- async.c --------------------------------------------------------------------------------------------
 
-/// Returns whether the client is open; otherwise an exception is raised.
+/// Returns whether the client is open, and in no function of a visit; otherwise an exception is raised.
 int IsOpen(const Async* self);
+/// Raises the code's exception, with the shard's name where a server may be the reason. Returns null.
+PyObject* RaiseOfAsync(const Async* self, remora_code code, const char* message);
 
 // --- async_drive.c --------------------------------------------------------------------------------------
 
@@ -223,6 +265,7 @@ PyObject* AsyncPoll(PyObject* async, PyObject* none);
 PyObject* AsyncWaitSeconds(PyObject* async, PyObject* none);
 PyObject* AsyncFileno(PyObject* async, PyObject* none);
 PyObject* AsyncFreeSlots(PyObject* async, PyObject* none);
+PyObject* AsyncIncarnation(PyObject* async, PyObject* none);
 PyObject* AsyncClose(PyObject* async, PyObject* none);
 
 // --- async_buffer.c -------------------------------------------------------------------------------------
@@ -231,10 +274,23 @@ PyObject* AsyncClose(PyObject* async, PyObject* none);
 extern PyObject* async_buffer_type;
 
 PyObject* AsyncRegister(PyObject* async, PyObject* memory);
-/// Releases what was to be released while an attempt was in progress.
+/// Releases what was to be released while an attempt was in progress, or the function of a visit.
 void EndReleased(Async* self);
 /// Returns whether the object is a buffer that an operation may name; otherwise an exception is raised.
 int IsRegistered(PyObject* object);
+
+// --- topology.c -----------------------------------------------------------------------------------------
+
+/// Made of topology_spec by module.c.
+extern PyObject* topology_type;
+
+typedef struct {
+  PyObject ob_base;
+  remora_topology* topology;  // null: not read
+} Topology;
+
+/// Returns the topology of a Topology that has this shard. Null: an exception is raised.
+const remora_topology* TakeShard(PyObject* topology, Py_ssize_t shard);
 
 // --- many.c ---------------------------------------------------------------------------------------------
 
@@ -252,6 +308,8 @@ typedef struct {
   size_t calls;  // that are in flight with it; until they have ended it does not change
 } Batch;
 
+/// Returns whether the object is a Batch; otherwise an exception is raised.
+int IsBatch(PyObject* object);
 /// (batch, *, durability=None). Null: an exception is raised. Borrowed from the arguments.
 Batch* TakeBatchArguments(PyObject* args, PyObject* kwargs, Wanted* wanted);
 PyObject* ClientApply(PyObject* client, PyObject* args, PyObject* kwargs);

@@ -16,20 +16,16 @@
 namespace remora {
 namespace {
 
-constexpr std::chrono::milliseconds kFirstPollPause{1};
-constexpr std::chrono::milliseconds kLongestPollPause{16};
-
 absl::Status NoWatchPage(const char* why) {
   return absl::InternalError(
       absl::StrCat("protocol error: the server's message is no page of this watch: ", why));
 }
 
-/// Returns whether no later call can succeed: the server no longer has the position, or never had it.
-bool IsFinal(const absl::Status& status) {
+}  // namespace
+
+bool IsFinalForWatch(const absl::Status& status) {
   return absl::IsOutOfRange(status) || absl::IsInvalidArgument(status) || absl::IsInternal(status);
 }
-
-}  // namespace
 
 ClientWatch::ClientWatch(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) { impl_->set_watch(this); }
 ClientWatch::~ClientWatch() = default;
@@ -147,7 +143,7 @@ absl::StatusOr<bool> ClientWatch::Impl::Next(std::chrono::milliseconds wait) {
                "client");
   }
   const TimePoint until = clock_.Now() + wait;
-  for (Duration pause = kFirstPollPause;;) {
+  for (Duration pause = kFirstWatchPause;;) {
     absl::StatusOr<bool> taken = TakeEntry();
     bool came = false;  // whether any bytes came
     if (taken.ok() && !*taken) {
@@ -164,7 +160,7 @@ absl::StatusOr<bool> ClientWatch::Impl::Next(std::chrono::milliseconds wait) {
       if (!called.ok()) taken = called;
     }
     if (!taken.ok()) {
-      if (IsFinal(taken.status())) failed_ = taken.status();
+      if (IsFinalForWatch(taken.status())) failed_ = taken.status();
       return taken;
     }
     if (*taken) return true;
@@ -173,7 +169,7 @@ absl::StatusOr<bool> ClientWatch::Impl::Next(std::chrono::milliseconds wait) {
     if (now >= until) return false;
     if (clock_.IsInterrupted()) return absl::CancelledError(kInterrupted);
     clock_.Sleep(std::min<Duration>(pause, until - now));
-    pause = std::min<Duration>(2 * pause, kLongestPollPause);
+    pause = std::min<Duration>(2 * pause, kLongestWatchPause);
   }
 }
 

@@ -18,6 +18,13 @@
 
 namespace remora {
 
+/// Pauses between looks at the end of a server's log, while no change comes: each is twice as long.
+inline constexpr std::chrono::milliseconds kFirstWatchPause{1};
+inline constexpr std::chrono::milliseconds kLongestWatchPause{16};
+
+/// Returns whether no later call of Next can succeed: the server no longer has the position, or never had it.
+bool IsFinalForWatch(const absl::Status& status);
+
 /// The pages of a watch, each copied out of the window as soon as it has come, and the changes in them.
 class ClientWatch::Impl {
  public:

@@ -30,8 +30,8 @@ namespace remora {
 /// Drives the READs and requests of one call at a time: polls the connection, and waits for completions until
 /// the call's deadline. An error of a wait is the connection's, which is broken then (Endpoint::status).
 ///
-/// S3 The unacknowledged write is the request ID of a write that was sent and not answered, until its outcome
-///    is known or the call abandons it.
+/// S3 The unacknowledged write is the request ID of a write of this call that was sent and not answered.
+///    It is 0 once its outcome is known or the call abandons it.
 ///
 /// Thread safety: none. Ownership: the parts outlive it.
 class BlockingCalls {
@@ -104,7 +104,7 @@ class BlockingCalls {
   }
   /// Returns the unacknowledged write (S3); 0: none.
   std::uint64_t unacknowledged_write() const { return unacknowledged_write_; }
-  /// Gives up the unacknowledged write: the call does not ask for its outcome any more.
+  /// Gives up the unacknowledged write: nobody asks for its outcome any more.
   void AbandonWrite() { unacknowledged_write_ = 0; }
 
  private:

@@ -4,16 +4,15 @@
 #include <chrono>
 
 #include "client/session/address_choice.h"
+#include "client/session/retry_pause.h"
 #include "store/base/random_id.h"
 
 namespace remora {
 namespace {
 
-// Pauses between attempts. Each is twice the one before, and shortened at random by up to a half, so that the
-// clients of a restarted server do not all come at once.
+// Pauses between attempts (RetryPause).
 constexpr std::chrono::milliseconds kFirstPause{4};
 constexpr std::chrono::milliseconds kLongestPause{1000};
-constexpr int kMaxDoublings = 8;
 // Time limit of an attempt that gets no answer; the next one gets four times as long. The request for a
 // connection, or its answer, may be lost, and librdmacm sends it again only after 4 s. But a server may also
 // be slow.
@@ -70,11 +69,6 @@ Connector::Next Connector::After(const absl::Status& attempt) {
   return Next::kTryAsNew;
 }
 
-Duration Connector::Pause(int attempt) {
-  const Duration longest =
-      std::min<Duration>(kFirstPause * (1 << std::min(attempt, kMaxDoublings)), kLongestPause);
-  const double share = static_cast<double>(RandomId() % 1024) / 2048;
-  return longest - std::chrono::duration_cast<Duration>(longest * share);
-}
+Duration Connector::Pause(int attempt) { return RetryPause(kFirstPause, kLongestPause, attempt); }
 
 }  // namespace remora

@@ -78,6 +78,7 @@ class Session {
   /// unless an earlier call left the connection in an unknown state, or this is a forked child's copy.
   absl::Status BeginCall() {
     calls_.deadline().Restart();
+    calls_.AbandonWrite();  // S3: a write that an earlier call has given up is not one of this call
     if (is_forked()) endpoint_.Fail(absl::FailedPreconditionError(kUsedAfterFork));
     return endpoint_.status();
   }

@@ -6,11 +6,16 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
+#include <atomic>
 #include <cerrno>
+#include <functional>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "rdma/shared_memory.h"
 #include "rdma/transport.h"
+#include "store/base/mutex.h"
 
 namespace remora::rdma {
 namespace {
@@ -19,7 +24,38 @@ absl::Status Unusable(const char* why) {
   return absl::InternalError(absl::StrCat("map: the peer's memory is not usable: ", why));
 }
 
+/// Addresses whose mappings do not leave them to others when they end. Mostly there are none.
+class KeptAddresses {
+ public:
+  void Add(const void* at) {
+    const MutexLock lock(mutex_);
+    kept_.push_back(static_cast<const std::byte*>(at));
+    has_some_.store(true, std::memory_order_release);
+  }
+  /// Returns whether some are inside, and forgets them.
+  bool Take(std::span<const std::byte> bytes) {
+    if (!has_some_.load(std::memory_order_acquire)) return false;
+    const MutexLock lock(mutex_);
+    const std::less<> is_before;
+    return std::erase_if(kept_, [&](const std::byte* at) {
+             return !is_before(at, bytes.data()) && is_before(at, bytes.data() + bytes.size());
+           }) > 0;
+  }
+
+ private:
+  std::atomic<bool> has_some_ = false;
+  Mutex mutex_;
+  std::vector<const std::byte*> kept_ ABSL_GUARDED_BY(mutex_);
+};
+
+KeptAddresses& Kept() {
+  static auto* const kept = new KeptAddresses;  // never destroyed: mappings may end after it would be
+  return *kept;
+}
+
 }  // namespace
+
+void LocalMapping::KeepAddresses(const void* at) { Kept().Add(at); }
 
 absl::StatusOr<LocalMapping> LocalMapping::Map(int fd, std::uint64_t size, bool writable) {
   const int seals = fcntl(fd, F_GET_SEALS);
@@ -51,7 +87,14 @@ absl::StatusOr<LocalMapping> LocalMapping::MapOffered(int fd) {
 }
 
 LocalMapping::~LocalMapping() {
-  if (!bytes_.empty()) munmap(bytes_.data(), bytes_.size());
+  if (bytes_.empty()) return;
+  if (!Kept().Take(bytes_)) {
+    munmap(bytes_.data(), bytes_.size());
+    return;
+  }
+  // In one step, so that no other thread gets the addresses meanwhile.
+  mmap(bytes_.data(), bytes_.size(), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
+       0);
 }
 
 }  // namespace remora::rdma

@@ -30,6 +30,11 @@ class LocalMapping {
   ~LocalMapping();
   std::span<std::byte> bytes() const { return bytes_; }
 
+  /// Keeps the addresses of the mapping that has the byte `at`: when it ends, they read as zeros, and nothing
+  /// else in this process gets them. For a program that may access the bytes in spite of the end. Any thread
+  /// may call it while the mapping exists.
+  static void KeepAddresses(const void* at);
+
  private:
   explicit LocalMapping(std::span<std::byte> bytes) : bytes_(bytes) {}
   std::span<std::byte> bytes_;

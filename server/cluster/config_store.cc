@@ -3,8 +3,10 @@
 #include <curl/curl.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <initializer_list>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -14,11 +16,10 @@
 #include "absl/strings/strip.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
+#include "tools/json/json.h"
 
 namespace remora {
 namespace {
-
-using Json = nlohmann::json;
 
 // An answer has a value in base64, and little else.
 constexpr std::size_t kMaxAnswer = 4 * kMaxConfigValue;
@@ -37,21 +38,26 @@ bool InitialiseCurl() {
 
 std::string Base64(std::string_view bytes) { return absl::Base64Escape(AbslView(bytes)); }
 
-/// Returns the text of a JSON value. Each byte that is no UTF-8 is replaced.
-std::string Text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+/// A member of an object.
+struct Field {
+  const char* name;
+  json_t* value;  // which the object takes over
+};
 
-/// Returns the member of an object. Null: there is none.
-const Json* Find(const Json& object, const char* name) {
-  if (!object.is_object()) return nullptr;
-  const auto found = object.find(name);
-  return found == object.end() ? nullptr : &*found;
+json_t* NewObject(std::initializer_list<Field> fields) {
+  json_t* const object = json_object();
+  for (const Field& one : fields) json_object_set_new(object, one.name, one.value);
+  return object;
+}
+
+std::string Text(std::initializer_list<Field> fields) {
+  return json::Text(json::Value(NewObject(fields)).get(), JSON_SORT_KEYS);
 }
 
 /// Returns a number of 64 bits, which the gateway writes as a string.
-std::optional<std::int64_t> Number(const Json* json) {
+std::optional<std::int64_t> Number(const json_t* value) {
   std::int64_t number = 0;
-  const bool is_number =
-      json != nullptr && json->is_string() && absl::SimpleAtoi(json->get_ref<const std::string&>(), &number);
+  const bool is_number = json_is_string(value) && absl::SimpleAtoi(AbslView(json::StringOf(value)), &number);
   return is_number && number > 0 ? std::optional(number) : std::nullopt;
 }
 
@@ -61,22 +67,22 @@ absl::Status NoEtcd(std::string_view endpoint) {
 }
 
 /// Returns the revision behind the request, which each answer has.
-std::optional<std::int64_t> RevisionOf(const Json& answer) {
-  const Json* const header = Find(answer, "header");
-  return header == nullptr ? std::nullopt : Number(Find(*header, "revision"));
+std::optional<std::int64_t> RevisionOf(const json_t* answer) {
+  return Number(json_object_get(json_object_get(answer, "header"), "revision"));
 }
 
 /// Returns the value in an answer to a range of one key. Nothing: the answer is malformed.
-std::optional<ConfigStore::Value> ValueOf(const Json& range) {
-  const Json* const kvs = Find(range, "kvs");
+std::optional<ConfigStore::Value> ValueOf(const json_t* range) {
+  const json_t* const kvs = json_object_get(range, "kvs");
   if (kvs == nullptr) return ConfigStore::Value{};
-  if (!kvs->is_array() || kvs->size() != 1) return std::nullopt;
-  const std::optional<std::int64_t> revision = Number(Find(kvs->front(), "mod_revision"));
-  const Json* const value = Find(kvs->front(), "value");
+  if (!json_is_array(kvs) || json_array_size(kvs) != 1) return std::nullopt;
+  const json_t* const key = json_array_get(kvs, 0);
+  const std::optional<std::int64_t> revision = Number(json_object_get(key, "mod_revision"));
+  const json_t* const value = json_object_get(key, "value");
   ConfigStore::Value result;
   // The gateway leaves out an empty value.
-  if (!revision || (value != nullptr && !value->is_string())) return std::nullopt;
-  if (value != nullptr && !absl::Base64Unescape(value->get_ref<const std::string&>(), &result.text))
+  if (!revision || (value != nullptr && !json_is_string(value))) return std::nullopt;
+  if (value != nullptr && !absl::Base64Unescape(AbslView(json::StringOf(value)), &result.text))
     return std::nullopt;
   result.revision = *revision;
   return result;
@@ -92,11 +98,11 @@ std::size_t TakeBytes(char* bytes, std::size_t size, std::size_t count, void* to
 /// Returns what an answer that is none of success means. Unknown: the request may have been done all the
 /// same.
 absl::Status ErrorOf(const std::string& endpoint, long http_status, const std::string& body) {
-  const Json answer = Json::parse(body, nullptr, /*allow_exceptions=*/false);
-  const Json* const code = Find(answer, "code");
-  const Json* text = Find(answer, "error");
-  if (text == nullptr || !text->is_string()) text = Find(answer, "message");
-  if (code == nullptr || !code->is_number_integer() || text == nullptr || !text->is_string()) {
+  const json::Value answer = json::Parse(body);
+  const json_t* const code = json_object_get(answer.get(), "code");
+  const json_t* text = json_object_get(answer.get(), "error");
+  if (!json_is_string(text)) text = json_object_get(answer.get(), "message");
+  if (!json_is_integer(code) || !json_is_string(text)) {
     // A member that starts or ends answers so, as does a proxy before it.
     if (http_status >= 500) {
       return absl::UnknownError(
@@ -105,8 +111,8 @@ absl::Status ErrorOf(const std::string& endpoint, long http_status, const std::s
     return NoEtcd(endpoint);
   }
   const std::string why = absl::StrCat(
-      "etcd: ", endpoint, " answers: ", absl::CHexEscape(text->get_ref<const std::string&>().substr(0, 200)));
-  switch (code->get<int>()) {
+      "etcd: ", endpoint, " answers: ", absl::CHexEscape(AbslView(json::StringOf(text).substr(0, 200))));
+  switch (json_integer_value(code)) {
     case kUnauthenticated:
       return absl::UnauthenticatedError(absl::StrCat(why, "; check user and password"));
     case kInvalidArgument:
@@ -200,7 +206,8 @@ absl::StatusOr<ConfigStore::Answer> ConfigStore::Post(const std::string& endpoin
 
 absl::Status ConfigStore::Authenticate(const std::string& endpoint) {
   token_.clear();
-  const std::string body = Text({{"name", options_.user}, {"password", options_.password}});
+  const std::string body =
+      Text({{"name", json::NewString(options_.user)}, {"password", json::NewString(options_.password)}});
   const absl::StatusOr<Answer> answer = Post(endpoint, "/v3/auth/authenticate", body);
   absl::Status status = answer.status();
   if (status.ok() && answer->http_status != 200)
@@ -209,10 +216,10 @@ absl::Status ConfigStore::Authenticate(const std::string& endpoint) {
   if (absl::IsUnknown(status)) return absl::UnavailableError(status.message());
   if (absl::IsUnauthenticated(status)) return absl::PermissionDeniedError(status.message());
   REMORA_RETURN_IF_ERROR(status);
-  const Json json = Json::parse(answer->body, nullptr, /*allow_exceptions=*/false);
-  const Json* const token = Find(json, "token");
-  if (token == nullptr || !token->is_string()) return NoEtcd(endpoint);
-  const std::string& text = token->get_ref<const std::string&>();
+  const json::Value value = json::Parse(answer->body);
+  const json_t* const token = json_object_get(value.get(), "token");
+  if (!json_is_string(token)) return NoEtcd(endpoint);
+  const std::string_view text = json::StringOf(token);
   if (text.empty() || !std::ranges::all_of(text, [](char c) { return c > ' ' && c <= '~'; })) {
     return NoEtcd(endpoint);
   }
@@ -226,8 +233,7 @@ absl::StatusOr<std::string> ConfigStore::CallAt(const std::string& endpoint, std
     if (!options_.user.empty() && token_.empty()) REMORA_RETURN_IF_ERROR(Authenticate(endpoint));
     REMORA_ASSIGN_OR_RETURN(Answer answer, Post(endpoint, path, body));
     if (answer.http_status == 200) {
-      if (RevisionOf(Json::parse(answer.body, nullptr, /*allow_exceptions=*/false)))
-        return std::move(answer.body);
+      if (RevisionOf(json::Parse(answer.body).get())) return std::move(answer.body);
       return NoEtcd(endpoint);
     }
     const absl::Status error = ErrorOf(endpoint, answer.http_status, answer.body);
@@ -261,10 +267,10 @@ absl::StatusOr<std::string> ConfigStore::Call(std::string_view path, const std::
 // --- Values ---------------------------------------------------------------------------------------------
 
 absl::StatusOr<ConfigStore::Value> ConfigStore::Read(std::string_view key) {
-  REMORA_ASSIGN_OR_RETURN(const std::string body,
-                          Call("/v3/kv/range", Text({{"key", Base64(key)}}), /*changes=*/false));
-  const Json answer = Json::parse(body, nullptr, /*allow_exceptions=*/false);
-  std::optional<Value> value = ValueOf(answer);
+  REMORA_ASSIGN_OR_RETURN(
+      const std::string body,
+      Call("/v3/kv/range", Text({{"key", json::NewString(Base64(key))}}), /*changes=*/false));
+  std::optional<Value> value = ValueOf(json::Parse(body).get());
   if (!value) return NoEtcd(options_.endpoints[first_]);
   return *std::move(value);
 }
@@ -275,18 +281,25 @@ absl::StatusOr<std::int64_t> ConfigStore::Swap(std::string_view key, std::int64_
     return absl::InvalidArgumentError("etcd: a value has 1 to 65536 bytes; shorten it");
   }
   const std::string name = Base64(key);
-  const Json compare = {
-      {"key", name}, {"target", "MOD"}, {"result", "EQUAL"}, {"mod_revision", std::to_string(revision)}};
-  const Json put = {{"request_put", {{"key", name}, {"value", Base64(text)}}}};
-  const Json request = {{"compare", Json::array({compare})}, {"success", Json::array({put})}};
-  REMORA_ASSIGN_OR_RETURN(const std::string body, Call("/v3/kv/txn", Text(request), /*changes=*/true));
-  const Json answer = Json::parse(body, nullptr, /*allow_exceptions=*/false);
-  const std::optional<std::int64_t> now = RevisionOf(answer);
-  const Json* const succeeded = Find(answer, "succeeded");
-  if (!now || (succeeded != nullptr && !succeeded->is_boolean())) {
+  json_t* const compare = json_array();
+  json_array_append_new(compare, NewObject({{"key", json::NewString(name)},
+                                            {"target", json::NewString("MOD")},
+                                            {"result", json::NewString("EQUAL")},
+                                            {"mod_revision", json::NewString(std::to_string(revision))}}));
+  json_t* const put = json_array();
+  json_array_append_new(put,
+                        NewObject({{"request_put", NewObject({{"key", json::NewString(name)},
+                                                              {"value", json::NewString(Base64(text))}})}}));
+  REMORA_ASSIGN_OR_RETURN(
+      const std::string body,
+      Call("/v3/kv/txn", Text({{"compare", compare}, {"success", put}}), /*changes=*/true));
+  const json::Value answer = json::Parse(body);
+  const std::optional<std::int64_t> now = RevisionOf(answer.get());
+  const json_t* const succeeded = json_object_get(answer.get(), "succeeded");
+  if (!now || (succeeded != nullptr && !json_is_boolean(succeeded))) {
     return absl::UnknownError(NoEtcd(options_.endpoints[first_]).message());
   }
-  if (succeeded != nullptr && succeeded->get<bool>()) return *now;
+  if (json_is_true(succeeded)) return *now;
   return absl::AbortedError("etcd: the value has changed; read it again");
 }
 

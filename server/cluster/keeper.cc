@@ -27,7 +27,7 @@ constexpr std::chrono::milliseconds kHurriedPause{10};
 std::string ShardKey(std::string_view shard) { return absl::StrCat("/remora/shards/", AbslView(shard)); }
 
 Keeper::Keeper(KeeperOptions options, Membership& membership, const OperatorLog& log, const Clock& clock,
-               std::function<void(std::string why)> on_end)
+               OnEnd on_end)
     : options_(std::move(options)),
       membership_(membership),
       log_(log),
@@ -36,7 +36,7 @@ Keeper::Keeper(KeeperOptions options, Membership& membership, const OperatorLog&
 
 absl::StatusOr<std::unique_ptr<Keeper>> Keeper::Start(KeeperOptions options, Membership& membership,
                                                       const OperatorLog& log, const Clock& clock,
-                                                      std::function<void(std::string why)> on_end) {
+                                                      OnEnd on_end) {
   std::unique_ptr<Keeper> keeper(new Keeper(std::move(options), membership, log, clock, std::move(on_end)));
   REMORA_ASSIGN_OR_RETURN(keeper->store_, ConfigStore::Create(keeper->options_.store));
   REMORA_ASSIGN_OR_RETURN(keeper->orders_.life,
@@ -73,20 +73,15 @@ void Keeper::Say(LogEvent event, std::string line) {
   last_line_ = std::move(line);
 }
 
-void Keeper::End(std::string why) {
-  has_ended_ = true;
-  on_end_(std::move(why));
+void Keeper::End(std::string why, KeeperEnd end) {
+  if (!std::exchange(has_ended_, true)) on_end_(end, std::move(why));
 }
 
 std::optional<MemberReport> Keeper::Order() { return membership_.Ask(orders_, kServerTimeout); }
 
 void Keeper::Tick() {
   if (!Settle() || !Read(clock_.Now() >= next_read_)) return;
-  if (now_->AddressOf(options_.member).empty()) {
-    return Say(LogEvent::kClusterFailed,
-               absl::StrCat("this server is member ", options_.member,
-                            ", which the configuration does not have; correct --member"));
-  }
+  if (!IsMember()) return;
   if (!orders_.lead) orders_.min_epoch = std::max<std::uint64_t>(now_->epoch, 1);
   orders_.may_copy = !orders_.lead && now_->epoch > 0 && !now_->MayTakeOver(self());
   if (orders_.lead && !now_->complete.empty()) Confirm();
@@ -99,6 +94,26 @@ void Keeper::Tick() {
   if (orders_.lead) return Lead(*report);
   if (report->has_copy) return TakeCopy();
   Follow(*report);
+}
+
+bool Keeper::IsMember() {
+  if (!now_->AddressOf(options_.member).empty()) {
+    was_member_ = true;
+    ends_at_.reset();
+    return true;
+  }
+  const std::string what =
+      absl::StrCat("this server is member ", options_.member, ", which the configuration does not have");
+  if (!was_member_) {
+    Say(LogEvent::kClusterFailed,
+        absl::StrCat(what, "; correct --member, or add it with `kvctl cluster add`"));
+    return false;
+  }
+  // A primary that does not know yet waits for this member's answers, and reads the configuration in time.
+  if (!ends_at_) ends_at_ = clock_.Now() + 4 * options_.failover_after;
+  if (!orders_.lead && clock_.Now() < *ends_at_) return false;
+  End(absl::StrCat(what, " any more: it was removed from the shard"), KeeperEnd::kRemoved);
+  return false;
 }
 
 // --- The configuration ----------------------------------------------------------------------------------
@@ -137,6 +152,7 @@ bool Keeper::Read(bool is_due) {
     return false;
   }
   Take(*std::move(read), value->revision);
+  if (orders_.lead) Relink();
   return true;
 }
 
@@ -224,8 +240,9 @@ absl::StatusOr<Reply> Keeper::Call(const std::string& id, std::uint64_t conditio
 }
 
 void Keeper::Follow(const MemberReport& report) {
-  if (report.is_asked) return Switch();
+  if (report.wish == MemberWish::kTakesOver) return Switch();
   if (report.is_loading) return;
+  if (report.wish == MemberWish::kForces) return Force(report);
   if (now_->epoch == 0) {
     // The first replica begins; if it does not, another one does.
     const auto place =
@@ -253,36 +270,6 @@ void Keeper::Follow(const MemberReport& report) {
   if (!Read(true) || revision_ != revision || IsAnotherAhead(report, silence)) return;
   TakeOverFrom(is_own ? std::string("leads again")
                       : absl::StrCat("takes over from ", now_->primary, ", which does not answer"));
-}
-
-absl::Status Keeper::AskToYield() {
-  next_read_ = clock_.Now();
-  if (!Read(true)) return absl::UnavailableError("switch: etcd does not answer; see the member's log");
-  if (now_->primary == options_.member || !now_->IsInSync(self())) {
-    return absl::FailedPreconditionError(
-        "switch: this member is not in sync, and may lack writes; choose one that is (kvctl cluster "
-        "members)");
-  }
-  if (now_->in_sync.size() <= now_->min_in_sync) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("switch: without the primary, fewer than ", now_->min_in_sync,
-                     " members would be in sync, and writes would wait; start another member first"));
-  }
-  // It answers once its leases are over, and the members have its last groups.
-  return Call(now_->primary, kFollowYields, clock_.Now() + options_.lease_time + kYieldTime).status();
-}
-
-void Keeper::Switch() {
-  const absl::Status yields = AskToYield();
-  if (yields.ok()) {
-    TakeOverFrom(absl::StrCat("takes over from ", now_->primary, ", as an operator asked"));
-    if (orders_.lead || pending_) return;
-  }
-  orders_.switch_fault = yields.ok()
-                             ? "switch: etcd did not take the change; the primary goes on; see the log"
-                             : std::string(yields.message());
-  Order();
-  orders_.switch_fault.clear();
 }
 
 bool Keeper::IsAnotherAhead(const MemberReport& report, Duration silence) {
@@ -321,32 +308,46 @@ void Keeper::TakeCopy() {
 
 void Keeper::BeginToLead(bool was_unasked) {
   connections_.clear();
-  MemberOrders::Lead lead{.epoch = now_->epoch, .was_unasked = was_unasked};
+  orders_.min_epoch = now_->epoch;
+  orders_.lead = MemberOrders::Lead{
+      .epoch = now_->epoch, .was_unasked = was_unasked, .versions_from = now_->versions_from};
+  Relink();
+  if (has_ended_) return;
+  const std::optional<MemberReport> led = Order();
+  if (led && !led->failure.empty()) End(absl::StrCat("it cannot lead: ", led->failure));
+}
+
+bool Keeper::IsLeaderOf(const ShardConfiguration& configuration) const {
+  return configuration.epoch == orders_.lead->epoch && configuration.primary == options_.member;
+}
+
+void Keeper::Relink() {
+  if (!IsLeaderOf(*now_)) return;
+  std::vector<Peer> peers;
+  std::vector<FollowerAddress> followers;
   for (const Replica& one : now_->replicas) {
     if (one.id == options_.member) continue;
     absl::StatusOr<rdma::Address> address = rdma::ParseAddress(one.address);
     if (!address.ok()) return End(absl::StrCat("the address of ", one.id, ": ", address.status().message()));
     FollowerAddress to = options_.credentials;
     to.address = *std::move(address);
-    lead.followers.push_back(std::move(to));
-    followers_.push_back(one.id);
+    followers.push_back(std::move(to));
+    const auto before = std::ranges::find_if(
+        peers_, [&](const Peer& peer) { return peer.id == one.id && peer.address == one.address; });
+    peers.push_back(before != peers_.end() ? *before : Peer{.id = one.id, .address = one.address});
   }
-  away_since_.assign(followers_.size(), std::nullopt);
-  joining_.assign(followers_.size(), std::nullopt);
-  orders_.min_epoch = now_->epoch;
-  orders_.lead = std::move(lead);
+  peers_ = std::move(peers);
+  orders_.lead->followers = std::move(followers);
   Count();
-  const std::optional<MemberReport> led = Order();
-  if (led && !led->failure.empty()) End(absl::StrCat("it cannot lead: ", led->failure));
 }
 
 void Keeper::Count() {
-  orders_.counts.assign(followers_.size(), false);
-  for (std::size_t i = 0; i < followers_.size(); ++i) {
+  orders_.counts.assign(peers_.size(), false);
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
     const bool is_in_sync =
-        std::ranges::find(now_->in_sync, followers_[i], &Member::id) != now_->in_sync.end();
-    if (is_in_sync) joining_[i].reset();
-    orders_.counts[i] = joining_[i].has_value() || is_in_sync;
+        std::ranges::find(now_->in_sync, peers_[i].id, &Member::id) != now_->in_sync.end();
+    if (is_in_sync) peers_[i].joining.reset();
+    orders_.counts[i] = peers_[i].joining.has_value() || is_in_sync;
   }
   orders_.has_minimum = now_->has_minimum();
   orders_.members = now_->replicas.size();
@@ -365,20 +366,33 @@ void Keeper::Confirm() {
 }
 
 void Keeper::Lead(const MemberReport& report) {
-  if (now_->epoch != orders_.lead->epoch || now_->primary != options_.member) {
+  if (!IsLeaderOf(*now_)) {
     return End(absl::StrCat("member ", now_->primary, " is the primary, in epoch ", now_->epoch,
                             "; start this server again, and it follows"));
   }
-  for (std::size_t i = 0; i < report.followers.size() && i < followers_.size(); ++i) {
+  if (!report.disk_failure.empty() && IsDispensable(report)) {
+    return End(absl::StrCat("another member takes over: ", report.disk_failure));
+  }
+  for (std::size_t i = 0; i < report.followers.size() && i < peers_.size(); ++i) {
     if (!pending_) LeadFollower(report, i);
   }
 }
 
+bool Keeper::IsDispensable(const MemberReport& report) const {
+  if (now_->in_sync.size() <= now_->min_in_sync) return false;
+  for (std::size_t i = 0; i < report.followers.size() && i < peers_.size(); ++i) {
+    const MemberReport::Follower& follower = report.followers[i];
+    const Member member{.id = peers_[i].id, .life = follower.life};
+    if (follower.state == LinkState::kConnected && now_->IsInSync(member)) return true;
+  }
+  return false;
+}
+
 void Keeper::LeadFollower(const MemberReport& report, std::size_t at) {
   const MemberReport::Follower& follower = report.followers[at];
-  const std::string& id = followers_[at];
+  const std::string& id = peers_[at].id;
   const bool is_there = follower.state == LinkState::kConnected;
-  std::optional<TimePoint>& away_since = away_since_[at];
+  std::optional<TimePoint>& away_since = peers_[at].away_since;
   if (is_there) away_since.reset();
   if (!is_there && !away_since) away_since = clock_.Now();
   const auto member = std::ranges::find(now_->in_sync, id, &Member::id);
@@ -393,8 +407,8 @@ void Keeper::LeadFollower(const MemberReport& report, std::size_t at) {
     Order();
   } else if (is_there && report.is_open && follower.life != 0) {
     Add(report, at);
-  } else if (joining_[at]) {
-    joining_[at].reset();  // no swap adds it
+  } else if (peers_[at].joining) {
+    peers_[at].joining.reset();  // no swap adds it
     Count();
     Order();
   }
@@ -402,17 +416,18 @@ void Keeper::LeadFollower(const MemberReport& report, std::size_t at) {
 
 void Keeper::Add(const MemberReport& report, std::size_t at) {
   const MemberReport::Follower& follower = report.followers[at];
-  if (!joining_[at]) {
+  std::optional<std::uint64_t>& joining = peers_[at].joining;
+  if (!joining) {
     if (follower.acknowledged + kCloseGroups < report.last) return;
-    joining_[at] = 0;
+    joining = 0;
     Count();
     const std::optional<MemberReport> ordered = Order();
-    joining_[at] = ordered ? std::optional(ordered->begun) : std::nullopt;  // nothing: once more
+    joining = ordered ? std::optional(ordered->begun) : std::nullopt;  // nothing: once more
     return;
   }
   // The report is behind the order that has it count.
-  if (follower.acknowledged < report.published || follower.answered <= *joining_[at]) return;  // K10
-  const std::string& id = followers_[at];
+  if (follower.acknowledged < report.published || follower.answered <= *joining) return;  // K10
+  const std::string id = peers_[at].id;
   if (!Swap(Join(*now_, options_.member, {.id = id, .life = follower.life}),
             absl::StrCat(id, " is in sync"))) {
     return;

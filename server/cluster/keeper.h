@@ -19,6 +19,13 @@
 //   K11  A member gives up its data, for a copy of the primary's, once it has read a configuration without
 //        its life. Then nobody counts on it for a takeover. It reads that after the whole copy has come.
 //        The copy has no life, so the member joins anew.
+//   K14  A primary follows an operator's change of the members before it makes one of its own. A member
+//        that the configuration does not have any more ends its process: a primary at once, another one
+//        once its primary has had the time to read that, too.
+//   K15  A forced takeover needs a primary that is silent, and no other member that answers with more
+//        groups. It is a takeover in all else: sealed, by one swap, and T passes before it serves.
+//   K16  A primary whose disk takes no more writes until it is opened again ends its process, so that a
+//        member takes over. It stays if no member in sync follows it, or too few would be in sync without it.
 //
 // Why readers of a replaced primary P are fenced (store/format/memory/lease_line.h): let X take over from P,
 // and take a round of P that has ended. If X counted when it ended, X answered it. If X was added later, it
@@ -72,6 +79,12 @@ std::string ShardKey(std::string_view shard);
 /// - DataLoss: the file is damaged. PermissionDenied, Unavailable: it cannot be read or written.
 absl::StatusOr<std::uint64_t> MemberLife(const std::string& data_dir, bool is_synced);
 
+/// The reason for which a keeper ends its process.
+enum class KeeperEnd : std::uint8_t {
+  kStartsAgain = 1,  // started again, the server is of use
+  kRemoved,          // the shard does not have this member any more
+};
+
 /// Runs the thread.
 ///
 /// The class has more than 15 fields, because the configuration, the orders that follow from it, and the
@@ -80,12 +93,13 @@ absl::StatusOr<std::uint64_t> MemberLife(const std::string& data_dir, bool is_sy
 /// Thread safety: one thread makes and destroys it.
 class Keeper {
  public:
+  using OnEnd = std::function<void(KeeperEnd end, std::string why)>;
   /// `on_end` is called in the thread, once, when this process must not go on, with the reason. The
   /// references outlive this. Errors as ConfigStore::Create and MemberLife. ResourceExhausted: the system
   /// starts no thread.
   static absl::StatusOr<std::unique_ptr<Keeper>> Start(KeeperOptions options, Membership& membership,
                                                        const OperatorLog& log, const Clock& clock,
-                                                       std::function<void(std::string why)> on_end);
+                                                       OnEnd on_end);
   /// Ends the thread, which may take as long as a request to etcd.
   ~Keeper();
   Keeper(const Keeper&) = delete;
@@ -99,6 +113,13 @@ class Keeper {
     std::int64_t revision = 0;  // that it replaces
     bool was_unasked = false;   // this member is not in sync in that
   };
+  /// Another member, as this primary sees it.
+  struct Peer {
+    std::string id;
+    std::string address;
+    std::optional<TimePoint> away_since{};
+    std::optional<std::uint64_t> joining{};  // it counts, from rounds after this one on
+  };
   /// The state of another member, as it tells.
   struct Position {
     std::uint64_t last = 0;
@@ -107,9 +128,11 @@ class Keeper {
   };
 
   Keeper(KeeperOptions options, Membership& membership, const OperatorLog& log, const Clock& clock,
-         std::function<void(std::string why)> on_end);
+         OnEnd on_end);
   void Run();
   void Tick();
+  /// Returns true if the configuration has this member. Else it is told, or ends (K14).
+  bool IsMember();
   /// Settles the pending swap, if there is one. Returns whether there is none any more.
   bool Settle();
   /// Reads the configuration if that is due. Returns whether one is known.
@@ -120,6 +143,9 @@ class Keeper {
   /// The members that count: of the configuration, and those that are to be added. While the outcome of a
   /// swap is unknown, that does not change (K3).
   void Count();
+  /// Has the orders follow the members of the configuration, and those that count, unless another member
+  /// leads by now (K14).
+  void Relink();
   void Follow(const MemberReport& report);
   /// Returns whether another member shall take over in place of this one.
   bool IsAnotherAhead(const MemberReport& report, Duration silence);
@@ -128,11 +154,19 @@ class Keeper {
   /// Takes over, as an operator asked, if the primary yields.
   void Switch();
   absl::Status AskToYield();
+  /// Takes over though it may lack acknowledged writes, as an operator asked (K15).
+  void Force(const MemberReport& report);
+  absl::Status CheckForce(const MemberReport& report);
+  /// Tells the operator why this member does not do what was asked.
+  void RejectWish(std::string why);
   /// Has the next start go on with the copy of the primary's data that has come (K11).
   void TakeCopy();
   /// `was_unasked`: as in MemberOrders.
   void BeginToLead(bool was_unasked);
+  bool IsLeaderOf(const ShardConfiguration& configuration) const;
   void Lead(const MemberReport& report);
+  /// Returns whether the others can go on without this primary (K16).
+  bool IsDispensable(const MemberReport& report) const;
   /// Has rounds end, as far as etcd has this primary still, while there are complete members (K10).
   void Confirm();
   void LeadFollower(const MemberReport& report, std::size_t at);
@@ -143,7 +177,7 @@ class Keeper {
   /// rejects that. Others: it does not answer.
   absl::StatusOr<Reply> Call(const std::string& id, std::uint64_t condition, TimePoint deadline);
   std::optional<MemberReport> Order();
-  void End(std::string why);
+  void End(std::string why, KeeperEnd end = KeeperEnd::kStartsAgain);
   /// Logs a line, unless it is the last one again.
   void Say(LogEvent event, std::string line);
 
@@ -153,7 +187,7 @@ class Keeper {
   Membership& membership_;
   const OperatorLog& log_;
   const Clock& clock_;
-  const std::function<void(std::string why)> on_end_;
+  const OnEnd on_end_;
   std::unique_ptr<ConfigStore> store_;
   MemberOrders orders_;
   std::optional<ShardConfiguration> now_;  // as read or swapped last
@@ -163,11 +197,10 @@ class Keeper {
   TimePoint next_read_{};
   TimePoint last_heard_{};  // of the primary
   bool has_ended_ = false;
-  bool hurries_ = false;                // the primary yields, so the configuration is about to change
-  std::vector<std::string> followers_;  // IDs, in the order of the orders
-  std::vector<std::optional<TimePoint>> away_since_;  // by followers
-  std::vector<std::optional<std::uint64_t>>
-      joining_;  // by followers: it counts, from rounds after this one on
+  bool was_member_ = false;           // the configuration had this member
+  std::optional<TimePoint> ends_at_;  // it was removed
+  bool hurries_ = false;              // the primary yields, so the configuration is about to change
+  std::vector<Peer> peers_;           // of a primary, in the order of the orders
   std::map<std::string, std::unique_ptr<FollowerConnection>> connections_;
   std::uint64_t last_request_ = 0;
   std::string last_line_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -12,13 +11,14 @@
 #include "store/base/absl_view.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
+#include "tools/json/json.h"
 
 namespace remora {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr std::size_t kMaxAddress = 512;
+// The largest integer in the text. No shard reaches it.
+constexpr std::uint64_t kMaxNumber = std::numeric_limits<json_int_t>::max();
 
 absl::Status NotAllowed(std::string_view change, std::string_view why) {
   return absl::FailedPreconditionError(absl::StrCat(AbslView(change), ": ", AbslView(why)));
@@ -70,8 +70,7 @@ void Remove(std::vector<Member>* members, std::string_view id) {
 /// Begins the next epoch.
 absl::StatusOr<ShardConfiguration> NextEpoch(ShardConfiguration next, std::string_view change,
                                              std::uint64_t first) {
-  if (next.epoch == std::numeric_limits<std::uint64_t>::max())
-    return NotAllowed(change, "there is no later epoch");
+  if (next.epoch >= kMaxNumber || first > kMaxNumber) return NotAllowed(change, "there is no later epoch");
   // K9
   if (first == 0 || (!next.lineage.empty() && first < next.lineage.back().first)) {
     return NotAllowed(
@@ -115,6 +114,8 @@ absl::Status CheckMembers(const ShardConfiguration& of, const std::vector<Member
 
 absl::Status CheckLineage(const ShardConfiguration& of) {
   if (of.lineage.size() > kMaxLineage) return Malformed("its lineage is too long");
+  if (!of.lineage.empty() && std::max(of.lineage.back().epoch, of.lineage.back().first) > kMaxNumber)
+    return Malformed("a number in its lineage is too large");
   const bool is_in_order =
       std::ranges::adjacent_find(of.lineage, [](const EpochStart& a, const EpochStart& b) {
         return a.epoch >= b.epoch || a.first > b.first;
@@ -131,31 +132,31 @@ absl::Status CheckLineage(const ShardConfiguration& of) {
 
 std::string Hex(std::uint64_t number) { return absl::StrCat(absl::Hex(number, absl::kZeroPad16)); }
 
-std::optional<std::uint64_t> FromHex(const Json& json) {
+std::optional<std::string> FromText(const json_t* value) {
+  return json_is_string(value) ? std::optional(std::string(json::StringOf(value))) : std::nullopt;
+}
+
+std::optional<std::uint64_t> FromHex(const json_t* value) {
+  const std::optional<std::string> text = FromText(value);
   std::uint64_t number = 0;
-  if (!json.is_string()) return std::nullopt;
-  const std::string& text = json.get_ref<const std::string&>();
-  if (text.size() != 16 || !absl::SimpleHexAtoi(text, &number) || Hex(number) != text) return std::nullopt;
+  if (!text || text->size() != 16 || !absl::SimpleHexAtoi(*text, &number) || Hex(number) != *text)
+    return std::nullopt;
   return number;
 }
 
-std::optional<std::string> FromText(const Json& json) {
-  return json.is_string() ? std::optional(json.get<std::string>()) : std::nullopt;
-}
-
-std::optional<std::uint64_t> FromNumber(const Json& json) {
-  return json.is_number_unsigned() ? std::optional(json.get<std::uint64_t>()) : std::nullopt;
+std::optional<std::uint64_t> FromNumber(const json_t* value) {
+  if (!json_is_integer(value) || json_integer_value(value) < 0) return std::nullopt;
+  return static_cast<std::uint64_t>(json_integer_value(value));
 }
 
 /// Takes the members of an object, and notes whether one is missing or malformed.
 class Fields {
  public:
-  explicit Fields(const Json& object) : object_(object), is_good_(object.is_object()) {}
+  explicit Fields(const json_t* object) : object_(object), is_good_(json_is_object(object)) {}
 
   template <typename T, typename Read>
   void Take(const char* name, T* to, Read read) {
-    const auto found = is_good_ ? object_.find(name) : object_.end();
-    auto value = found == object_.end() ? decltype(read(*found))() : read(*found);
+    auto value = read(is_good_ ? json_object_get(object_, name) : nullptr);
     if (value) {
       *to = static_cast<T>(*std::move(value));
     } else if (is_good_) {
@@ -166,11 +167,11 @@ class Fields {
   /// Takes an array, each of whose elements `read` reads.
   template <typename T, typename Read>
   void TakeAll(const char* name, std::vector<T>* to, Read read) {
-    Take(name, to, [&read](const Json& json) -> std::optional<std::vector<T>> {
-      if (!json.is_array() || json.size() > kMaxElements) return std::nullopt;
+    Take(name, to, [&read](const json_t* array) -> std::optional<std::vector<T>> {
+      if (!json_is_array(array) || json_array_size(array) > kMaxElements) return std::nullopt;
       std::vector<T> all;
-      for (const Json& element : json) {
-        std::optional<T> one = read(element);
+      for (std::size_t i = 0; i < json_array_size(array); ++i) {
+        std::optional<T> one = read(json_array_get(array, i));
         if (!one) return std::nullopt;
         all.push_back(*std::move(one));
       }
@@ -183,33 +184,45 @@ class Fields {
 
  private:
   static constexpr std::size_t kMaxElements = 256;
-  const Json& object_;
+  const json_t* object_;
   bool is_good_;
   std::string bad_;
 };
 
-std::optional<Member> FromMember(const Json& json) {
+std::optional<Member> FromMember(const json_t* value) {
   Member member;
-  Fields fields(json);
+  Fields fields(value);
   fields.Take("id", &member.id, FromText);
   fields.Take("life", &member.life, FromHex);
   return fields.is_good() ? std::optional(member) : std::nullopt;
 }
 
-std::optional<EpochStart> FromEpoch(const Json& json) {
-  if (!json.is_array() || json.size() != 2) return std::nullopt;
-  const std::optional<std::uint64_t> epoch = FromNumber(json[0]), first = FromNumber(json[1]);
+std::optional<EpochStart> FromEpoch(const json_t* value) {
+  if (!json_is_array(value) || json_array_size(value) != 2) return std::nullopt;
+  const std::optional<std::uint64_t> epoch = FromNumber(json_array_get(value, 0));
+  const std::optional<std::uint64_t> first = FromNumber(json_array_get(value, 1));
   if (!epoch || !first) return std::nullopt;
   return EpochStart{.epoch = *epoch, .first = *first};
 }
 
-Json ToJson(const std::vector<Member>& members) {
-  Json all = Json::array();
+json_t* NewMembers(const std::vector<Member>& members) {
+  json_t* const all = json_array();
   for (const Member& one : members) {
-    Json member = Json::object();
-    member["id"] = one.id;
-    member["life"] = Hex(one.life);
-    all.push_back(std::move(member));
+    json_t* const member = json_object();
+    json_object_set_new(member, "id", json::NewString(one.id));
+    json_object_set_new(member, "life", json::NewString(Hex(one.life)));
+    json_array_append_new(all, member);
+  }
+  return all;
+}
+
+json_t* NewLineage(const std::vector<EpochStart>& lineage) {
+  json_t* const all = json_array();
+  for (const EpochStart& one : lineage) {
+    json_t* const epoch = json_array();
+    json_array_append_new(epoch, json::NewCount(one.epoch));
+    json_array_append_new(epoch, json::NewCount(one.first));
+    json_array_append_new(all, epoch);
   }
   return all;
 }
@@ -242,6 +255,7 @@ absl::Status CheckConfiguration(const ShardConfiguration& configuration) {
   REMORA_RETURN_IF_ERROR(CheckMembers(of, of.in_sync));
   REMORA_RETURN_IF_ERROR(CheckMembers(of, of.complete));
   REMORA_RETURN_IF_ERROR(CheckLineage(of));
+  if (of.versions_from > kMaxVersionsFrom) return Malformed("versions_from is too large");
   if (of.min_in_sync == 0 || of.min_in_sync > of.replicas.size()) {
     return Malformed("min_in_sync is not from 1 to the number of replicas");
   }
@@ -261,23 +275,25 @@ absl::Status CheckConfiguration(const ShardConfiguration& configuration) {
 
 std::string EncodeConfiguration(const ShardConfiguration& configuration) {
   REMORA_CHECK(CheckConfiguration(configuration).ok());
-  Json json = Json::object();
-  json["epoch"] = configuration.epoch;
-  json["primary"] = configuration.primary;
-  json["in_sync"] = ToJson(configuration.in_sync);
-  json["min_in_sync"] = configuration.min_in_sync;
-  json["complete"] = ToJson(configuration.complete);
-  Json replicas = Json::array(), addresses = Json::object(), lineage = Json::array();
+  const json::Value value(json_object());
+  const auto set = [&value](const char* name, json_t* to) { json_object_set_new(value.get(), name, to); };
+  json_t* const replicas = json_array();
+  json_t* const addresses = json_object();
   for (const Replica& one : configuration.replicas) {
-    replicas.push_back(one.id);
-    addresses[one.id] = one.address;
+    json_array_append_new(replicas, json::NewString(one.id));
+    json_object_set_new(addresses, one.id.c_str(), json::NewString(one.address));
   }
-  for (const EpochStart& one : configuration.lineage) lineage.push_back(Json::array({one.epoch, one.first}));
-  json["replicas"] = std::move(replicas);
-  json["addresses"] = std::move(addresses);
-  json["lineage"] = std::move(lineage);
-  json["change"] = Hex(configuration.change);
-  return json.dump();
+  set("epoch", json::NewCount(configuration.epoch));
+  set("primary", json::NewString(configuration.primary));
+  set("in_sync", NewMembers(configuration.in_sync));
+  set("min_in_sync", json::NewCount(configuration.min_in_sync));
+  set("complete", NewMembers(configuration.complete));
+  set("replicas", replicas);
+  set("addresses", addresses);
+  set("lineage", NewLineage(configuration.lineage));
+  if (configuration.versions_from != 0) set("versions_from", json::NewCount(configuration.versions_from));
+  set("change", json::NewString(Hex(configuration.change)));
+  return json::Text(value.get(), JSON_SORT_KEYS);
 }
 
 absl::StatusOr<ShardConfiguration> DecodeConfiguration(std::string_view text) {
@@ -285,26 +301,27 @@ absl::StatusOr<ShardConfiguration> DecodeConfiguration(std::string_view text) {
     return absl::DataLossError(absl::StrCat("configuration: the value in etcd is damaged, at ",
                                             AbslView(where), "; write a good one in its place by etcdctl"));
   };
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return damaged("its beginning: it is no JSON object");
+  const json::Value value = json::Parse(text);
+  if (!json_is_object(value.get())) return damaged("its beginning: it is no JSON object");
   ShardConfiguration result;
   std::vector<std::string> ids;
-  Json addresses;
-  Fields fields(json);
+  Fields fields(value.get());
   fields.Take("epoch", &result.epoch, FromNumber);
   fields.Take("primary", &result.primary, FromText);
   fields.TakeAll("in_sync", &result.in_sync, FromMember);
-  fields.Take("min_in_sync", &result.min_in_sync, [](const Json& value) -> std::optional<std::uint32_t> {
-    const std::optional<std::uint64_t> number = FromNumber(value);
+  fields.Take("min_in_sync", &result.min_in_sync, [](const json_t* from) -> std::optional<std::uint32_t> {
+    const std::optional<std::uint64_t> number = FromNumber(from);
     if (!number || *number > kMaxReplicas) return std::nullopt;
     return static_cast<std::uint32_t>(*number);
   });
   fields.TakeAll("complete", &result.complete, FromMember);
   fields.TakeAll("replicas", &ids, FromText);
-  fields.Take("addresses", &addresses, [](const Json& value) { return std::optional(value); });
   fields.TakeAll("lineage", &result.lineage, FromEpoch);
+  fields.Take("versions_from", &result.versions_from, [](const json_t* from) {
+    return from == nullptr ? std::optional(std::uint64_t{0}) : FromNumber(from);
+  });
   fields.Take("change", &result.change, FromHex);
-  Fields of_address(addresses);
+  Fields of_address(json_object_get(value.get(), "addresses"));
   for (const std::string& id : ids) {
     std::string address;
     of_address.Take(id.c_str(), &address, FromText);
@@ -390,6 +407,77 @@ absl::StatusOr<ShardConfiguration> Switch(const ShardConfiguration& now, std::st
     return NotAllowed("switch", "the set is below its minimum; wait until a member joins");
   REMORA_ASSIGN_OR_RETURN(ShardConfiguration next, NextEpoch(now, "switch", first));
   next.primary = to;
+  return next;
+}
+
+// --- Changes of an operator -----------------------------------------------------------------------------
+
+namespace {
+
+/// Sets the minimum, unless it is 0. Writes that go on now do not wait because of the change.
+absl::StatusOr<ShardConfiguration> WithMinimum(const ShardConfiguration& now, ShardConfiguration next,
+                                               std::string_view change, std::uint32_t min_in_sync) {
+  if (min_in_sync != 0) next.min_in_sync = min_in_sync;
+  if (next.min_in_sync > next.replicas.size()) {
+    return NotAllowed(change, absl::StrCat("min_in_sync is ", next.min_in_sync, ", and the shard would have ",
+                                           next.replicas.size(), " members; give a lower --min_in_sync"));
+  }
+  if (now.epoch != 0 && now.has_minimum() && !next.has_minimum()) {
+    return NotAllowed(change, absl::StrCat("fewer than ", next.min_in_sync,
+                                           " members would be in sync, and writes would wait; wait until "
+                                           "another one is in sync, or give a lower --min_in_sync"));
+  }
+  if (next.has_minimum()) next.complete.clear();  // writes go on without them (K8)
+  next.change = 0;
+  REMORA_RETURN_IF_ERROR(CheckConfiguration(next));
+  return next;
+}
+
+}  // namespace
+
+absl::StatusOr<ShardConfiguration> RemoveReplica(const ShardConfiguration& now, std::string_view id,
+                                                 std::uint32_t min_in_sync) {
+  if (!Has(now.replicas, id)) return NotAllowed("remove", "the shard has no such member");
+  if (id == now.primary) {
+    return NotAllowed("remove",
+                      "the member is the primary; make another one the primary first (kvctl cluster switch)");
+  }
+  if (now.replicas.size() == 1) return NotAllowed("remove", "the member is the last one of the shard");
+  ShardConfiguration next = now;
+  next.replicas.erase(FindId(next.replicas, id));
+  Remove(&next.in_sync, id);
+  Remove(&next.complete, id);
+  return WithMinimum(now, std::move(next), "remove", min_in_sync);
+}
+
+absl::StatusOr<ShardConfiguration> AddReplica(const ShardConfiguration& now, const Replica& replica,
+                                              std::uint32_t min_in_sync) {
+  if (Has(now.replicas, replica.id)) return NotAllowed("add", "the shard has a member of this name already");
+  for (const Replica& one : now.replicas) {
+    if (one.address == replica.address) {
+      return NotAllowed("add", absl::StrCat("member ", one.id, " has this address; give another one"));
+    }
+  }
+  if (now.replicas.size() >= kMaxReplicas) {
+    return NotAllowed("add", absl::StrCat("the shard has ", kMaxReplicas, " members; remove one first"));
+  }
+  ShardConfiguration next = now;
+  next.replicas.insert(std::ranges::lower_bound(next.replicas, replica.id, {}, &Replica::id), replica);
+  return WithMinimum(now, std::move(next), "add", min_in_sync);
+}
+
+absl::StatusOr<ShardConfiguration> ForceTakeOver(const ShardConfiguration& now, const Member& member,
+                                                 std::uint64_t first, std::uint64_t versions_from) {
+  if (now.epoch == 0) return NotAllowed("force", "the shard has not begun; start its members");
+  if (!Has(now.replicas, member.id)) return NotAllowed("force", "the shard has no such member");
+  ShardConfiguration before = now;
+  std::erase_if(before.lineage, [&](const EpochStart& one) { return one.first > first; });  // K9
+  REMORA_ASSIGN_OR_RETURN(ShardConfiguration next, NextEpoch(std::move(before), "force", first));
+  next.primary = member.id;
+  next.in_sync = {member};
+  next.complete.clear();
+  next.versions_from = std::max(now.versions_from, versions_from);  // K13
+  REMORA_RETURN_IF_ERROR(CheckConfiguration(next));
   return next;
 }
 

@@ -11,13 +11,18 @@
 // may have lost something that it had acknowledged. The allowed changes keep these invariants:
 //
 //   K5   Each takeover begins a new epoch, greater by one, whose primary is the member that made it.
-//   K7   Only a member whose life is in the configuration takes over. One that lost something has
-//        another life, and joins anew.
+//   K7   Only a member whose life is in the configuration takes over, unless an operator forces it. One
+//        that lost something has another life, and joins anew.
 //   K8   A member that leaves in_sync while that is at its minimum is complete. No write is
 //        acknowledged until another member joins, so it has them all, and may take over. Once one
 //        joins, it may not any more.
 //   K9   The lineage has the first group of each epoch, in order: no takeover begins before the one
-//        before it.
+//        before it. A forced one drops the epochs that begin behind it.
+//   K12  An operator's change of the members leaves the primary and the epoch as they are, and adds
+//        nobody to those that acknowledge or may take over. So a primary that does not know it yet
+//        waits for more members than it has to.
+//   K13  Versions that a lost primary may have given are not given again: from a forced takeover on,
+//        each epoch begins at versions_from at least.
 #pragma once
 
 #include <cstddef>
@@ -33,6 +38,8 @@ namespace remora {
 
 inline constexpr std::size_t kMaxReplicas = 16;
 inline constexpr std::size_t kMaxMemberId = 64;
+/// Greatest versions_from.
+inline constexpr std::uint64_t kMaxVersionsFrom = std::uint64_t{1} << 62;
 /// Most epochs of a stored lineage. The oldest are forgotten.
 inline constexpr std::size_t kMaxLineage = 64;
 
@@ -66,6 +73,7 @@ struct ShardConfiguration {
   std::vector<Member> complete{};     // others that have all acknowledged writes, by ID
   std::vector<Replica> replicas{};    // all members, by ID
   std::vector<EpochStart> lineage{};  // by epochs
+  std::uint64_t versions_from = 0;    // K13; 0: no takeover was forced
   std::uint64_t change = 0;           // random: of the swap that wrote it, so that its author recognises it
 
   /// Returns whether the member is in in_sync, with this life.
@@ -119,5 +127,20 @@ absl::StatusOr<ShardConfiguration> Join(const ShardConfiguration& now, std::stri
 /// takes over by itself.
 absl::StatusOr<ShardConfiguration> Switch(const ShardConfiguration& now, std::string_view primary,
                                           std::string_view to, std::uint64_t first);
+
+// --- Changes of an operator
+
+/// Removes a member for good. `min_in_sync`: the minimum from then on; 0: the same.
+absl::StatusOr<ShardConfiguration> RemoveReplica(const ShardConfiguration& now, std::string_view id,
+                                                 std::uint32_t min_in_sync);
+
+/// Adds a member, which the primary then brings into sync. `min_in_sync`: as in RemoveReplica.
+absl::StatusOr<ShardConfiguration> AddReplica(const ShardConfiguration& now, const Replica& replica,
+                                              std::uint32_t min_in_sync);
+
+/// A member takes over that may lack acknowledged writes, because those that have them are lost for good. Its
+/// next group is `first`, and its versions begin at `versions_from` at least. It is in sync alone.
+absl::StatusOr<ShardConfiguration> ForceTakeOver(const ShardConfiguration& now, const Member& member,
+                                                 std::uint64_t first, std::uint64_t versions_from);
 
 }  // namespace remora

@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "server/http/host_check.h"
+#include "server/main/change_log_flag.h"
 #include "server/main/cluster_flags.h"
 #include "server/main/commit_log_size.h"
 #include "server/main/descriptors.h"
@@ -60,7 +61,8 @@ Exit status:
       started again, the server follows it
   77  no permission, or a file of secrets that others may read
   78  the data does not fit in --memory, or has a format that this kvserver does not know;
-      --data_dir has the data of another --shard; or --config has a bad line)";
+      --data_dir has the data of another --shard; or --config has a bad line; or the shard does
+      not have this --member any more)";
 
 constexpr std::uint32_t kReadThreads = 8;
 
@@ -189,9 +191,9 @@ void AddStorageFlags(command_line::CommandLine& line, Flags* flags, Texts* texts
       .DefaultText("least_used");
   line.AddChoice(
           "--ordered", flags->server.store.ordered_index, {{"off", false}, {"memory", true}},
-          "Order of the keys with --durability=memory: off (scans show keys in any order), memory (an index "
-          "of all keys beside --memory; scans and counts are of one moment, in order). With a disk, RocksDB "
-          "has the order")
+          "Order of the keys: memory (an index of all keys beside --memory; scans and counts are of one "
+          "moment, in order, and read no disk for records in memory), off (with a disk, they read RocksDB; "
+          "with --durability=memory, scans show keys in any order)")
       .DefaultText("off");
   line.Add("--default_ttl", texts->default_ttl,
            "Time to live of a key whose write gives none: 500ms, 30s, 15m, 12h, 7d, ... or never")
@@ -215,6 +217,7 @@ void AddStorageFlags(command_line::CommandLine& line, Flags* flags, Texts* texts
       .Check(FaultOfCommitLogSize)
       .TypeName("SIZE")
       .DefaultText("1G");
+  AddChangeLogFlag(line, flags);
 }
 
 void AddAccessFlags(command_line::CommandLine& line, Flags* flags, Texts* texts) {
@@ -358,6 +361,7 @@ absl::Status TakeStorage(const Texts& texts, const SystemMemory& system, Flags* 
         std::chrono::ceil<std::chrono::seconds>(ParseTtl(*texts.watch_retention, &why).value());
   }
   const auto reject = [](std::string_view text) { return absl::InvalidArgumentError(AbslView(text)); };
+  REMORA_RETURN_IF_ERROR(CheckChangeLogFlag(*flags));
   const bool has_dir = !store.data_dir.empty();
   if (store.durability != Durability::kMemory && !has_dir) {
     return reject("--durability=logged and synced need --data_dir=DIR; or choose --durability=memory");
@@ -367,16 +371,12 @@ absl::Status TakeStorage(const Texts& texts, const SystemMemory& system, Flags* 
     if (!flags->server.backup_dir.empty())
       return reject("--durability=memory has nothing to back up; leave out --backup_dir");
     if (texts.watch_retention)
-      return reject("--durability=memory has no log for watches; leave out --watch_retention");
+      return reject("--durability=memory has no log on disk; leave out --watch_retention (see --change_log)");
     if (texts.read_threads)
       return reject("--durability=memory reads nothing from RocksDB; leave out --read_threads");
     if (texts.commit_log && ReadCommitLogSize(*texts.commit_log) != 0)
       return reject("--durability=memory logs nothing; leave out --commit_log");
     return absl::OkStatus();
-  }
-  if (store.ordered_index) {
-    return reject(
-        "--ordered=memory is for --durability=memory; with a disk, RocksDB has the order: leave it out");
   }
   store.commit_log_bytes = texts.commit_log ? ReadCommitLogSize(*texts.commit_log).value()
                                             : DefaultCommitLogSize(store.data_dir, system);

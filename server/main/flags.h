@@ -35,6 +35,7 @@ struct ShardsFlags {
   std::uint32_t count = 1;
   int number = -1;         // of the shard that this process is; negative: it is none of --shards
   std::string topology{};  // the file for clients
+  std::string slots{};     // --slots; empty: none are given
 };
 
 struct Flags {

@@ -181,22 +181,23 @@ class Gate {
     return absl::OkStatus();
   }
 
-  absl::Status Start(const Flags& flags, Server& server, std::function<void()> on_ready) {
+  /// Starts the gate. `servers`: its flag for what it serves. `stop` ends the servers, as it never served.
+  absl::Status Start(const Flags& flags, std::string servers, std::function<void()> stop,
+                     std::function<void()> on_ready) {
     if (flags.redis.empty()) {
       on_ready();
       return absl::OkStatus();
     }
     if (flags.ready_fd >= 0) ::fcntl(flags.ready_fd, F_SETFD, FD_CLOEXEC);
-    const auto local = std::ranges::find(flags.listen, rdma::TransportKind::kLocal, &rdma::Address::kind);
     ChildProgramOptions options{.name = "the gate of --redis",
                                 .program = program_,
-                                .arguments = {absl::StrCat("--server=", local->ToString())},
+                                .arguments = {std::move(servers)},
                                 .log = Log,
                                 .on_ready = std::move(on_ready),
-                                .on_failure = [this, &server](int exit_status, std::string why) {
+                                .on_failure = [this, stop = std::move(stop)](int status, std::string why) {
                                   why_ = std::move(why);
-                                  failure_ = exit_status;
-                                  server.Stop();
+                                  failure_ = status;
+                                  stop();
                                 }};
     for (const std::string& address : flags.redis) {
       options.arguments.push_back(absl::StrCat("--listen=", address));
@@ -209,12 +210,11 @@ class Gate {
     return absl::OkStatus();
   }
 
-  /// Returns why the gate never served. REQUIRES: End returned another value than 0.
-  const std::string& why() const { return why_; }
-  /// Ends the gate. Returns the exit status of one that never served, else 0.
+  /// Ends the gate. Returns 0, or the exit status of one that never served, after an error that says why.
   int End() {
     gate_.reset();
-    return failure_;
+    if (failure_ == EX_OK) return EX_OK;
+    return Fail(failure_, absl::UnavailableError(absl::StrCat("the gate of --redis does not serve: ", why_)));
   }
 
  private:
@@ -223,6 +223,12 @@ class Gate {
   std::atomic<int> failure_ = EX_OK;
   std::unique_ptr<ChildProgram> gate_;
 };
+
+/// Returns the flag of a gate for one server, which it reaches by a local address. Empty: there is no gate.
+std::string GatesServer(const Flags& flags) {
+  const auto local = std::ranges::find(flags.listen, rdma::TransportKind::kLocal, &rdma::Address::kind);
+  return local == flags.listen.end() ? "" : absl::StrCat("--server=", local->ToString());
+}
 
 /// Returns null without --http.
 absl::StatusOr<std::unique_ptr<MonitorService>> StartMonitoring(const Flags& flags, const MemoryPlan& plan,
@@ -305,6 +311,12 @@ void SetUpLog(Flags* flags) {
 
 /// Finds the faults of each server of --shards. Returns the exit status of the first one.
 int CheckShards(int argc, char** argv, const Flags& whole) {
+  if (!whole.redis.empty()) {
+    if (const absl::Status found = FindGate().status(); !found.ok()) {
+      SayBadFlags(std::string(found.message()));
+      return EX_UNAVAILABLE;
+    }
+  }
   for (std::uint32_t shard = 0; shard < whole.shards.count; ++shard) {
     std::string which = absl::StrCat("--shard=", IdentityText(IdentityOf(1, absl::StrCat(shard))));
     std::vector<char*> arguments(argv, argv + argc);
@@ -328,29 +340,40 @@ int ServeShards(int argc, char** argv, const Flags& flags) {
   const ServiceNotices notices = NoticesBy(&notifier);
   // The manager hears this process alone.
   for (const char* const name : {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}) ::unsetenv(name);
+  Gate gate;
+  if (const absl::Status found = gate.Find(flags); !found.ok()) return Fail(EX_UNAVAILABLE, found);
   const auto lock = LockTopology(flags.shards.topology);
   if (!lock.ok()) return Fail(StoreExitStatus(lock.status()), lock.status());
   const absl::StatusOr<Topology> topology = PrepareTopology(flags, Log);
   if (!topology.ok()) return Fail(StoreExitStatus(topology.status()), topology.status());
-  ShardServersOptions options{.arguments = {argv + 1, argv + argc},
-                              .log = Log,
-                              .ready_fd = flags.ready_fd,
-                              .on_ready =
-                                  [&] {
-                                    const std::string& path = flags.shards.topology;
-                                    notifier.Status("serving");
-                                    Log(LogEvent::kServing, absl::StrCat("serving ", flags.shards.count,
-                                                                         " shards; the topology is ", path));
-                                    notifier.Ready();
-                                    SayReady(flags, {path});
-                                  },
-                              .beat = notices.beat,
-                              .beat_interval = notices.beat_interval};
-  auto servers = ShardServers::Start(*topology, std::move(options));
+  ShardServers* running = nullptr;
+  absl::Status begun;  // the gate
+  const auto on_ready = [&] {
+    const std::string& path = flags.shards.topology;
+    notifier.Status("serving");
+    Log(LogEvent::kServing, absl::StrCat("serving ", flags.shards.count, " shards; the topology is ", path));
+    begun = gate.Start(
+        flags, "--topology=" + path, [&] { running->Stop(); },
+        [&] {
+          notifier.Ready();
+          SayReady(flags, {flags.shards.topology});
+        });
+    if (!begun.ok()) running->Stop();
+  };
+  auto servers = ShardServers::Start(*topology, {.arguments = {argv + 1, argv + argc},
+                                                 .log = Log,
+                                                 .ready_fd = flags.ready_fd,
+                                                 .on_ready = on_ready,
+                                                 .beat = notices.beat,
+                                                 .beat_interval = notices.beat_interval});
   if (!servers.ok()) return Fail(EX_OSERR, servers.status());
-  const int status = (*servers)->Run();
+  running = servers->get();
+  const int status = running->Run();
   notifier.Stopping();
+  const int of_gate = gate.End();
   servers->reset();
+  if (!begun.ok()) return Fail(EX_OSERR, begun);
+  if (of_gate != EX_OK) return of_gate;
   if (status != EX_OK) {
     return Fail(status, absl::UnavailableError("--shards: a server does not start; its lines say why"));
   }
@@ -408,18 +431,17 @@ int Serve(int argc, char** argv, Flags flags) {
   ReportStart(events, shown.get(), **server);
   notifier.Status((*server)->store().loading() ? "serving; loading" : "serving");
   Log(LogEvent::kServing, absl::StrCat("serving at ", absl::StrJoin(serving->sockets, " ")));
-  const absl::Status begun = gate.Start(flags, **server, [&] {
-    notifier.Ready();
-    SayReady(flags, serving->addresses);
-  });
+  const absl::Status begun = gate.Start(
+      flags, GatesServer(flags), [&] { (*server)->Stop(); },
+      [&] {
+        notifier.Ready();
+        SayReady(flags, serving->addresses);
+      });
   if (!begun.ok()) return Fail(EX_OSERR, begun);
   const absl::Status ended = (*server)->Run();
   notifier.Stopping();
-  if (member.End()) return EX_TEMPFAIL;
-  if (const int status = gate.End(); status != EX_OK) {
-    return Fail(status,
-                absl::UnavailableError(absl::StrCat("the gate of --redis does not serve: ", gate.why())));
-  }
+  if (const int status = member.End(); status != EX_OK) return status;
+  if (const int status = gate.End(); status != EX_OK) return status;
   if (ended.ok()) {
     Log(LogEvent::kStopped, "stopped by a signal");
     return EX_OK;

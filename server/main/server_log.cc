@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
-#include <cstdlib>
 #include <string_view>
 #include <utility>
 
@@ -27,8 +26,7 @@ std::string JsonLine(std::string_view time, const LogEventEntry& entry, std::str
   json_object_set_new(line.get(), "event", json::NewString(entry.name));
   if (shard >= 0) json_object_set_new(line.get(), "shard", json_integer(shard));
   json_object_set_new(line.get(), "message", json::NewString(message));
-  const std::unique_ptr<char, decltype(&std::free)> text(json_dumps(line.get(), JSON_COMPACT), std::free);
-  return text.get();
+  return json::Text(line.get());
 }
 
 /// Text of a bounded size, of which the rest is left out.

@@ -3,8 +3,6 @@
 #include <jansson.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
 
 #include "tools/json/json.h"
 
@@ -48,8 +46,7 @@ void Settings::Render() {
     json_object_set_new(object.get(), "source", json::NewString(command_line::SourceName(setting.source)));
     json_array_append(array.get(), object.get());
   }
-  const std::unique_ptr<char, decltype(&std::free)> text(json_dumps(array.get(), JSON_COMPACT), std::free);
-  json_ = text.get();
+  json_ = json::Text(array.get());
 }
 
 std::vector<std::string> ChangedKeys(const Settings& before, const Settings& after) {

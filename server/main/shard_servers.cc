@@ -182,9 +182,14 @@ void ShardServers::Wait() const {
   ::eventfd_read(wake_fd_, &ignored);
 }
 
+void ShardServers::Stop() {
+  is_stopped_ = true;
+  ::eventfd_write(wake_fd_, 1);
+}
+
 int ShardServers::Run() {
   bool was_ready = false;
-  while (is_stop_asked == 0 && failure_ == 0) {
+  while (is_stop_asked == 0 && failure_ == 0 && !is_stopped_) {
     if (is_reload_asked != 0) {
       is_reload_asked = 0;
       for (const auto& server : servers_) server->Send(SIGHUP);

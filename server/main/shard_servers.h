@@ -57,8 +57,11 @@ class ShardServers {
   ShardServers(const ShardServers&) = delete;
   ShardServers& operator=(const ShardServers&) = delete;
 
-  /// Serves until TERM or INT, and forwards HUP. Returns 0, or the exit status of a server that never served.
+  /// Serves until TERM or INT, or Stop, and forwards HUP. Returns 0, or the exit status of a server that
+  /// never served.
   int Run();
+  /// Has Run return. Any thread may call it.
+  void Stop();
 
  private:
   ShardServers(ShardServersOptions options, int wake_fd) : options_(std::move(options)), wake_fd_(wake_fd) {}
@@ -69,6 +72,7 @@ class ShardServers {
   const int wake_fd_;                     // readable: something has changed below, or a signal has come
   std::atomic<std::uint32_t> ready_ = 0;  // servers that have served
   std::atomic<int> failure_ = 0;          // exit status of a server that never served
+  std::atomic<bool> is_stopped_ = false;
   std::vector<std::unique_ptr<ChildProgram>> servers_;
 };
 

@@ -4,7 +4,9 @@
 #include <charconv>
 #include <cstddef>
 #include <limits>
+#include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -19,6 +21,7 @@
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 #include "store/durable/tier_log/tier_log_options.h"
+#include "store/format/cluster/cluster_slots.h"
 #include "store/format/cluster/shard_identity.h"
 #include "store/options.h"
 
@@ -122,6 +125,10 @@ absl::Status Divide(const command_line::CommandLine& line, std::uint32_t shard, 
   }
   flags->http = HttpOf(flags->http, shard);
   flags->memory /= count;
+  // As Topology::Even divides them.
+  ClusterSlots slots;
+  slots.Add(FirstSlotOfPart(shard, count), FirstSlotOfPart(shard + 1, count) - 1);
+  flags->server.slots = std::make_shared<const ClusterSlots>(slots);
   if (store.commit_log_bytes > 0 && !line.Has("--commit_log")) {
     store.commit_log_bytes = std::max<std::uint64_t>(store.commit_log_bytes / count, kMinTierLogBytes);
   }
@@ -142,18 +149,25 @@ void AddShardsFlags(command_line::CommandLine& line, Flags* flags) {
            "With --shards: the file for clients, which says where each server is; made when missing. "
            "Default: `topology` in --data_dir")
       .TypeName("FILE");
+  line.Add("--slots", flags->shards.slots,
+           "With --shard: the slots of this server, as in 0-8191,8200. It does nothing for keys of others. "
+           "Default: all; with --shards, the part of server I")
+      .Check([](const std::string& text) {
+        return SlotsIn(text) ? "" : "is no set of slots; give numbers from 0 to 16383 and ranges";
+      })
+      .TypeName("SLOTS");
 }
 
 absl::Status TakeShards(const command_line::CommandLine& line, Flags* flags) {
   ShardsFlags& shards = flags->shards;
+  if (!shards.slots.empty()) {
+    if (shards.count > 1) return Reject("--slots: with --shards each server has its part; leave it out");
+    if (flags->server.store.shard.is_none()) return Reject("--slots: needs --shard=CLUSTER/NAME; give it");
+    flags->server.slots = std::make_shared<const ClusterSlots>(*SlotsIn(shards.slots));
+  }
   if (shards.count == 1) {
     if (shards.topology.empty()) return absl::OkStatus();
     return Reject("--topology: one server has no topology; leave it out, or give --shards more");
-  }
-  if (!flags->redis.empty()) {
-    return Reject(
-        "--redis: a gate reaches one server, and --shards starts several; start a kvgate for each, or leave "
-        "one of the two out");
   }
   if (flags->server.replication.is_on() || !flags->cluster.etcd.store.endpoints.empty()) {
     return Reject(
@@ -175,6 +189,9 @@ absl::Status TakeShards(const command_line::CommandLine& line, Flags* flags) {
                   " are called 0 to ", shards.count - 1, "; give one of these names");
   }
   shards.number = static_cast<int>(*number);
+  // The first process has the gate.
+  flags->redis.clear();
+  flags->redis_token_file.clear();
   // The servers' threads and one of a client.
   flags->server.yields_between_polls = rdma::AreMoreThanCpus(std::size_t{shards.count} + 1);
   return Divide(line, *number, flags);

@@ -7,6 +7,7 @@
 //   --data_dir, --backup_dir   the folder I in it
 //   --memory               an N-th
 //   --commit_log           its default: an N-th; a size that is given: each has it
+//   --change_log           each has it
 #pragma once
 
 #include <cstdint>

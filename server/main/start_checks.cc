@@ -73,16 +73,18 @@ absl::StatusOr<MemoryPlan> ApplyMemoryPlan(Flags* flags, std::vector<StartEvent>
   REMORA_RETURN_IF_ERROR(CheckMemory(flags->memory, system));
   const bool is_durable = !flags->server.store.data_dir.empty();
   StoreOptions& store = flags->server.store;
+  REMORA_RETURN_IF_ERROR(CheckChangeLog(store.change_log_bytes, flags->memory, system));
   store.write_buffer_bytes = WriteBufferFor(system);
   if (store.commit_log_bytes > 0) {
     EnlargeMemoryReserve(ApplierMemory(store.commit_log_bytes, store.write_buffer_bytes));
   }
-  if (!FitsAvailable(flags->memory, system, is_durable)) {
+  if (!FitsAvailable(flags->memory + store.change_log_bytes, system, is_durable)) {
     events->push_back(
         {LogEvent::kMemoryScarce,
          absl::StrCat("--memory is ", flags->memory, " bytes, beside which the server takes up to ",
-                      BesideMemory(system, is_durable), ", and ", system.whose_available, " has ",
-                      system.available, " available: when it fills, the system may kill this server")});
+                      BesideMemory(system, is_durable) + store.change_log_bytes, ", and ",
+                      system.whose_available, " has ", system.available,
+                      " available: when it fills, the system may kill this server")});
   }
 
   const rdma::QueueLimits limits;
@@ -109,10 +111,13 @@ absl::StatusOr<MemoryPlan> ApplyMemoryPlan(Flags* flags, std::vector<StartEvent>
     absl::StrAppend(&note, "; of these files, the store may open ", flags->server.store.max_open_files);
   }
   events->push_back({LogEvent::kClientLimit, std::move(note)});
-  events->push_back(
-      {LogEvent::kMemoryPlan,
-       absl::StrCat("memory: ", plan.region_size, " bytes for index and records, and ", plan.client_bytes,
-                    " bytes for each of ", plan.max_clients, " clients at most")});
+  std::string split =
+      absl::StrCat("memory: ", plan.region_size, " bytes for index and records, and ", plan.client_bytes,
+                   " bytes for each of ", plan.max_clients, " clients at most");
+  if (store.change_log_bytes > 0) {
+    absl::StrAppend(&split, "; beside them, ", store.change_log_bytes, " bytes for the change log");
+  }
+  events->push_back({LogEvent::kMemoryPlan, std::move(split)});
   return plan;
 }
 

@@ -128,4 +128,11 @@ absl::Status CheckMemory(std::size_t memory, const SystemMemory& system) {
                                                    ": give it less (--memory)"));
 }
 
+absl::Status CheckChangeLog(std::size_t change_log, std::size_t memory, const SystemMemory& system) {
+  if (change_log <= system.most - memory) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "a change log of ", change_log, " bytes beside a memory of ", memory, " bytes is more than ",
+      system.whose, " has, ", system.most, ": give it less (--change_log), or the memory (--memory)"));
+}
+
 }  // namespace remora

@@ -40,4 +40,8 @@ bool FitsAvailable(std::size_t memory, const SystemMemory& system, bool is_durab
 /// ResourceExhausted: there is never so much (says the numbers, and what to do).
 absl::Status CheckMemory(std::size_t memory, const SystemMemory& system);
 
+/// ResourceExhausted: there is never so much for a change log beside the memory. REQUIRES: CheckMemory was
+/// OK.
+absl::Status CheckChangeLog(std::size_t change_log, std::size_t memory, const SystemMemory& system);
+
 }  // namespace remora

@@ -38,13 +38,12 @@ class FollowerActivities {
     std::uint64_t last_group = 0;               // that was handed to the links
   };
 
-  /// The server is a primary now, with followers at these addresses. All of them are away.
-  void Begin(std::vector<std::string> addresses) {
+  /// The server is a primary now, with these followers.
+  void Show(std::vector<FollowerActivity> followers) {
     const MutexLock lock(mutex_);
-    view_ = {};
-    for (std::string& address : addresses) view_.followers.push_back({.address = std::move(address)});
+    view_.followers = std::move(followers);
   }
-  /// REQUIRES: `index` is that of an address of Begin.
+  /// REQUIRES: `index` is that of a follower of Show.
   void SetState(std::size_t index, LinkState state) {
     const MutexLock lock(mutex_);
     view_.followers[index].state = state;
@@ -58,7 +57,7 @@ class FollowerActivities {
     view_.last_group = group;
   }
 
-  /// Returns a view of one moment, with the followers in the order of the addresses.
+  /// Returns a view of one moment, with the followers in the order of Show.
   View Read() const {
     const MutexLock lock(mutex_);
     return view_;

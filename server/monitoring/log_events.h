@@ -159,7 +159,7 @@ inline constexpr auto kLogEvents = std::to_array<LogEventEntry>({
     {LogEvent::kReplicationFailed, "replication_failed", LogLevel::kError, "a follower cannot apply a group, or keep its state"},
     {LogEvent::kClusterChanged, "cluster_changed", LogLevel::kWarning, "a member takes over, leaves or joins, in the configuration"},
     {LogEvent::kClusterFailed, "cluster_failed", LogLevel::kError, "etcd, or the configuration there, stops the member, and why"},
-    {LogEvent::kClusterEnded, "cluster_ended", LogLevel::kError, "the process ends, as another member is the primary, and why"},
+    {LogEvent::kClusterEnded, "cluster_ended", LogLevel::kError, "the process ends: another member leads, or this one was removed"},
     {LogEvent::kLinesLeftOut, "lines_left_out", LogLevel::kInfo, "clients caused more lines than are written in a time"},
     {LogEvent::kWarningsLeftOut, "warnings_left_out", LogLevel::kWarning, "clients caused more warnings than are written in a time"},
     {LogEvent::kLinesDropped, "lines_dropped", LogLevel::kWarning, "lines were lost, as nobody read the log"},

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/replication/membership.h"
 #include "server/request/pending_request.h"
 #include "store/base/clock.h"
 #include "store/format/wire/replication_messages.h"
@@ -65,9 +66,12 @@ class Handover {
 
   // --- The member that is to take over
 
-  bool is_asked() const { return asked_.has_value(); }
-  void Ask(const PendingRequest& asked) { asked_ = asked; }
-  /// REQUIRES: is_asked.
+  MemberWish wish() const { return asked_ ? wish_ : MemberWish::kNone; }
+  void Ask(const PendingRequest& asked, MemberWish wish) {
+    asked_ = asked;
+    wish_ = wish;
+  }
+  /// REQUIRES: there is a wish.
   PendingRequest TakeAsked() { return *std::exchange(asked_, std::nullopt); }
 
   void Forget(ClientSession& session) {
@@ -90,6 +94,7 @@ class Handover {
 
   std::optional<Yield> yield_;
   std::optional<PendingRequest> asked_;
+  MemberWish wish_ = MemberWish::kNone;  // of that
 };
 
 }  // namespace remora

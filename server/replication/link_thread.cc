@@ -94,6 +94,11 @@ void LinkThread::SetStatus(LinkState state, std::string text) {
 // --- The connection -------------------------------------------------------------------------------------
 
 void LinkThread::Run() {
+  ServeAlways();
+  has_ended_.store(true, std::memory_order_release);
+}
+
+void LinkThread::ServeAlways() {
   Duration pause = kFirstPause;
   while (!is_stopped_.load(std::memory_order_acquire)) {
     has_connected_ = has_failed_copy_ = false;

@@ -58,6 +58,8 @@ class LinkThread {
 
   /// Tells the thread to end, without waiting for it.
   void Stop();
+  /// Returns whether the thread has ended, so that the destructor does not wait.
+  bool has_ended() const { return has_ended_.load(std::memory_order_acquire); }
   /// Tells it that a group has come.
   void Wake();
 
@@ -84,6 +86,8 @@ class LinkThread {
   LinkThread(FollowerAddress to, const Source& source, std::function<void()> on_change)
       : to_(std::move(to)), source_(source), on_change_(std::move(on_change)), cursor_(source.groups) {}
   void Run();
+  /// Connects again and again, until Stop.
+  void ServeAlways();
   /// Serves the follower until the connection ends, and returns why.
   absl::Status Serve();
   /// Has the follower compare the histories. Returns its answer, which is not kOk if it takes a copy.
@@ -110,6 +114,7 @@ class LinkThread {
   const SteadyClock clock_;
   int wake_fd_ = -1;  // an eventfd
   std::atomic<bool> is_stopped_ = false;
+  std::atomic<bool> has_ended_ = false;
   std::atomic<bool> is_asleep_ = false;
   std::atomic<std::uint64_t> acknowledged_ = 0;
   std::atomic<std::uint64_t> asked_ = 0;     // round

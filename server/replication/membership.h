@@ -26,7 +26,8 @@ struct MemberOrders {
     std::uint64_t epoch = 0;
     /// No round of the primary before need have asked this member lately. It serves T from now on.
     bool was_unasked = false;
-    std::vector<FollowerAddress> followers{};
+    std::uint64_t versions_from = 0;           // its first version, unless its own are later
+    std::vector<FollowerAddress> followers{};  // the other members, as they are now
   };
   std::uint64_t life = 0;  // of this member, for its primary
   /// It follows no primary of an earlier epoch.
@@ -34,8 +35,8 @@ struct MemberOrders {
   /// It may take a copy of a primary's data in place of its own (K11 of server/cluster/keeper.h).
   bool may_copy = false;
   std::optional<Lead> lead{};
-  /// Why the member did not take over, as an operator asked. Empty: nobody is to be told.
-  std::string switch_fault{};
+  /// Why the member does not do what an operator asks. Empty: nobody is to be told.
+  std::string wish_fault{};
   std::vector<bool> counts{};  // by followers: a group is published once it has it
   bool has_minimum = false;    // else no further group is published
   /// The last round of the lease line that may end. Nothing: all may.
@@ -46,6 +47,13 @@ struct MemberOrders {
   std::uint64_t min_in_sync = 0;
 };
 
+/// The request of an operator to a member.
+enum class MemberWish : std::uint8_t {
+  kNone = 1,
+  kTakesOver,  // from a primary that serves
+  kForces,     // it takes over, although it may lack acknowledged writes
+};
+
 struct MemberReport {
   struct Follower {
     LinkState state = LinkState::kAway;
@@ -54,19 +62,21 @@ struct MemberReport {
     std::uint64_t answered = 0;      // the last round of the lease line
   };
   bool is_loading = false;
-  bool is_empty = false;     // it never had a key or a group
-  bool is_asked = false;     // an operator asks it to take over
-  bool is_yielding = false;  // a primary: another member is to take over
-  bool has_copy = false;     // a whole copy of a primary's data has come
+  bool is_empty = false;                // it never had a key or a group
+  MemberWish wish = MemberWish::kNone;  // of an operator
+  bool is_yielding = false;             // a primary: another member is to take over
+  bool has_copy = false;                // a whole copy of a primary's data has come
   bool is_primary = false;
-  bool is_open = false;    // it serves clients
-  std::uint64_t last = 0;  // number of its last group
+  bool is_open = false;     // it serves clients
+  std::uint64_t epoch = 0;  // of its data
+  std::uint64_t last = 0;   // number of its last group
   std::uint64_t published = 0;
   std::uint64_t begun = 0;  // the last round of the lease line
   /// When the server may serve. Nothing: it was not told to lead, or may serve.
   std::optional<TimePoint> opens_at{};
   std::vector<Follower> followers{};
-  std::string failure{};  // why it cannot lead. Empty: it can, or was not told to
+  std::string failure{};       // why it cannot lead. Empty: it can, or was not told to
+  std::string disk_failure{};  // why its disk takes no more writes until it is opened again. Empty: it does
 };
 
 /// A mailbox of one letter in each direction.

@@ -22,8 +22,8 @@ ReplicationSender::ReplicationSender(ServerStore& store, const OperatorLog& log,
       shipped_(published_),
       groups_(published_ + 1,
               [this] {
-                if (!has_links_.load(std::memory_order_acquire)) return;
-                for (const std::unique_ptr<LinkThread>& link : links_) link->Wake();
+                const MutexLock lock(mutex_);
+                for (LinkThread* const link : woken_) link->Wake();
               }),
       source_{.groups = {.shipped = groups_,
                          .read = [&store](std::uint64_t from) { return store.ReadGroups(from); }}} {}
@@ -31,9 +31,13 @@ ReplicationSender::ReplicationSender(ServerStore& store, const OperatorLog& log,
 ReplicationSender::~ReplicationSender() { End(); }
 
 void ReplicationSender::End() {
-  has_links_.store(false, std::memory_order_release);
+  {
+    const MutexLock lock(mutex_);
+    woken_.clear();
+  }
   for (const std::unique_ptr<LinkThread>& link : links_) link->Stop();  // all, before one is awaited
   links_.clear();
+  stopped_.clear();
 }
 
 absl::Status ReplicationSender::Start(const std::vector<FollowerAddress>& followers, const History& history,
@@ -43,21 +47,58 @@ absl::Status ReplicationSender::Start(const std::vector<FollowerAddress>& follow
   source_.is_synced = is_synced;
   source_.lease_time = lease_time;
   source_.copies = std::move(copies);
-  // None is kept if one cannot be started: then no follower has acknowledged anything (R10).
+  return SetFollowers(followers);
+}
+
+absl::Status ReplicationSender::SetFollowers(const std::vector<FollowerAddress>& followers) {
+  const auto leads_to = [](const std::unique_ptr<LinkThread>& link, const FollowerAddress& to) {
+    return link->address().ToString() == to.address.ToString();
+  };
+  if (std::ranges::equal(links_, followers, leads_to)) return absl::OkStatus();
+  constexpr std::size_t kNew = std::numeric_limits<std::size_t>::max();
+  std::vector<std::size_t> before;  // by followers: the place of its link until now
   std::vector<std::unique_ptr<LinkThread>> links;
-  std::vector<std::string> addresses;
+  // None is kept if one cannot be started: then no follower has acknowledged anything (R10).
   for (const FollowerAddress& to : followers) {
-    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<LinkThread> link, LinkThread::Start(to, source_, wake_));
-    links.push_back(std::move(link));
-    addresses.push_back(to.address.ToString());
+    std::size_t at = 0;
+    while (at < links_.size() && (!leads_to(links_[at], to) || std::ranges::find(before, at) != before.end()))
+      ++at;
+    before.push_back(at < links_.size() ? at : kNew);
+    links.emplace_back();
+    if (at < links_.size()) continue;
+    REMORA_ASSIGN_OR_RETURN(links.back(), LinkThread::Start(to, source_, wake_));
   }
-  links_ = std::move(links);
-  has_links_.store(true, std::memory_order_release);
-  told_.resize(links_.size());
-  away_ = links_.size();
-  shown_.Begin(std::move(addresses));
-  SetGauge(store_, Metric::kFollowersAway, away_);
+  std::vector<Told> told(links.size());
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    if (before[i] == kNew) continue;
+    links[i] = std::move(links_[before[i]]);
+    told[i] = std::move(told_[before[i]]);
+  }
+  std::swap(links_, links);
+  told_ = std::move(told);
+  ShowLinks();
+  for (std::unique_ptr<LinkThread>& link : links) {
+    if (link == nullptr) continue;
+    link->Stop();
+    stopped_.push_back(std::move(link));
+  }
   return absl::OkStatus();
+}
+
+void ReplicationSender::ShowLinks() {
+  std::vector<FollowerActivity> shown;
+  {
+    const MutexLock lock(mutex_);
+    woken_.clear();
+    for (const std::unique_ptr<LinkThread>& link : links_) woken_.push_back(link.get());
+  }
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    shown.push_back({.address = links_[i]->address().ToString(),
+                     .state = told_[i].status.state,
+                     .acknowledged = told_[i].acknowledged});
+  }
+  shown_.Show(std::move(shown));
+  LogChanges();
 }
 
 void ReplicationSender::SetCounts(Counts counts) {
@@ -103,6 +144,7 @@ std::vector<MemberReport::Follower> ReplicationSender::followers() const {
 }
 
 bool ReplicationSender::Step() {
+  std::erase_if(stopped_, [](const std::unique_ptr<LinkThread>& link) { return link->has_ended(); });
   std::uint64_t changes = 0;
   for (const std::unique_ptr<LinkThread>& link : links_) changes += link->changes();
   if (changes != changes_) {

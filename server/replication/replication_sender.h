@@ -6,7 +6,6 @@
 //        more bytes than may be pending.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -16,17 +15,22 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "server/monitoring/follower_activity.h"
 #include "server/monitoring/operator_log.h"
 #include "server/replication/link_thread.h"
 #include "server/replication/membership.h"
 #include "server/replication/shipped_groups.h"
+#include "store/base/mutex.h"
 #include "store/server_store.h"
 
 namespace remora {
 
 /// Ships the groups of a store to all followers.
+///
+/// The class has more than 15 fields, because links come and go while it ships, and the store's threads wake
+/// them.
 ///
 /// Thread safety: none; the server's one thread. Its links have threads of their own.
 class ReplicationSender {
@@ -42,9 +46,13 @@ class ReplicationSender {
   /// The sink for ServerStore::Promote.
   GroupSink& sink() { return groups_; }
   /// Connects to the followers. REQUIRES: the sink is that of the store. ResourceExhausted: the system starts
-  /// no thread.
+  /// no thread; then it has no links.
   absl::Status Start(const std::vector<FollowerAddress>& followers, const History& history, bool is_synced,
                      std::chrono::milliseconds lease_time, LinkThread::Copies copies);
+
+  /// Changes the followers: ends links to others, and begins those that are missing. From now on, SetCounts
+  /// has these. REQUIRES: Start was called. ResourceExhausted: as of Start; then nothing has changed.
+  absl::Status SetFollowers(const std::vector<FollowerAddress>& followers);
 
   /// Ends the links, for good. The sink stays.
   void End();
@@ -94,6 +102,8 @@ class ReplicationSender {
   std::string_view Consequence(LinkState state, std::size_t link) const;
   /// Logs and shows each link that has changed, and counts those that are away.
   void LogChanges();
+  /// Has new groups wake the links, and the monitors show them.
+  void ShowLinks();
 
   ServerStore& store_;
   const OperatorLog& log_;
@@ -108,8 +118,10 @@ class ReplicationSender {
   std::vector<Told> told_;     // by links
   ShippedGroups groups_;
   LinkThread::Source source_;
-  std::atomic<bool> has_links_ = false;             // links_ does not change any more
-  std::vector<std::unique_ptr<LinkThread>> links_;  // last: they use what is before
+  std::vector<std::unique_ptr<LinkThread>> links_;
+  std::vector<std::unique_ptr<LinkThread>> stopped_;  // that were stopped, and may not have ended yet
+  Mutex mutex_;
+  std::vector<LinkThread*> woken_ ABSL_GUARDED_BY(mutex_);  // by each group; these are links_
 };
 
 }  // namespace remora

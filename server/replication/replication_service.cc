@@ -142,6 +142,9 @@ void ReplicationService::Take(const PendingRequest& pending) {
   if (pending.request.operation == Operation::kFollow && pending.request.condition == kFollowYields) {
     return BeginYield(pending);
   }
+  if (pending.request.operation == Operation::kFollow && pending.request.condition == kFollowForces) {
+    return TakeWish(pending, MemberWish::kForces);
+  }
   if (pending.request.operation == Operation::kPromote) return BeginPromotion(pending);
   // From the beginning of its promotion on, it answers no round of its primary (Q4 of
   // store/format/memory/lease_line.h).
@@ -173,25 +176,27 @@ absl::Status ReplicationService::CheckPromotion() const {
 }
 
 void ReplicationService::BeginPromotion(const PendingRequest& pending) {
-  if (options_.membership != nullptr) {
-    const bool is_primary = role_ != Role::kFollower;
-    if (!is_primary && !handover_.is_asked())
-      return handover_.Ask(pending);  // its keeper sees it in the report
-    return parts_.replies.Answer(
-        pending,
-        absl::FailedPreconditionError(is_primary ? "promote: this member is the primary already"
-                                                 : "promote: another request has asked for that; wait"));
-  }
+  if (options_.membership != nullptr) return TakeWish(pending, MemberWish::kTakesOver);
   if (const absl::Status may = CheckPromotion(); !may.ok()) return parts_.replies.Answer(pending, may);
   history_ = follower_->End();
   // Clients may read its primary under leases until the lease time after its last answer (Q5).
   promotion_ = {.asked = pending, .due = follower_->support_ends_at()};
 }
 
+void ReplicationService::TakeWish(const PendingRequest& pending, MemberWish wish) {
+  std::string_view fault;
+  if (options_.membership == nullptr) fault = "promote: this server is no member of a shard in etcd";
+  if (fault.empty() && role_ != Role::kFollower) fault = "promote: this member is the primary already";
+  if (fault.empty() && handover_.wish() != MemberWish::kNone)
+    fault = "promote: another request has asked for that; wait";
+  if (fault.empty()) return handover_.Ask(pending, wish);  // its keeper sees it in the report
+  parts_.replies.Answer(pending, absl::FailedPreconditionError(AbslView(fault)));
+}
+
 void ReplicationService::EndPromotion() {
   const PendingRequest asked = promotion_->asked;
   promotion_.reset();
-  const absl::Status promoted = Promote(0, options_.followers);
+  const absl::Status promoted = Promote({.followers = options_.followers});
   if (!promoted.ok()) return parts_.replies.Answer(asked, promoted);
   AnswerPromoted(asked);
 }
@@ -204,13 +209,13 @@ void ReplicationService::AnswerPromoted(const PendingRequest& asked) {
   parts_.replies.Send(asked.session, reply, WhyNotServing());
 }
 
-absl::Status ReplicationService::Promote(std::uint64_t epoch, const std::vector<FollowerAddress>& followers) {
+absl::Status ReplicationService::Promote(const MemberOrders::Lead& lead) {
   const History before = history_;
   history_.is_primary = true;
   history_.began_empty =
       history_.reigns.empty() ? parts_.store.Read(Metric::kKeys) == 0 : history_.began_empty;
   history_.Begin(RandomId(), parts_.store.last_group());
-  if (epoch != 0) history_.reigns.back().epoch = epoch;
+  if (lead.epoch != 0) history_.reigns.back().epoch = lead.epoch;
   if (!IsInOrder(history_.reigns)) {
     history_ = before;
     return absl::FailedPreconditionError(
@@ -218,7 +223,7 @@ absl::Status ReplicationService::Promote(std::uint64_t epoch, const std::vector<
   }
   // The reign is on the disk before the store writes the first group of it (R13).
   absl::Status led = WriteHistory(data_dir_, history_);
-  if (led.ok()) led = Lead(followers);
+  if (led.ok()) led = Lead(lead.followers, lead.versions_from);
   if (!led.ok()) {
     history_ = before;
     led = absl::Status(led.code(), absl::StrCat("promote: ", led.message()));
@@ -232,12 +237,13 @@ absl::Status ReplicationService::Promote(std::uint64_t epoch, const std::vector<
   return absl::OkStatus();
 }
 
-absl::Status ReplicationService::Lead(const std::vector<FollowerAddress>& followers) {
+absl::Status ReplicationService::Lead(const std::vector<FollowerAddress>& followers,
+                                      std::uint64_t versions_from) {
   ServerStore& store = parts_.store;
   if (!followers.empty() || options_.membership != nullptr) {
     sender_ = std::make_unique<ReplicationSender>(store, parts_.log, parts_.followers, parts_.wake);
   }
-  const absl::Status promoted = store.Promote(sender_ == nullptr ? nullptr : &sender_->sink());
+  const absl::Status promoted = store.Promote(sender_ == nullptr ? nullptr : &sender_->sink(), versions_from);
   if (!promoted.ok()) {
     sender_.reset();
     return promoted;
@@ -274,10 +280,14 @@ void ReplicationService::StepMember() {
   ServerStore& store = parts_.store;
   follower_->SetMember(orders.life, orders.min_epoch, orders.may_copy);
   if (orders.lead && role_ == Role::kFollower && failure_.empty()) LeadMember(*orders.lead);
-  if (!orders.switch_fault.empty() && handover_.is_asked()) {
-    parts_.replies.Answer(handover_.TakeAsked(), absl::FailedPreconditionError(orders.switch_fault));
+  if (!orders.wish_fault.empty() && handover_.wish() != MemberWish::kNone) {
+    parts_.replies.Answer(handover_.TakeAsked(), absl::FailedPreconditionError(orders.wish_fault));
   }
   if (sender_ != nullptr && orders.lead) {
+    const absl::Status set = sender_->SetFollowers(orders.lead->followers);
+    if (!set.ok()) failure_ = std::string(set.message());
+  }
+  if (sender_ != nullptr && orders.lead && failure_.empty()) {
     // The groups that it had when it opened are published even below the minimum: all in sync have them.
     constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
     sender_->SetCounts({.links = orders.counts,
@@ -290,16 +300,18 @@ void ReplicationService::StepMember() {
   MemberReport report{
       .is_loading = store.loading(),
       .is_empty = store.last_group() == 0 && !store.loading() && store.Read(Metric::kKeys) == 0,
-      .is_asked = handover_.is_asked(),
+      .wish = handover_.wish(),
       .is_yielding = handover_.is_yielding(),
       .has_copy = follower_->has_copy(),
       .is_primary = role_ != Role::kFollower,
       .is_open = role_ == Role::kPrimary,
+      .epoch = history_.epoch(),
       .last = store.last_group(),
       .published = sender_ == nullptr ? 0 : sender_->published(),
       .begun = lease_ == nullptr ? 0 : lease_->begun(),
       .opens_at = opens_after_,
-      .failure = failure_};
+      .failure = failure_,
+      .disk_failure = std::string(store.CheckSync().message())};
   if (sender_ != nullptr) report.followers = sender_->followers();
   options_.membership->Report(std::move(report));
 }
@@ -309,7 +321,7 @@ void ReplicationService::LeadMember(const MemberOrders::Lead& lead) {
   if (led.ok()) {
     history_ = follower_->End();
     if (lead.was_unasked) follower_->DelaySupportEnd();  // K10
-    led = Promote(lead.epoch, lead.followers);
+    led = Promote(lead);
     opens_after_ = follower_->support_ends_at();  // Q5
   }
   if (!led.ok()) failure_ = std::string(led.message());
@@ -388,7 +400,7 @@ bool ReplicationService::Step() {
     is_starting_ = false;
     ContinueHistory();
     absl::Status led = WriteHistory(data_dir_, history_);  // as in Promote
-    if (led.ok()) led = Lead(options_.followers);
+    if (led.ok()) led = Lead(options_.followers, 0);
     if (!led.ok()) {
       parts_.log.Write(LogEvent::kReplicationFailed,
                        absl::StrCat("the server cannot be a primary, and serves no clients: ", led.message(),
@@ -420,7 +432,7 @@ void ReplicationService::ServeIfReady() {
   parts_.log.Write(LogEvent::kReplicationServing,
                    absl::StrCat("serves clients: all followers have its groups up to ", opens_at_, "; epoch ",
                                 history_.epoch()));
-  if (handover_.is_asked()) AnswerPromoted(handover_.TakeAsked());
+  if (handover_.wish() != MemberWish::kNone) AnswerPromoted(handover_.TakeAsked());
 }
 
 bool ReplicationService::has_work() const {

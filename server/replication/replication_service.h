@@ -117,8 +117,9 @@ class ReplicationService final : public SessionObserver {
                      History history);
   /// Begins a reign with these groups, if the history has none that goes on.
   void ContinueHistory();
-  /// Makes the store a primary's, and connects to the followers.
-  absl::Status Lead(const std::vector<FollowerAddress>& followers);
+  /// Makes the store a primary's, and connects to the followers. Its first version is `versions_from` or
+  /// later.
+  absl::Status Lead(const std::vector<FollowerAddress>& followers, std::uint64_t versions_from);
   /// A promotion by hand that waits until no client can have a lease of the primary before.
   struct Promotion {
     PendingRequest asked;
@@ -130,7 +131,9 @@ class ReplicationService final : public SessionObserver {
   absl::Status CheckPromotion() const;
   void EndPromotion();
   /// Begins a reign of this epoch (0: the next one), and leads. REQUIRES: the follower has ended.
-  absl::Status Promote(std::uint64_t epoch, const std::vector<FollowerAddress>& followers);
+  absl::Status Promote(const MemberOrders::Lead& lead);
+  /// Keeps a request of an operator, which the member's keeper answers.
+  void TakeWish(const PendingRequest& pending, MemberWish wish);
   /// Follows the orders of its cluster, and reports.
   void StepMember();
   /// Leads as its cluster orders. It serves nobody before opens_after_.

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "store/base/check.h"
+#include "store/base/moved.h"
 #include "store/base/shortage.h"
 #include "store/format/wire/multi_put.h"
 #include "store/format/wire/write_batch.h"
@@ -108,7 +109,7 @@ ReplyStatus ToReplyStatus(const absl::Status& status) {
     case absl::StatusCode::kAlreadyExists:
       return ReplyStatus::kAlreadyExists;
     case absl::StatusCode::kFailedPrecondition:
-      return ReplyStatus::kFailedPrecondition;
+      return IsMoved(status) ? ReplyStatus::kMoved : ReplyStatus::kFailedPrecondition;
     case absl::StatusCode::kOutOfRange:
       return ReplyStatus::kOutOfRange;
     case absl::StatusCode::kUnauthenticated:

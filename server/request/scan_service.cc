@@ -18,6 +18,10 @@ namespace {
 // Of one request: about half a millisecond of small values.
 constexpr std::size_t kMaxLooks = 1024;
 constexpr std::size_t kMaxCounted = 2048;
+// The same while clients write, and for kWritersPause after the last write. Writers wait for a request, which
+// then takes some 30 us.
+constexpr std::size_t kFewLooks = 64;
+constexpr std::chrono::seconds kWritersPause{1};
 
 constexpr std::chrono::seconds kIdle{kCursorSeconds};
 constexpr std::chrono::seconds kCheckPause{1};
@@ -93,6 +97,7 @@ absl::Status ScanService::Open(ClientSession& session, const Request& request, R
   cursor.id = next_id_;
   cursor.kind = start->kind;
   cursor.window = start->window;
+  cursor.groups = store_.Read(Metric::kCommitGroups);
   if (cursor.has_pages() && !IsPage(start->window, start->page_offset, start->page_size)) return Invalid();
   if (start->kind == ScanKind::kChanges) {
     REMORA_ASSIGN_OR_RETURN(cursor.watch, store_.Watch(range, start->from));
@@ -161,8 +166,8 @@ absl::StatusOr<bool> ScanService::SendPage(ClientSession& session, Client& clien
   if (PageIsInFlight(session, client)) return Busy();
   const TimePoint begin = store_.clock().Now();
   std::size_t filled = 0;
-  REMORA_ASSIGN_OR_RETURN(const bool more,
-                          FillPage(cursor, std::span(client.page).first(place.size), &filled));
+  REMORA_ASSIGN_OR_RETURN(const bool more, FillPage(cursor, std::span(client.page).first(place.size),
+                                                    LooksOf(cursor, kMaxLooks), &filled));
   *size = static_cast<std::int64_t>(filled);
   if (filled == 0) return more;
   const rdma::Sge from = rdma::MakeSge(*client.registration, 0, filled);
@@ -218,11 +223,20 @@ ScanService::EntryBytes ScanService::BytesOf(const Cursor& cursor) {
   return bytes;
 }
 
-absl::StatusOr<bool> ScanService::FillPage(Cursor& cursor, std::span<std::byte> page, std::size_t* filled) {
-  for (std::size_t looks = 0; looks < kMaxLooks;) {
+std::size_t ScanService::LooksOf(Cursor& cursor, std::size_t most) const {
+  if (cursor.watch != nullptr) return most;  // it shows what clients write
+  const std::uint64_t groups = store_.Read(Metric::kCommitGroups);
+  if (std::exchange(cursor.groups, groups) != groups) cursor.written = cursor.used;
+  return cursor.written && cursor.used - *cursor.written < kWritersPause ? kFewLooks : most;
+}
+
+absl::StatusOr<bool> ScanService::FillPage(Cursor& cursor, std::span<std::byte> page, std::size_t most,
+                                           std::size_t* filled) {
+  for (std::size_t looks = 0; looks < most;) {
     if (!cursor.in_entry) {
       const absl::StatusOr<Found> advanced = Advance(cursor);
-      if (absl::IsAborted(advanced.status()) && *filled > 0) return true;
+      // The client gets what the page has before it gets the error: the next request finds that again.
+      if (!advanced.ok() && *filled > 0) return true;
       REMORA_ASSIGN_OR_RETURN(const Found found, advanced);
       ++looks;
       if (found == Found::kNotYet) continue;
@@ -257,14 +271,15 @@ absl::StatusOr<bool> ScanService::FillPage(Cursor& cursor, std::span<std::byte> 
   return true;
 }
 
-absl::StatusOr<bool> ScanService::CountSome(Cursor& cursor, std::int64_t* count) {
+absl::StatusOr<bool> ScanService::CountSome(Cursor& cursor, std::int64_t* count) const {
   if (!std::exchange(cursor.is_counting, true)) {
     if (const std::optional<std::uint64_t> all = cursor.scan->CountAtOnce()) {
       *count = static_cast<std::int64_t>(*all);
       return false;
     }
   }
-  for (std::size_t looks = 0; looks < kMaxCounted; ++looks) {
+  const std::size_t most = LooksOf(cursor, kMaxCounted);
+  for (std::size_t looks = 0; looks < most; ++looks) {
     const StoreScan::Step step = cursor.scan->Advance();
     if (step == StoreScan::Step::kEntry) ++*count;
     if (step != StoreScan::Step::kEnd) continue;

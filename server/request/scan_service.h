@@ -64,6 +64,8 @@ class ScanService {
     bool in_entry = false;                    // the scan is at an entry that is not sent, or not all of it
     std::size_t entry_sent = 0;               // bytes of it
     bool is_counting = false;                 // of kCount: it has made a step
+    std::uint64_t groups = 0;                 // commit groups of the store until its last request
+    std::optional<TimePoint> written;         // the last request behind a group; nothing: there was none
 
     bool has_pages() const {
       return kind == ScanKind::kEntries || kind == ScanKind::kKeys || kind == ScanKind::kChanges;
@@ -91,7 +93,11 @@ class ScanService {
   // Each false: that was all. Aborted: nothing was done.
   absl::StatusOr<bool> SendPage(ClientSession& session, Client& client, Cursor& cursor,
                                 const PagePlace& place, std::int64_t* size);
-  static absl::StatusOr<bool> FillPage(Cursor& cursor, std::span<std::byte> page, std::size_t* filled);
+  /// Returns how many entries the next request of the cursor may look at: few if clients write, because
+  /// they wait meanwhile, or else `most`. The first request gets `most`.
+  std::size_t LooksOf(Cursor& cursor, std::size_t most) const;
+  static absl::StatusOr<bool> FillPage(Cursor& cursor, std::span<std::byte> page, std::size_t most,
+                                       std::size_t* filled);
   /// Result of the next step of the cursor. Aborted: it is not known yet.
   enum class Found : std::uint8_t { kEntry = 1, kNotYet = 2, kEnd = 3, kPause = 4 };
   static absl::StatusOr<Found> Advance(Cursor& cursor);
@@ -104,7 +110,7 @@ class ScanService {
     std::size_t size() const { return header_size + key.size() + value.size(); }
   };
   static EntryBytes BytesOf(const Cursor& cursor);
-  static absl::StatusOr<bool> CountSome(Cursor& cursor, std::int64_t* count);
+  absl::StatusOr<bool> CountSome(Cursor& cursor, std::int64_t* count) const;
   static absl::StatusOr<bool> DeleteSome(Cursor& cursor, std::int64_t* count);
   void Remove(Client& client, std::vector<Cursor>::iterator cursor);
 

@@ -12,32 +12,25 @@
 #include <rocksdb/env.h>
 #include <rocksdb/sst_file_reader.h>
 #include <rocksdb/utilities/backup_engine.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <set>
 #include <stop_token>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
-#include "store/base/shortage.h"
 #include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
 #include "store/durable/data_dir.h"
+#include "store/durable/new_directory.h"
 #include "store/durable/status.h"
 #include "store/durable/tier.h"
-#include "store/format/memory/layout.h"
+#include "store/format/types/version_time.h"
 
 namespace remora {
 namespace {
@@ -98,6 +91,9 @@ class Reader {
   static absl::StatusOr<Reader> Open(const std::string& dir) {
     Reader reader;
     REMORA_ASSIGN_OR_RETURN(reader.lock_, DataDir::OpenToRead(dir, kBackupDir));
+    // A server that starts puts the marker there, and the first backup all else.
+    REMORA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(dir));
+    if (names.size() == 1) return reader;
     rocksdb::BackupEngineReadOnly* engine = nullptr;
     REMORA_ASSIGN_OR_RETURN(const rocksdb::Status opened, StartThread([&] {
                               return rocksdb::BackupEngineReadOnly::Open(EngineOptions(dir),
@@ -108,14 +104,18 @@ class Reader {
     return reader;
   }
 
+  /// REQUIRES: Find returned OK.
   const rocksdb::BackupEngineReadOnly& engine() const { return *engine_; }
+  std::vector<BackupInfo> infos() const {
+    return engine_ == nullptr ? std::vector<BackupInfo>() : InfosOf(*engine_);
+  }
   const std::string& dir() const { return lock_->path(); }
 
   /// Returns the backup with this ID. 0: the newest.
   absl::StatusOr<BackupInfo> Find(std::uint32_t id) const {
     std::vector<rocksdb::BackupID> damaged;
-    engine_->GetCorruptedBackups(&damaged);
-    const std::vector<BackupInfo> infos = InfosOf(*engine_);
+    if (engine_ != nullptr) engine_->GetCorruptedBackups(&damaged);
+    const std::vector<BackupInfo> infos = this->infos();
     // The newest backup may be damaged. Then report that, rather than return the one before.
     if (id == 0) {
       for (const BackupInfo& info : infos) id = std::max(id, info.id);
@@ -177,13 +177,8 @@ class Reader {
   }
 
   std::unique_ptr<DataDir> lock_;
-  std::unique_ptr<rocksdb::BackupEngineReadOnly> engine_;
+  std::unique_ptr<rocksdb::BackupEngineReadOnly> engine_;  // null: there is no backup yet
 };
-
-/// Returns the version at which a restored store continues, unless its own are higher (store/backup.h).
-std::uint64_t FirstRestoredVersion(std::int64_t unix_s) {
-  return static_cast<std::uint64_t>(std::clamp<std::int64_t>(unix_s, 0, kMaxVersion >> 22)) << 22;
-}
 
 absl::Status Restore(const Reader& reader, std::uint32_t id, std::int64_t unix_s, const std::string& to) {
   REMORA_RETURN_IF_ERROR(
@@ -191,100 +186,10 @@ absl::Status Restore(const Reader& reader, std::uint32_t id, std::int64_t unix_s
   REMORA_RETURN_IF_ERROR(DataDir::Claim(to));
   // Opening it tests the result. Its versions continue beyond all that the store gave after the backup.
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<DurableTier> tier, DurableTier::Open(to));
-  tier->SetVersionLimit(std::max(FirstRestoredVersion(unix_s), tier->version_limit()));
+  tier->SetVersionLimit(std::max(FirstVersionOf(unix_s), tier->version_limit()));
   REMORA_RETURN_IF_ERROR(tier->Write());
   REMORA_RETURN_IF_ERROR(tier->Sync());
   return SyncDirectory(to);
-}
-
-absl::Status Errno(const std::string& what) {
-  const int error = errno;
-  if (error == ENOENT || error == EACCES) return absl::ErrnoToStatus(error, what);
-  return MarkedByErrno(error, absl::UnavailableError(absl::ErrnoToStatus(error, what).message()));
-}
-
-absl::Status IsNotEmpty(const std::string& data_dir) {
-  return absl::FailedPreconditionError(absl::StrCat(
-      "restore: ", data_dir, " is not empty; name a new or an empty directory. Nothing in it was touched"));
-}
-
-/// Returns true if the directory exists and is empty, false if it does not exist. FailedPrecondition: it is
-/// not empty, or no directory.
-absl::StatusOr<bool> IsThere(const std::string& data_dir) {
-  struct stat status;
-  if (lstat(data_dir.c_str(), &status) != 0) {
-    if (errno == ENOENT) return false;
-    return Errno(absl::StrCat("cannot look at ", data_dir));
-  }
-  if (stat(data_dir.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("restore: ", data_dir, " is not a directory; name a new or an empty directory"));
-  }
-  REMORA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(data_dir));
-  if (!names.empty()) return IsNotEmpty(data_dir);
-  return true;
-}
-
-/// Restores a backup into a new directory, and sets *made to its path, also if it fails after it has made
-/// that directory. After the return no thread writes there: the engine's threads, which a failed restore
-/// leaves behind, end with the engine.
-absl::StatusOr<BackupInfo> RestoreApart(const std::string& dir, std::uint32_t id, std::int64_t unix_s,
-                                        const std::string& path, bool is_there, std::string* made) {
-  REMORA_ASSIGN_OR_RETURN(const Reader reader, Reader::Open(dir));
-  // If `path` exists, work within it: it may be on another file system than its parent, or the parent may
-  // not be writable.
-  std::string name = absl::StrCat(path, is_there ? "/" : "", ".restore-XXXXXX");
-  if (mkdtemp(name.data()) == nullptr) return Errno(absl::StrCat("cannot make ", name));
-  *made = name;
-  if (is_there) {
-    REMORA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(path));
-    if (names.size() > 1) return IsNotEmpty(path);  // another process has put something there meanwhile
-  }
-  REMORA_ASSIGN_OR_RETURN(const BackupInfo info, reader.Verified(id));
-  REMORA_RETURN_IF_ERROR(Restore(reader, info.id, unix_s, name));
-  return info;
-}
-
-/// Returns the directory that contains `path`.
-std::string ParentOf(const std::string& path) {
-  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  return parent.empty() ? "." : parent.string();
-}
-
-/// Renames `made` to `path`. If another process has made something at `path` meanwhile, replaces it only if
-/// it is an empty directory.
-absl::Status MoveTo(const std::string& path, const std::string& made) {
-  if (std::rename(made.c_str(), path.c_str()) != 0) {
-    return Errno(absl::StrCat("cannot rename ", made, " to ", path));
-  }
-  return SyncDirectory(ParentOf(path));
-}
-
-/// Moves the files in `made` to `path`, the marker last: without it, no program takes the files for a store.
-absl::Status MoveNamesInto(const std::string& path, const std::string& made, std::vector<std::string> names) {
-  std::partition(names.begin(), names.end(),
-                 [](const std::string& name) { return name != kStoreDir.marker; });
-  for (const std::string& name : names) {
-    if (name == kStoreDir.marker) REMORA_RETURN_IF_ERROR(SyncDirectory(path));
-    const std::string to = absl::StrCat(path, "/", name);
-    if (std::rename(absl::StrCat(made, "/", name).c_str(), to.c_str()) != 0) {
-      return Errno(absl::StrCat("cannot rename to ", to));
-    }
-  }
-  rmdir(made.c_str());
-  return SyncDirectory(path);
-}
-
-absl::Status MoveInto(const std::string& path, const std::string& made) {
-  // Other users of the machine may not read the data. If another user owns the directory, chmod fails, and
-  // the owner's mode stays.
-  [[maybe_unused]] const int changed = chmod(path.c_str(), 0700);
-  REMORA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(made));
-  absl::Status moved = MoveNamesInto(path, made, names);
-  if (moved.ok()) return moved;
-  std::error_code ignored;
-  for (const std::string& name : names) std::filesystem::remove_all(absl::StrCat(path, "/", name), ignored);
-  return moved;
 }
 
 }  // namespace
@@ -327,7 +232,7 @@ absl::StatusOr<BackupInfo> CreateBackup(rocksdb::DB& db, std::string_view place,
 
 absl::StatusOr<std::vector<BackupInfo>> ListBackups(const std::string& dir) {
   REMORA_ASSIGN_OR_RETURN(const Reader reader, Reader::Open(dir));
-  return InfosOf(reader.engine());
+  return reader.infos();
 }
 
 absl::StatusOr<BackupInfo> VerifyBackup(const std::string& dir, std::uint32_t id) {
@@ -337,17 +242,14 @@ absl::StatusOr<BackupInfo> VerifyBackup(const std::string& dir, std::uint32_t id
 
 absl::StatusOr<BackupInfo> RestoreBackup(const std::string& dir, std::uint32_t id,
                                          const std::string& data_dir, std::int64_t unix_s) {
-  std::string path = data_dir;
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  REMORA_ASSIGN_OR_RETURN(const bool is_there, IsThere(path));
-  std::string made;
-  absl::StatusOr<BackupInfo> info = RestoreApart(dir, id, unix_s, path, is_there, &made);
-  if (info.ok()) {
-    const absl::Status moved = is_there ? MoveInto(path, made) : MoveTo(path, made);
-    if (!moved.ok()) info = moved;
-  }
-  std::error_code ignored;
-  if (!info.ok() && !made.empty()) std::filesystem::remove_all(made, ignored);
+  BackupInfo info;
+  const auto restore = [&](const std::string& made) -> absl::Status {
+    REMORA_ASSIGN_OR_RETURN(const Reader reader, Reader::Open(dir));
+    REMORA_ASSIGN_OR_RETURN(info, reader.Verified(id));
+    // The engine's threads, which a failed restore leaves behind, end with the engine.
+    return Restore(reader, info.id, unix_s, made);
+  };
+  REMORA_RETURN_IF_ERROR(FillNewDirectory(data_dir, kStoreDir.marker, restore));
   return info;
 }
 

@@ -39,7 +39,7 @@ constexpr std::string_view kReplaces = "replaces\n";
 
 // The disk takes so many bytes before the writer goes on, so a sync at the end of a file is short.
 constexpr std::uint64_t kSyncBytes = std::uint64_t{16} << 20;
-constexpr std::uint64_t kMaxGroupBytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t kMaxSentGroup = std::uint64_t{1} << 30;
 constexpr std::size_t kMaxCopyName = 64;
 // Beside the copy: the log of its store, and what it writes when it is opened.
 constexpr std::uint64_t kSpaceBeside = std::uint64_t{16} << 20;
@@ -160,7 +160,7 @@ absl::Status ApplyGroups(DurableTier& tier, const std::string& path) {
       status = is_there.status();
       break;
     }
-    if (head.size > kMaxGroupBytes) {
+    if (head.size > kMaxSentGroup) {
       status = absl::DataLossError(absl::StrCat("copy: ", path, " has a group of ", head.size, " bytes"));
       break;
     }
@@ -309,7 +309,7 @@ absl::Status IncomingCopy::AddGroup(std::uint64_t number, std::uint64_t size, st
                                     std::span<const std::byte> bytes) {
   const std::string path = In(data_dir_, kCopyGroups);
   if (offset == 0 && group_left_ == 0) {
-    if (number == 0 || (number_ != 0 && number != number_ + 1) || size == 0 || size > kMaxGroupBytes) {
+    if (number == 0 || (number_ != 0 && number != number_ + 1) || size == 0 || size > kMaxSentGroup) {
       return BrokenProtocol("a group came that is not the next one");
     }
     number_ = number;

@@ -67,6 +67,7 @@ absl::Status DurableTier::Impl::Open(const DurableTierOptions& options) {
   database.max_open_files = MaxOpenTables(options.max_open_files);
   flusher_ = std::make_shared<Flusher>(log_bytes > 0 ? ResumedBy::kFlusher : ResumedBy::kRocksdb);
   database.listeners.push_back(flusher_->listener());
+  database.listeners.push_back(kept_.listener());
   const RecoveryOptions recovery{.meta = kMetaFamilyIndex,
                                  .is_of_this_boot = dir_->is_of_this_boot(),
                                  .boot_file = dir_->boot_file(),

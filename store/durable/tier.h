@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -227,6 +228,22 @@ class DurableTier {
   /// Calls `take` as ForEach does, for keys from `begin` on. It reads ahead little at first, which
   /// suits callers that read a few entries at a time. Any thread.
   absl::Status ForEachFrom(std::string_view begin, Take take) const;
+
+  /// A key that ForKeys reads.
+  struct WantedKey {
+    std::string_view key;
+    /// About as many other keys exist between this one and the wanted key before it.
+    std::size_t skipped = 0;
+  };
+  /// Calls `take` with the entries of these keys, as ForEach does. It passes over keys that do not exist. The
+  /// keys ascend, or descend if `reverse`. It shows a key that is deleted or written meanwhile as it was
+  /// before, or after. Any thread.
+  ///
+  /// - DataLoss, Unavailable: an entry is damaged, or RocksDB cannot read it.
+  ///
+  /// Cost: a search, and then a step of an iterator for each key, wanted or skipped; or another search where
+  /// so many keys are skipped that it is cheaper. It holds one value at a time.
+  absl::Status ForKeys(std::span<const WantedKey> keys, bool reverse, Take take) const;
 
   /// A cursor over the entries of a range, as they were when it was made. It shows exactly the groups
   /// whose Write had returned by then. As long as it exists, RocksDB keeps that state on disk and in

@@ -27,6 +27,7 @@
 #include "store/durable/files.h"
 #include "store/durable/flusher.h"
 #include "store/durable/format.h"
+#include "store/durable/kept_iterator.h"
 #include "store/durable/status.h"
 #include "store/durable/tier.h"
 #include "store/durable/tier_log/group_numbers.h"
@@ -50,6 +51,7 @@ class DurableTier::Impl {
  public:
   explicit Impl(std::unique_ptr<DataDir> dir) : dir_(std::move(dir)) {}
   ~Impl() {
+    kept_.Drop();
     log_.reset();
     for (rocksdb::ColumnFamilyHandle* family : families_) delete family;
   }
@@ -166,6 +168,7 @@ class DurableTier::Impl {
   const std::unique_ptr<DataDir> dir_;  // unlocked last
   DurableFiles files_;
   std::shared_ptr<Flusher> flusher_;
+  mutable KeptIterator kept_;  // of the data family, for ForKeys
   std::unique_ptr<rocksdb::DB> db_;
   std::vector<rocksdb::ColumnFamilyHandle*> families_;  // deleted before the database
   std::unique_ptr<TierLog> log_;                        // deleted before families_; null: no commit log

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
+#include "store/durable/kept_iterator.h"
 #include "store/durable/range_split.h"
 #include "store/durable/rocksdb_options.h"
 #include "store/durable/tier.h"
@@ -26,6 +28,56 @@ namespace {
 std::optional<Lsn> AsLsn(std::optional<std::uint64_t> sequence) {
   return sequence ? std::optional(Lsn{*sequence}) : std::nullopt;
 }
+
+/// Iterator that finds keys, one behind the other.
+class KeyFinder {
+ public:
+  KeyFinder(rocksdb::Iterator* iterator, bool reverse) : iterator_(iterator), reverse_(reverse) {}
+
+  /// Moves to the key. Returns false if it does not exist, or if status() is not OK. REQUIRES: the key is
+  /// behind that of the last call.
+  bool Find(const DurableTier::WantedKey& wanted) {
+    if (!has_begun_) return Search(wanted.key);
+    std::size_t steps = wanted.skipped < kMaxSteps ? kMaxSteps : 0;
+    std::size_t bytes = 0;  // of values that it has passed
+    while (iterator_->Valid()) {
+      const int order = ViewOf(iterator_->key()).compare(wanted.key) * (reverse_ ? -1 : 1);
+      if (order >= 0) return order == 0;
+      if (steps == 0 || bytes > kMaxBytes) return Search(wanted.key);
+      reverse_ ? iterator_->Prev() : iterator_->Next();
+      --steps;
+      bytes += NoteValue();
+    }
+    return false;
+  }
+  std::string_view value() const { return ViewOf(iterator_->value()); }
+  rocksdb::Status status() const { return iterator_->status(); }
+  /// Returns whether it has met none but small values.
+  bool is_small() const { return largest_ <= kMaxBytes; }
+
+ private:
+  // A search takes as long as some ten steps between small values (decision 0094). A step between large ones
+  // takes the time to read the value, and a search saves that of the values between.
+  static constexpr std::size_t kMaxSteps = 10;
+  static constexpr std::size_t kMaxBytes = std::size_t{8} << 10;
+
+  bool Search(std::string_view key) {
+    has_begun_ = true;
+    reverse_ ? iterator_->SeekForPrev(ToSlice(key)) : iterator_->Seek(ToSlice(key));
+    NoteValue();
+    return iterator_->Valid() && ViewOf(iterator_->key()) == key;
+  }
+  std::size_t NoteValue() {
+    const std::size_t size = iterator_->Valid() ? iterator_->value().size() : 0;
+    largest_ = std::max(largest_, size);
+    return size;
+  }
+
+  rocksdb::Iterator* const iterator_;
+  const bool reverse_;
+  bool has_begun_ = false;
+  std::size_t largest_ = 0;
+};
 
 }  // namespace
 
@@ -64,6 +116,23 @@ absl::Status DurableTier::ForEachFrom(std::string_view begin, Take take) const {
   return impl_->ReadAll(ReadOnce(), begin, [&](const Entry& entry) {
     return log != nullptr && log->IsDeleted(entry.key) ? absl::OkStatus() : take(entry);
   });
+}
+
+absl::Status DurableTier::ForKeys(std::span<const WantedKey> keys, bool reverse, Take take) const {
+  if (keys.empty()) return absl::OkStatus();
+  const TierLog* const log = impl_->log_.get();
+  KeptIterator::Taken taken = impl_->kept_.Take();
+  if (taken.iterator == nullptr) taken.iterator = impl_->NewIterator(ReadOnce(), impl_->data());
+  KeyFinder finder(taken.iterator.get(), reverse);
+  for (const WantedKey& wanted : keys) {
+    const bool is_there = finder.Find(wanted);
+    REMORA_RETURN_IF_ERROR(impl_->Translate(finder.status()));
+    if (!is_there || (log != nullptr && log->IsDeleted(wanted.key))) continue;
+    REMORA_ASSIGN_OR_RETURN(const Entry entry, impl_->Parse(wanted.key, finder.value()));
+    REMORA_RETURN_IF_ERROR(take(entry));
+  }
+  if (finder.is_small()) impl_->kept_.Keep(std::move(taken));
+  return absl::OkStatus();
 }
 
 // --- Cursors --------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ Superblock& MakeSuperblock(const StoreOptions& options, std::span<std::byte> reg
 
 StoreCore::StoreCore(const StoreOptions& options, const Clock& store_clock,
                      std::unique_ptr<AnonymousMemory> memory, std::span<std::byte> region,
-                     std::unique_ptr<DurableTier> durable_tier)
+                     std::unique_ptr<DurableTier> durable_tier, std::unique_ptr<ChangeRing> change_ring)
     : memory_size(options.memory_size),
       clock(store_clock),
       grace(options.grace),
@@ -43,7 +43,8 @@ StoreCore::StoreCore(const StoreOptions& options, const Clock& store_clock,
                                     : nullptr),
       frequency(options.eviction == Eviction::kNone ? 0 : region.size()),
       follows(options.follows),
-      tier(std::move(durable_tier)) {}
+      tier(std::move(durable_tier)),
+      changes(std::move(change_ring)) {}
 
 void StoreCore::BeginToServe() {
   shape = ShapeOf(superblock);  // now with the level at which the index begins
@@ -80,7 +81,8 @@ void StoreCore::NoteFailedKey(std::string_view key) {
 
 void StoreCore::AdvanceChangesEnd() {
   if (!disk.sync_failure().ok()) return;
-  const std::uint64_t end = std::min(changes_held_at, tier->acknowledged_to());
+  const std::uint64_t end =
+      changes != nullptr ? changes->last() : std::min(changes_held_at, tier->acknowledged_to());
   changes_end.store(end, std::memory_order_release);
   metrics.Set(Metric::kChangesEnd, end);
 }

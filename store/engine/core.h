@@ -13,10 +13,12 @@
 #include <string_view>
 
 #include "store/base/clock.h"
+#include "store/changes/change_ring.h"
 #include "store/durable/tier.h"
 #include "store/durable/unsynced_keys.h"
 #include "store/engine/disk_health.h"
 #include "store/engine/metrics.h"
+#include "store/engine/owned_slots.h"
 #include "store/engine/writer_lock.h"
 #include "store/format/memory/key_search.h"
 #include "store/format/memory/layout.h"
@@ -41,9 +43,10 @@ namespace remora {
 /// Thread safety: as stated for each group of fields.
 struct StoreCore {
   /// `memory`: the store's own memory, or null if `region` is the caller's. `durable_tier`: null for
-  /// Durability::kMemory.
+  /// Durability::kMemory. `change_ring`: null unless StoreOptions::change_log_bytes is set.
   StoreCore(const StoreOptions& options, const Clock& store_clock, std::unique_ptr<AnonymousMemory> memory,
-            std::span<std::byte> region, std::unique_ptr<DurableTier> durable_tier);
+            std::span<std::byte> region, std::unique_ptr<DurableTier> durable_tier,
+            std::unique_ptr<ChangeRing> change_ring);
   StoreCore(const StoreCore&) = delete;
   StoreCore& operator=(const StoreCore&) = delete;
 
@@ -51,6 +54,8 @@ struct StoreCore {
   void BeginToServe() REMORA_WRITER;
 
   bool has_tier() const { return tier != nullptr; }
+  /// Returns whether the store keeps its changes for watches.
+  bool keeps_changes() const { return tier != nullptr || changes != nullptr; }
   bool is_following() const { return follows.load(std::memory_order_relaxed); }
   /// Returns whether the load is not over. Acquire: a thread that sees false also sees all loaded keys.
   bool is_loading() const { return loading.load(std::memory_order_acquire); }
@@ -58,7 +63,7 @@ struct StoreCore {
   bool wants_reads() const { return counts_reads.load(std::memory_order_relaxed); }
   /// Moves changes_end to the last change that a watch may show: it and all before it are visible, and
   /// acknowledged by the followers. After a failed sync, changes_end stays where it is: pending writes may
-  /// never become visible. REQUIRES: has_tier().
+  /// never become visible. REQUIRES: keeps_changes().
   void AdvanceChangesEnd() REMORA_WRITER;
   /// Notes in `read` the state in which a read of its key begins. `is_loaded`: the index knows the key.
   void BeginColdRead(ColdRead* read, bool is_loaded) const REMORA_WRITER;
@@ -70,18 +75,34 @@ struct StoreCore {
   /// Notes that the write of a group with this key has failed. If the disk may have it after all, reads of
   /// the key that need the tier fail from then on.
   void NoteFailedKey(std::string_view key) REMORA_WRITER;
-  /// Notes in the ordered index, if there is one, that the key is about to lose its record `old`, if it has
-  /// one. `is_delete`: it gets no other.
+  /// Returns the cold entry of the key's hash. If there is an ordered index, that of the key: nothing if the
+  /// key does not exist. REQUIRES: the index knows the key, which has no record in memory.
+  std::optional<Index::ColdEntry> FindCold(std::string_view key, std::uint64_t key_hash) const REMORA_WRITER {
+    const std::optional<Index::ColdEntry> cold = index.FindCold(key_hash);
+    const bool is_of_another = cold && ordered != nullptr && !ordered->keys().Has(key);
+    return is_of_another ? std::nullopt : cold;
+  }
+  /// Notes in the ordered index, if there is one, that the key is about to lose its record `old` in memory,
+  /// if it has one. `is_delete`: it gets no other. REQUIRES: it is not cold.
   void NoteChange(std::string_view key, const std::optional<Index::Entry>& old,
                   bool is_delete) REMORA_WRITER {
     if (ordered == nullptr) return;
     if (!old) {
-      ordered->NoteInsert(key);
+      if (!is_delete) ordered->NoteInsert(key);  // a key that the index does not know may be deleted
     } else if (is_delete) {
       ordered->NoteRemove(old->place);
     } else {
       ordered->NoteReplace(old->place);
     }
+  }
+  /// Notes likewise that a cold key is about to lose its record. `old`: a copy, or null (V5).
+  void NoteColdChange(std::string_view key, const OrderedIndex::Record& old, bool is_delete) REMORA_WRITER {
+    if (ordered == nullptr) return;
+    is_delete ? ordered->NoteRemoveCold(key, old) : ordered->NoteReplaceCold(key, old);
+  }
+  /// Notes likewise that the index is about to know a key that the tier has.
+  void NoteLoad(std::string_view key) REMORA_WRITER {
+    if (ordered != nullptr) ordered->NoteLoad(key);
   }
   /// Counts a use of the key with this hash.
   void NoteRead(std::uint64_t key_hash) {
@@ -111,11 +132,15 @@ struct StoreCore {
   // Any thread.
   AccessFrequency frequency;
   std::atomic<bool> counts_reads = false;  // see wants_reads
+  OwnedSlots slots;                        // written under `mutex`
   /// The store applies the groups of a primary, and decides nothing (G7 of store/durable/group_sink.h). True
   /// from the constructor to Promote, or never. Written under `mutex`. Relaxed: once a thread sees false, it
   /// may do what it may do in any store.
   std::atomic<bool> follows;
   const std::unique_ptr<DurableTier> tier;  // null: Durability::kMemory. It is written under `mutex`
+
+  /// The last changes of a store without a tier; null: it keeps none. Used under `mutex`.
+  const std::unique_ptr<ChangeRing> changes;
 
   // Under `mutex`.
   LoadCoverage coverage REMORA_WRITERS;
@@ -129,7 +154,8 @@ struct StoreCore {
   /// visible. kNothingPending: no write is pending.
   static constexpr std::uint64_t kNothingPending = ~std::uint64_t{0};
   std::uint64_t changes_held_at REMORA_WRITERS = kNothingPending;
-  /// Sequence of the last write that is logged and visible, as are all before it. Written under `mutex`.
+  /// Sequence of the last change that is in the tier's log, or in `changes`, and visible, as are all before
+  /// it. Written under `mutex`.
   std::atomic<std::uint64_t> changes_end = 0;
   /// True while the tier may have keys that the index does not know; false for ever after. Written under
   /// `mutex`.

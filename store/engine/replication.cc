@@ -150,7 +150,8 @@ absl::StatusOr<std::uint64_t> Replication::SyncGroups() {
   return last;
 }
 
-absl::StatusOr<std::vector<ClientCompletions>> Replication::Promote(GroupSink* sink) {
+absl::StatusOr<std::vector<ClientCompletions>> Replication::Promote(GroupSink* sink,
+                                                                    std::uint64_t versions_from) {
   if (!core_.is_following()) {
     return absl::FailedPreconditionError(
         "promote: the store follows no primary; open it with StoreOptions::follows");
@@ -165,6 +166,7 @@ absl::StatusOr<std::vector<ClientCompletions>> Replication::Promote(GroupSink* s
   follower_.GiveUp();
   // G8 of group_sink.h: the primary has used no version beyond the limit in any group that was applied.
   core_.next_version = std::max(core_.next_version, core_.tier->version_limit());
+  core_.next_version = std::max(core_.next_version, versions_from);
   core_.follows.store(false, std::memory_order_relaxed);
   maintenance_.Finish();
   return completions;

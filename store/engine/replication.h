@@ -53,7 +53,7 @@ class Replication {
   /// Implements ServerStore::BeginCopy. Takes the lock for a moment.
   absl::StatusOr<std::unique_ptr<StoreCopy>> BeginCopy() const;
   /// Implements ServerStore::Promote. Returns the completion records as of now.
-  absl::StatusOr<std::vector<ClientCompletions>> Promote(GroupSink* sink);
+  absl::StatusOr<std::vector<ClientCompletions>> Promote(GroupSink* sink, std::uint64_t versions_from);
 
   /// Returns a cursor that shows the writes which are visible at this moment. Aborted: RocksDB has groups
   /// that the followers lack; or a group is visible in part. Unavailable: the disk failed. REQUIRES:

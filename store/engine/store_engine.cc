@@ -37,15 +37,25 @@ absl::Status CheckOptions(const StoreOptions& options) {
           "open: a store that is only in memory has no data directory; set no data_dir");
     case Durability::kLogged:
     case Durability::kSynced:
-      if (options.ordered_index) {
-        return absl::InvalidArgumentError(
-            "open: a logged or synced store has the order of its keys from RocksDB; leave ordered_index out");
-      }
       if (!options.data_dir.empty()) return absl::OkStatus();
       return absl::InvalidArgumentError(
           "open: a logged or synced store needs a data directory; set data_dir");
   }
   return absl::InvalidArgumentError("open: the durability is unknown; give an enumerator of Durability");
+}
+
+/// Checks StoreOptions::change_log_bytes.
+absl::Status CheckChangeLog(const StoreOptions& options) {
+  const std::uint64_t size = options.change_log_bytes;
+  if (size == 0) return absl::OkStatus();
+  if (options.durability != Durability::kMemory) {
+    return absl::InvalidArgumentError(
+        "open: a store with a data directory has its changes in a log there; set no change_log_bytes");
+  }
+  if (size >= kMinChangeLogBytes && size <= kMaxMemorySize) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("open: a change log of ", size, " bytes is out of bounds; ",
+                                                 "give ", kMinChangeLogBytes, " to ", kMaxMemorySize,
+                                                 ", or 0 for none"));
 }
 
 const Clock& MachineClock() {
@@ -70,6 +80,7 @@ void TryDisk(StoreCore& core, TimePoint now) {
 absl::StatusOr<std::unique_ptr<StoreEngine>> StoreEngine::Open(const StoreOptions& options,
                                                                std::optional<std::span<std::byte>> region) {
   REMORA_RETURN_IF_ERROR(CheckOptions(options));
+  REMORA_RETURN_IF_ERROR(CheckChangeLog(options));
   REMORA_RETURN_IF_ERROR(OccupyStandardStreams());
   REMORA_ASSIGN_OR_RETURN(const std::size_t size, RegionSize(options.memory_size));
   std::unique_ptr<AnonymousMemory> own_memory;
@@ -94,17 +105,21 @@ absl::StatusOr<std::unique_ptr<StoreEngine>> StoreEngine::Open(const StoreOption
                                              .shard = options.shard,
                                              .applies_in_steps = options.syncing == Syncing::kInSteps}));
   }
+  std::unique_ptr<ChangeRing> changes;
+  if (options.change_log_bytes > 0) {
+    REMORA_ASSIGN_OR_RETURN(changes, ChangeRing::Create(options.change_log_bytes));
+  }
   const Clock& clock = options.clock != nullptr ? *options.clock : MachineClock();
   std::unique_ptr<StoreEngine> engine(
-      new StoreEngine(options, clock, std::move(own_memory), *region, std::move(tier)));
+      new StoreEngine(options, clock, std::move(own_memory), *region, std::move(tier), std::move(changes)));
   REMORA_RETURN_IF_ERROR(engine->Start(options));
   return engine;
 }
 
 StoreEngine::StoreEngine(const StoreOptions& options, const Clock& clock,
                          std::unique_ptr<AnonymousMemory> own_memory, std::span<std::byte> region,
-                         std::unique_ptr<DurableTier> tier)
-    : core_(options, clock, std::move(own_memory), region, std::move(tier)),
+                         std::unique_ptr<DurableTier> tier, std::unique_ptr<ChangeRing> changes)
+    : core_(options, clock, std::move(own_memory), region, std::move(tier), std::move(changes)),
       space_(core_, options),
       maintenance_(core_, space_),
       large_(core_, space_, maintenance_),
@@ -193,7 +208,10 @@ std::optional<TimePoint> StoreEngine::NextMaintenance() const {
 
 bool StoreEngine::RemoveExpired() { return maintenance_.has_expired() && RunMaintenance(); }
 
-bool StoreEngine::MayHaveExpired() const { return space_.expirer().MayHaveExpired(core_.clock.UnixMillis()); }
+bool StoreEngine::MayHaveExpired() const {
+  const std::int64_t unix_ms = core_.clock.UnixMillis();
+  return space_.expirer().MayHaveExpired(unix_ms) || space_.cold_expirer().MayHaveExpired(unix_ms);
+}
 
 void StoreEngine::BeginToBeWatched() {
   const WriterLock lock(core_.mutex);
@@ -222,6 +240,22 @@ absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> StoreEngine::NewCursor(cons
   return cursor;
 }
 
+absl::StatusOr<std::unique_ptr<OrderedScan>> StoreEngine::NewOrderedScan(const ScanRange& range,
+                                                                         bool keys_only) {
+  WriterLock lock(core_.mutex);
+  const absl::Status published = pipeline_.PublishInOrder();
+  auto scan = std::make_unique<OrderedScan>(core_, keys_only);
+  if (published.ok()) scan->Open(range);
+  queue_.NotifyWaiters(lock);
+  REMORA_RETURN_IF_ERROR(published);
+  return scan;
+}
+
+absl::Status StoreEngine::CheckSync() const {
+  const WriterLock lock(core_.mutex);
+  return core_.disk.sync_failure();
+}
+
 std::uint64_t StoreEngine::VersionsEnd() const {
   const WriterLock lock(core_.mutex);
   return core_.next_version;
@@ -247,8 +281,8 @@ std::vector<MappedSegment> StoreEngine::SegmentMap() const ABSL_NO_THREAD_SAFETY
   return core_.segments.Map();
 }
 
-absl::Status StoreEngine::Promote(GroupSink* sink) {
-  REMORA_ASSIGN_OR_RETURN(completions_, replication_.Promote(sink));
+absl::Status StoreEngine::Promote(GroupSink* sink, std::uint64_t versions_from) {
+  REMORA_ASSIGN_OR_RETURN(completions_, replication_.Promote(sink, versions_from));
   return absl::OkStatus();
 }
 

@@ -22,6 +22,7 @@
 #include "store/engine/core.h"
 #include "store/engine/replication.h"
 #include "store/options.h"
+#include "store/read/ordered_scan.h"
 #include "store/read/point_read.h"
 #include "store/read/promote.h"
 #include "store/reclaim/maintenance.h"
@@ -63,15 +64,23 @@ class StoreEngine {
   /// Calls RunMaintenance if a record has expired. A watch that waits for such a deletion calls this, because
   /// no other thread may be working. Returns false if there was nothing to do.
   bool RemoveExpired();
-  /// Returns false only if no record in memory has expired.
+  /// Returns false only if no record has expired.
   bool MayHaveExpired() const REMORA_WRITER;
-  /// Notes that a watch has begun: from now on, the store removes expired records soon. REQUIRES: has_tier().
+  /// Notes that a watch has begun: from now on, the store removes expired records soon. REQUIRES: the store
+  /// keeps its changes.
   void BeginToBeWatched();
 
   /// Returns a cursor that shows the writes which are published at this moment. Outcomes as for
   /// WritePipeline::PublishAll. Aborted: `may_wait` is false, and much of the commit log is to be applied
   /// first; or RocksDB has groups that the followers lack; ask again. REQUIRES: has_tier().
   absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> NewCursor(const ScanRange& range, bool may_wait);
+  /// Returns whether the ordered index has all keys. Once it has, it always has.
+  bool has_order() const { return core_.ordered != nullptr && !core_.is_loading(); }
+  /// Returns a scan over the ordered index that shows the writes up to one version, as NewCursor does.
+  /// Outcomes as for WritePipeline::PublishInOrder. REQUIRES: has_order().
+  absl::StatusOr<std::unique_ptr<OrderedScan>> NewOrderedScan(const ScanRange& range, bool keys_only);
+  /// Returns OK, or the error of a sync: then nobody knows what the disk has.
+  absl::Status CheckSync() const;
   /// Returns a number greater than the versions of all writes so far.
   std::uint64_t VersionsEnd() const;
   /// Call SyncQueue::TakeOutcomes and CheckEnded under the lock.
@@ -86,7 +95,7 @@ class StoreEngine {
   bool syncs_in_steps() const { return syncs_in_steps_; }
 
   /// Implements ServerStore::Promote.
-  absl::Status Promote(GroupSink* sink);
+  absl::Status Promote(GroupSink* sink, std::uint64_t versions_from);
 
   /// Implement ServerStore::RegisterClient and TakeCompletions.
   absl::Status RegisterClient(std::uint64_t client, std::span<const std::uint64_t> forgotten);
@@ -94,7 +103,8 @@ class StoreEngine {
 
  private:
   StoreEngine(const StoreOptions& options, const Clock& clock, std::unique_ptr<AnonymousMemory> own_memory,
-              std::span<std::byte> region, std::unique_ptr<DurableTier> tier);
+              std::span<std::byte> region, std::unique_ptr<DurableTier> tier,
+              std::unique_ptr<ChangeRing> changes);
   absl::Status Start(const StoreOptions& options);
 
   StoreCore core_;

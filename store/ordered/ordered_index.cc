@@ -1,8 +1,10 @@
 #include "store/ordered/ordered_index.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "store/base/absl_view.h"
 #include "store/base/check.h"
 
 namespace remora {
@@ -28,35 +30,81 @@ std::size_t OrderedIndex::BytesOf(std::string_view key, const Saved& saved) {
   return kSavedOverhead + key.size() + saved.value.size();
 }
 
+OrderedIndex::Record OrderedIndex::CopyOf(std::uint64_t version, std::uint64_t expiry_ms,
+                                          std::string_view value) const {
+  if (value.size() > limit_) return nullptr;
+  return std::make_shared<const Saved>(
+      Saved{.is_there = true, .version = version, .expiry_ms = expiry_ms, .value = std::string(value)});
+}
+
 void OrderedIndex::Save(std::string_view key, const Place* old) {
-  std::shared_ptr<const Saved> record;  // one copy for all views
-  // A record that no view may keep is not copied.
-  const bool is_large = old != nullptr && log_.Value(*old).size() > limit_;
+  SaveCopy(key, [&] {
+    if (old == nullptr) return std::make_shared<const Saved>();
+    const RecordHeader& header = log_.Header(*old);
+    return CopyOf(header.version_live >> 1, header.expiry_ms, log_.Value(*old));
+  });
+}
+
+void OrderedIndex::SaveCopy(std::string_view key, absl::FunctionRef<Record()> copy) {
+  std::optional<Record> record;  // one copy for all views
   for (View* const view : views_) {
     if (view->is_given_up_ || !view->rest_.Contains(key) || view->saved_.contains(key)) continue;
-    if (is_large) {
+    if (!record) record = copy();
+    if (*record == nullptr) {
       GiveUp(view);
       continue;
     }
-    if (record == nullptr) {
-      Saved copy;
-      if (old != nullptr) {
-        const RecordHeader& header = log_.Header(*old);
-        copy.is_there = true;
-        copy.version = header.version_live >> 1;
-        copy.expiry_ms = header.expiry_ms;
-        copy.value = log_.Value(*old);
-      }
-      record = std::make_shared<const Saved>(std::move(copy));
-    }
-    view->saved_.emplace(key, record);
-    view->bytes_ += BytesOf(key, *record);
-    saved_bytes_ += BytesOf(key, *record);
+    view->saved_.emplace(key, *record);
+    view->bytes_ += BytesOf(key, **record);
+    saved_bytes_ += BytesOf(key, **record);
   }
   while (saved_bytes_ > limit_) {  // V3
     GiveUp(*std::ranges::max_element(views_, {}, &View::bytes_));
   }
 }
+
+// --- Cold keys ------------------------------------------------------------------------------------------
+
+void OrderedIndex::NoteReplaceCold(std::string_view key, const Record& old) {
+  SaveCopy(key, [&] { return old; });  // V5
+  Release(key);
+}
+
+void OrderedIndex::NoteRemoveCold(std::string_view key, const Record& old) {
+  NoteReplaceCold(key, old);
+  REMORA_CHECK(keys_.Erase(key));  // V4
+}
+
+bool OrderedIndex::NoteExpiredCold(std::string_view key) {
+  if (!keys_.Has(key)) return false;
+  NoteRemoveCold(key, std::make_shared<const Saved>());  // no scan would show the record
+  return true;
+}
+
+void OrderedIndex::NoteLoad(std::string_view key) {
+  REMORA_CHECK(views_.empty());
+  REMORA_CHECK(keys_.Insert(key));  // V4
+}
+
+void OrderedIndex::Hold(std::string_view key, const Record& record) {
+  if (record == nullptr || held_bytes_ + BytesOf(key, *record) > limit_) return;
+  if (!held_.try_emplace(AbslView(key), record).second) return;
+  held_bytes_ += BytesOf(key, *record);
+}
+
+OrderedIndex::Record OrderedIndex::Held(std::string_view key) const {
+  const auto found = held_.find(AbslView(key));
+  return found == held_.end() ? nullptr : found->second;
+}
+
+void OrderedIndex::Release(std::string_view key) {
+  const auto found = held_.find(AbslView(key));
+  if (found == held_.end()) return;
+  held_bytes_ -= BytesOf(key, *found->second);
+  held_.erase(found);
+}
+
+// --- Views ----------------------------------------------------------------------------------------------
 
 std::unique_ptr<OrderedIndex::View> OrderedIndex::Open(ScanRange range) {
   if (views_.size() == kMaxViews) {

@@ -1,15 +1,33 @@
-// The ordered index of a store that is only in memory: all its keys in order, and the views of open scans.
+// The ordered index: all keys of a store in order, and the views of open scans.
 //
 // A view shows the records of a range as of the moment at which it was opened. Records change meanwhile. So
 // before a key of an open view changes for the first time, the writer saves the key's record in the view.
 //
 //   V1  A key of a view's rest had, at the view's moment, the record that the view has saved for it. If the
-//       view has saved none, it is the record that the key has now.
+//       view has saved none, it is the record that the key has now, in memory or in the durable tier.
 //   V2  A view has saved records only of keys in its rest: the part of its range that the scan has yet to
 //       show.
 //   V3  All views together have saved at most `limit` bytes. If they would have more, the largest view is
 //       given up: it shows nothing more.
-//   V4  The index has exactly the keys with a live record, each time the writer gives up the lock.
+//   V4  The index has exactly the keys that exist, as far as the hash index knows them, each time the writer
+//       gives up the lock. While a store loads, that is a part of the keys, and no view is open.
+//
+// With a durable tier, a key may be cold: it has its record there alone. And a write may be pending: the tier
+// has it, and readers see the record before it (store/write/sync_queue.h).
+//
+//   V5  A write of a cold key brings the record that it replaces. If it has not got it, the views that would
+//       have to save it are given up.
+//   V6  While a cold key has a pending write, the index holds the record that readers see, because the tier
+//       may have the next one. If it holds none, a scan that comes to the key ends.
+//   V7  A record does not leave memory while its key has a pending write.
+//   V8  A scan reads the tier without the lock, and looks at the key again afterwards, under the lock. It
+//       shows the record from the tier only if the key has no pending write. And the view must have saved
+//       none for the key, and must not be given up.
+//
+// Why V8 suffices. The key has not changed since the view's moment, or the view would have saved a record. So
+// the tier has had the key's record, or that of a pending write. Such a write is pending still. Or it was
+// published, and the view has saved a record. Or its fsync failed, and its key counts as pending for ever.
+// A read may have promoted the key meanwhile: its record in memory is that of the tier.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +40,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "store/format/types/scan_range.h"
 #include "store/ordered/ordered_keys.h"
 #include "store/region/value_log.h"
@@ -43,7 +63,9 @@ class OrderedIndex {
     std::uint64_t expiry_ms = 0;
     std::string value{};
   };
-  using SavedRecords = std::map<std::string, std::shared_ptr<const Saved>, std::less<>>;
+  /// Null: the record is not known, or larger than views may keep.
+  using Record = std::shared_ptr<const Saved>;
+  using SavedRecords = std::map<std::string, Record, std::less<>>;
 
   /// Rest of a scan's range, as of one moment.
   class View {
@@ -78,7 +100,25 @@ class OrderedIndex {
   void NoteRemove(const Place& old);
   void NoteInsert(std::string_view key);
 
+  /// Returns a copy of a record for the methods below. Null: it is larger than views may keep.
+  Record CopyOf(std::uint64_t version, std::uint64_t expiry_ms, std::string_view value) const;
+  /// Note that a cold key with the record `old` is about to get another record, or none.
+  void NoteReplaceCold(std::string_view key, const Record& old);
+  void NoteRemoveCold(std::string_view key, const Record& old);
+  /// Notes that the record of a cold key has expired and is about to be removed. Returns false if the index
+  /// has no such key.
+  bool NoteExpiredCold(std::string_view key);
+  /// Notes that the hash index is about to know a key that the durable tier has. REQUIRES: no view is open.
+  void NoteLoad(std::string_view key);
+
+  /// Holds the record of a cold key until NoteReplaceCold or NoteRemoveCold, because a write of it is pending
+  /// (V6). Does nothing if all records that are held would have more bytes than views may save.
+  void Hold(std::string_view key, const Record& record);
+  /// Returns the record that is held for the key. Null: there is none.
+  Record Held(std::string_view key) const;
+
   const OrderedKeys& keys() const { return keys_; }
+  bool has_views() const { return !views_.empty(); }
 
   /// Opens a view of the current moment. Close it before the index ends.
   std::unique_ptr<View> Open(ScanRange range);
@@ -86,15 +126,18 @@ class OrderedIndex {
   /// Takes the keys up to `key`, in the order of the scan, out of the view's rest (V2).
   void GoBehind(View* view, std::string_view key);
 
-  /// Returns the bytes that all views have saved.
-  std::size_t saved_bytes() const { return saved_bytes_; }
+  /// Returns the bytes that all views have saved, and those that are held.
+  std::size_t saved_bytes() const { return saved_bytes_ + held_bytes_; }
   /// Returns how many views were given up.
   std::uint64_t given_up() const { return given_up_; }
 
  private:
   void Save(std::string_view key, const Place* old);
+  /// Saves the record that `copy` returns in the views that need it. Calls it once, or not at all.
+  void SaveCopy(std::string_view key, absl::FunctionRef<Record()> copy);
   void Drop(View* view, SavedRecords::iterator begin, SavedRecords::iterator end);
   void GiveUp(View* view);
+  void Release(std::string_view key);
   static std::size_t BytesOf(std::string_view key, const Saved& saved);
 
   const ValueLog& log_;
@@ -102,6 +145,8 @@ class OrderedIndex {
   OrderedKeys keys_;
   std::vector<View*> views_;  // the oldest one first
   std::size_t saved_bytes_ = 0;
+  absl::flat_hash_map<std::string, Record> held_;
+  std::size_t held_bytes_ = 0;
   std::uint64_t given_up_ = 0;
 };
 

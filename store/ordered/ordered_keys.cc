@@ -97,16 +97,31 @@ bool OrderedKeys::InsertUnder(Inner& inner, int level, std::string_view key) {
     if (after < before) Join(inner, i, level);  // see Spread
     return true;
   }
-  switch (child.leaf->Insert(key)) {
+  switch (InsertInto(*child.leaf, key)) {
     case OrderedLeaf::Inserted::kThere:
       return false;
     case OrderedLeaf::Inserted::kDone:
+    case OrderedLeaf::Inserted::kLast:
       ++child.keys;
       return true;
     case OrderedLeaf::Inserted::kFull:
       Spread(inner, i, key);
   }
   return true;
+}
+
+OrderedLeaf::Inserted OrderedKeys::InsertInto(OrderedLeaf& leaf, std::string_view key) {
+  if (end_of_ != &leaf || key <= end_) {
+    const OrderedLeaf::Inserted inserted = leaf.Insert(key);
+    if (inserted != OrderedLeaf::Inserted::kLast) return inserted;
+    end_of_ = &leaf;
+  } else {
+    if (leaf.used() + OrderedLeaf::EntrySize(end_, key) > leaf.capacity())
+      return OrderedLeaf::Inserted::kFull;
+    leaf.Append(end_, key);
+  }
+  end_ = key;
+  return OrderedLeaf::Inserted::kLast;
 }
 
 void OrderedKeys::Spread(Inner& inner, std::size_t i, std::string_view key) {
@@ -157,6 +172,7 @@ std::size_t OrderedKeys::Replace(Inner& inner, std::size_t begin, std::size_t en
     total += OrderedLeaf::EntrySize(j == 0 ? std::nullopt : std::optional(keys[j - 1]), keys[j]);
   }
   const std::size_t goal = total / count;
+  end_of_ = nullptr;  // O6
   const Resize resize(*this, inner);
   std::vector<Child> made;
   for (std::size_t from = 0; from < keys.size();) {
@@ -228,6 +244,7 @@ void OrderedKeys::GrowRoot() {
 
 bool OrderedKeys::Erase(std::string_view key) {
   if (root_.children.empty() || !EraseUnder(root_, height_, key)) return false;
+  if (key == end_) end_of_ = nullptr;  // O6
   --size_;
   ShrinkRoot();
   return true;

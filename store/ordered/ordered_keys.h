@@ -12,6 +12,7 @@
 //       neighbouring inner nodes have more than half as many children as one may have. An inner node has one
 //       at least.
 //   O5  memory_bytes() is the memory of all nodes.
+//   O6  If end_of_ names a leaf, that leaf is in the tree, and end_ is its last key.
 //
 // O4 bounds the memory of a key. An insert into a full leaf first shares the entries with a neighbour. If
 // both are nearly full, it makes three leaves of two. So random inserts leave leaves three quarters full.
@@ -87,6 +88,7 @@ class OrderedKeys {
   std::size_t capacity() const { return shape_.leaf_bytes - sizeof(OrderedLeaf); }
 
   bool InsertUnder(Inner& inner, int level, std::string_view key);
+  OrderedLeaf::Inserted InsertInto(OrderedLeaf& leaf, std::string_view key);
   /// Inserts a key for which leaf `i` has no space.
   void Spread(Inner& inner, std::size_t i, std::string_view key);
   /// Replaces the children [begin, end) by leaves with `keys`, about `count`, and returns their number.
@@ -118,6 +120,10 @@ class OrderedKeys {
   std::uint64_t size_ = 0;
   std::size_t memory_bytes_ = 0;
   KeyBatch batch_;  // keys of leaves that are made anew; a member so that its memory is reused
+  // The leaf at whose end the last key was inserted there, and that key (O6). Null: none is known. Keys in
+  // ascending order, as a load brings them, are appended without a search in the leaf.
+  const OrderedLeaf* end_of_ = nullptr;
+  std::string end_;
 };
 
 }  // namespace remora

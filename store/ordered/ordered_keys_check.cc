@@ -9,6 +9,7 @@ namespace remora {
 struct OrderedKeys::Seen {
   std::uint64_t keys = 0;
   std::size_t memory = 0;
+  bool end_of = false;  // the leaf that O6 is about
 };
 
 std::string OrderedKeys::FindFault() const {
@@ -17,6 +18,7 @@ std::string OrderedKeys::FindFault() const {
   if (!fault.empty()) return fault;
   if (height_ > 1 && root_.children.size() < 2) return "O4: the root has one child";
   if (seen.keys != size_) return "O2: the number of all keys differs";
+  if (end_of_ != nullptr && !seen.end_of) return "O6: the leaf is gone";
   return seen.memory != memory_bytes_ ? "O5: the memory differs" : "";
 }
 
@@ -49,6 +51,8 @@ std::string OrderedKeys::FindFaultUnder(const Inner& inner, int level, const std
     if (keys.empty() || (leaf.capacity() != capacity() && keys.size() > 1)) return "O3: a leaf";
     if (keys[0] < first || (next != nullptr && keys[keys.size() - 1] >= *next)) return "O1: a key";
     if (i > 0 && leaf.used() + children[i - 1].leaf->used() <= capacity() / 2) return "O4: two leaves";
+    if (&leaf == end_of_ && keys[keys.size() - 1] != end_) return "O6: the last key";
+    seen->end_of = seen->end_of || &leaf == end_of_;
     seen->keys += keys.size();
     seen->memory += OrderedLeaf::MemoryOf(leaf.capacity());
   }

@@ -126,6 +126,7 @@ bool OrderedLeaf::Collect(std::string_view begin, std::string_view end, std::siz
 OrderedLeaf::Inserted OrderedLeaf::Insert(std::string_view key) {
   const Spot spot = Find(key);
   if (spot.is_there) return Inserted::kThere;
+  const bool is_last = spot.offset == used_;
   const std::size_t size = SizeOfEntry(spot.before, key.size() - spot.before);
   // The key behind the new one now shares `behind` bytes with the key before it.
   Entry next;
@@ -150,7 +151,7 @@ OrderedLeaf::Inserted OrderedLeaf::Insert(std::string_view key) {
   std::memcpy(suffix, key.data() + spot.before, key.size() - spot.before);
   used_ = static_cast<std::uint32_t>(used_ - replaced + size + next_size);
   ++count_;
-  return Inserted::kDone;
+  return is_last ? Inserted::kLast : Inserted::kDone;
 }
 
 void OrderedLeaf::Append(std::optional<std::string_view> previous, std::string_view key) {

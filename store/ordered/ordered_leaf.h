@@ -90,9 +90,11 @@ class OrderedLeaf {
     kDone = 1,
     kThere = 2,  // the leaf has the key already
     kFull = 3,   // there is no space for it
+    kLast = 4,   // done, and the key is behind all others
   };
   Inserted Insert(std::string_view key);
-  /// Inserts a key behind all others. REQUIRES: it is greater, and there is space.
+  /// Inserts a key behind all others, of which `previous` is the last. REQUIRES: it is greater, and there is
+  /// space.
   void Append(std::optional<std::string_view> previous, std::string_view key);
   /// Returns false if the leaf does not have the key.
   bool Erase(std::string_view key);

@@ -29,8 +29,10 @@
 // server/request/parked_writes.h has the invariants of the requests that wait meanwhile.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "store/base/clock.h"
@@ -45,7 +47,7 @@ inline constexpr int kMaxColdReadBegins = 8;
 struct ColdRead {
   std::string key{};
   std::uint64_t key_hash = 0;
-  bool wants_value = true;  // false: the header is enough, and `value` stays empty
+  std::size_t most_value = ~std::size_t{0};  // a larger value is not needed: the header is enough
   bool is_for_write = false;
 
   // State of the store when the read began, under the lock.
@@ -58,6 +60,15 @@ struct ColdRead {
   absl::Status status{};  // NotFound: the tier has no record of the key
   StoredHeader header{};
   std::string value{};
+  bool has_value = false;  // false: it has more than most_value bytes, and `value` is empty
+
+  /// Takes the entry of the key as the result.
+  void Take(const StoredEntry& entry) {
+    header = entry.header;
+    has_value = entry.value.size() <= most_value;
+    value = has_value ? entry.value : std::string_view();
+  }
+
   Duration took{};
 };
 

@@ -11,8 +11,10 @@
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
 #include "store/engine/store_engine.h"
+#include "store/format/types/bounds.h"
 #include "store/format/types/expiry.h"
 #include "store/format/types/scan_range.h"
+#include "store/read/cold_read.h"
 #include "store/read/index_walk.h"
 #include "store/server_store.h"
 #include "store/store.h"
@@ -24,71 +26,131 @@ namespace {
 
 // Bounds of one step, which takes about half a millisecond.
 constexpr std::size_t kMaxKeys = 256;
-constexpr std::size_t kMaxLooks = 1024;   // entries of the durable tier
-constexpr std::size_t kMaxBuckets = 256;  // buckets of the index
+constexpr std::size_t kMaxLooks = 1024;                  // entries of the durable tier
+constexpr std::size_t kMaxBuckets = 256;                 // buckets of the index
+constexpr std::size_t kMaxBytes = std::size_t{1} << 20;  // values of cold keys, which scans may need (V5)
 
 // Space for pending writes comes two grace periods after memory was retired; or it never comes.
 constexpr std::chrono::seconds kBeginPatience{5};
 
 }  // namespace
 
-// The keys come from the durable tier, as of one moment, or, in a store without one, from the ordered index
-// or the hash index.
+// The keys come from the ordered index, if the store has one that has all keys. Else they come from the
+// durable tier, as of one moment, or, in a store without one, from the hash index.
 struct RangeDeletion::Rep {
+  /// A key to delete, as of the version that was found.
+  struct Target {
+    std::string key;
+    std::uint64_t version = 0;
+    std::unique_ptr<ColdRead> read{};  // of the deletion of a cold key: the tier's record
+  };
+
   StoreEngine& engine;
   const ScanRange range;
   const std::uint64_t versions_end;                   // greater than the versions of all writes before it
-  const std::unique_ptr<DurableTier::Cursor> cursor;  // null: there is no tier
-  IndexWalk walk;
-  ScanRange rest;  // of the ordered index: the part of the range in which keys are still to be found
+  const bool in_order;                                // by the ordered index
+  const std::unique_ptr<DurableTier::Cursor> cursor;  // null: not from the tier
+  IndexWalk walk{};
+  ScanRange rest{};  // in_order: the part of the range in which keys are still to be found
   bool all_found = false;
 
-  std::vector<VersionedKey> keys;  // keys that were found, and not deleted yet
-  std::vector<Write> writes;
+  std::vector<Target> targets{};  // keys that were found, and not deleted yet
+  std::vector<Write> writes{};
   std::uint64_t ticket = 0;   // ticket of the last pending delete; 0: no delete is pending
   std::uint64_t waiting = 0;  // number of pending deletes
 
   absl::Status Find() {
-    keys.clear();
-    if (engine.core().ordered != nullptr) {
-      FindInOrder();
-      return absl::OkStatus();
-    }
+    targets.clear();
+    if (in_order) return FindInOrder();
     if (cursor == nullptr) {
-      const auto is_later = [&](const auto& key) { return key.version >= versions_end; };
-      for (std::size_t i = 0; i < kMaxBuckets && keys.size() < kMaxKeys && !walk.over; ++i) {
-        const auto before = static_cast<std::ptrdiff_t>(keys.size());
-        WalkIndex(engine.core(), range, &walk, &keys);
-        keys.erase(std::remove_if(keys.begin() + before, keys.end(), is_later), keys.end());
-      }
-      all_found = walk.over;
+      FindByHash();
       return absl::OkStatus();
     }
-    for (std::size_t looks = 0; looks < kMaxLooks && keys.size() < kMaxKeys; ++looks) {
+    for (std::size_t looks = 0; looks < kMaxLooks && targets.size() < kMaxKeys; ++looks) {
       if (!cursor->Next()) {
         all_found = true;
         return cursor->status();
       }
       const DurableTier::Entry& entry = cursor->entry();
-      keys.push_back({std::string(entry.key), entry.header.version});
+      targets.push_back({std::string(entry.key), entry.header.version});
     }
     return absl::OkStatus();
   }
 
+  void FindByHash() {
+    std::vector<VersionedKey> found;
+    for (std::size_t i = 0; i < kMaxBuckets && targets.size() < kMaxKeys && !walk.over; ++i) {
+      found.clear();
+      WalkIndex(engine.core(), range, &walk, &found);
+      for (VersionedKey& key : found) {
+        if (key.version < versions_end) targets.push_back({std::move(key.key), key.version});
+      }
+    }
+    all_found = walk.over;
+  }
+
   /// Finds the keys of the range among the next kMaxKeys ones of the ordered index.
-  void FindInOrder() {
+  absl::Status FindInOrder() {
+    KeyBatch found;
+    LookUp(&found);
+    std::vector<DurableTier::WantedKey> cold;
+    std::size_t skipped = 0;
+    for (const Target& target : targets) {
+      ++skipped;
+      if (target.read == nullptr) continue;
+      cold.push_back({target.key, skipped - 1});
+      skipped = 0;
+    }
+    std::size_t next = 0;
+    std::size_t bytes = 0;
+    const StoreCore& core = engine.core();
+    const auto take = [&](const DurableTier::Entry& entry) {
+      while (targets[next].read == nullptr || targets[next].key != entry.key) ++next;
+      targets[next].version = entry.header.version;
+      targets[next].read->Take(entry);
+      ++next;
+      bytes += targets[next - 1].read->value.size();
+      return bytes < kMaxBytes ? absl::OkStatus() : absl::CancelledError();
+    };
+    const absl::Status read = cold.empty() ? absl::OkStatus() : core.tier->ForKeys(cold, false, take);
+    const bool is_cut = absl::IsCancelled(read);
+    if (!read.ok() && !is_cut) return read;
+    std::string last(found.empty() ? std::string_view() : found[found.size() - 1]);
+    if (is_cut) {
+      last = targets[next - 1].key;
+      targets.erase(targets.begin() + static_cast<std::ptrdiff_t>(next), targets.end());
+    }
+    // Version 0: the tier has shown no entry. The key was deleted meanwhile, or has a pending write.
+    std::erase_if(
+        targets, [&](const Target& target) { return target.version == 0 || target.version >= versions_end; });
+    all_found = found.size() < kMaxKeys && !is_cut;
+    if (!all_found) rest.GoBehind(last);
+    return absl::OkStatus();
+  }
+
+  /// Makes targets of the next keys, and begins the reads of those that are cold.
+  void LookUp(KeyBatch* found) {
     const StoreCore& core = engine.core();
     const WriterLock lock(core.mutex);
-    KeyBatch found;
-    core.ordered->keys().First(rest.begin, rest.end, kMaxKeys, &found);
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      const std::optional<Index::Entry> entry = core.index.Find(found[i], HashKey(found[i]));
-      REMORA_CHECK(entry.has_value());  // V4
-      const std::uint64_t version = core.log.Header(entry->place).version_live >> 1;
-      if (version < versions_end) keys.push_back({std::string(found[i]), version});
+    core.ordered->keys().First(rest.begin, rest.end, kMaxKeys, found);
+    for (std::size_t i = 0; i < found->size(); ++i) {
+      Target target{.key = std::string((*found)[i])};
+      const std::uint64_t key_hash = HashKey(target.key);
+      if (const std::optional<Index::Entry> entry = core.index.Find(target.key, key_hash)) {
+        target.version = core.log.Header(entry->place).version_live >> 1;
+      } else if (core.unsynced_keys.Has(target.key)) {
+        continue;  // the write comes behind this deletion
+      } else {
+        REMORA_CHECK(core.has_tier());  // V4
+        target.read = std::make_unique<ColdRead>();
+        target.read->key = target.key;
+        target.read->key_hash = key_hash;
+        target.read->most_value = kMaxSmallValueSize;  // as for any write of a cold key
+        target.read->is_for_write = true;
+        core.BeginColdRead(target.read.get(), /*is_loaded=*/true);
+      }
+      targets.push_back(std::move(target));
     }
-    all_found = found.size() < kMaxKeys;
-    if (!all_found) rest.GoBehind(found[found.size() - 1]);
   }
 };
 
@@ -104,16 +166,17 @@ absl::StatusOr<bool> RangeDeletion::Delete(bool wait) {
     deleted_ += std::exchange(rep_->waiting, 0);
     rep_->ticket = 0;
   }
-  if (rep_->keys.empty()) {
+  if (rep_->targets.empty()) {
     if (rep_->all_found) return false;
     REMORA_RETURN_IF_ERROR(rep_->Find());
   }
   rep_->writes.clear();
-  for (const VersionedKey& key : rep_->keys) {
+  for (const Rep::Target& target : rep_->targets) {
     Write& write = rep_->writes.emplace_back();
     write.kind = Write::Kind::kDelete;
-    write.key = key.key;
-    write.condition = Condition::Version(key.version);
+    write.key = target.key;
+    write.condition = Condition::Version(target.version);
+    write.read = target.read.get();
   }
   WritePipeline& pipeline = rep_->engine.pipeline();
   wait ? pipeline.Commit(rep_->writes) : pipeline.Submit(rep_->writes);
@@ -135,7 +198,7 @@ absl::StatusOr<bool> RangeDeletion::Delete(bool wait) {
     const bool is_no_longer_it = absl::IsNotFound(write.status) || absl::IsFailedPrecondition(write.status);
     if (!write.status.ok() && !is_no_longer_it) failed = write.status;
   }
-  rep_->keys.erase(rep_->keys.begin(), rep_->keys.begin() + static_cast<std::ptrdiff_t>(done));
+  rep_->targets.erase(rep_->targets.begin(), rep_->targets.begin() + static_cast<std::ptrdiff_t>(done));
   REMORA_RETURN_IF_ERROR(failed);
   return rep_->ticket != 0 || !rep_->all_found;
 }
@@ -159,13 +222,15 @@ absl::StatusOr<std::unique_ptr<RangeDeletion>> RangeDeletion::Begin(StoreEngine&
   if (engine.core().is_following()) {
     return absl::FailedPreconditionError("delete: the store follows a primary; delete the keys there");
   }
+  const bool in_order = engine.has_order();
   std::unique_ptr<DurableTier::Cursor> cursor;
-  if (engine.core().has_tier()) {
+  if (engine.core().has_tier() && !in_order) {
     REMORA_ASSIGN_OR_RETURN(cursor, engine.NewCursor(range, may_wait));
   }
+  REMORA_RETURN_IF_ERROR(engine.CheckSync());
   const std::uint64_t versions_end = engine.VersionsEnd();
-  return std::unique_ptr<RangeDeletion>(new RangeDeletion(std::unique_ptr<Rep>(
-      new Rep{engine, range, versions_end, std::move(cursor), {}, range, false, {}, {}, 0, 0})));
+  return std::unique_ptr<RangeDeletion>(new RangeDeletion(
+      std::unique_ptr<Rep>(new Rep{engine, range, versions_end, in_order, std::move(cursor), {}, range})));
 }
 
 absl::StatusOr<std::uint64_t> Store::DeleteRange(const RangeOptions& options) {

@@ -220,6 +220,7 @@ absl::StatusOr<std::optional<std::chrono::milliseconds>> PointReader::Ttl(std::s
 
 absl::StatusOr<Location> PointReader::Locate(std::string_view key) {
   core_.metrics.Add(Metric::kLocates, 1);
+  REMORA_RETURN_IF_ERROR(core_.slots.Check("get", key, HashKey(key)));
   Location location;
   REMORA_RETURN_IF_ERROR(Find(key, LocationTaker{&location}));
   return location;
@@ -231,6 +232,7 @@ absl::StatusOr<std::optional<Location>> PointReader::BeginLocate(std::string_vie
   core_.metrics.Add(Metric::kLocates, 1);
   REMORA_RETURN_IF_ERROR(CheckKeySize(key));
   const std::uint64_t key_hash = HashKey(key);
+  REMORA_RETURN_IF_ERROR(core_.slots.Check("get", key, key_hash));
   Location location;
   if (const std::optional<absl::Status> found = Search(key, key_hash, LocationTaker{&location})) {
     REMORA_RETURN_IF_ERROR(*found);
@@ -246,8 +248,7 @@ absl::StatusOr<std::optional<Location>> PointReader::BeginLocate(std::string_vie
 void PointReader::ReadCold(ColdRead* read) const {
   const TimePoint begin = core_.clock.Now();
   read->status = core_.tier->Get(read->key, [&](const DurableTier::Entry& entry) {
-    read->header = entry.header;
-    if (read->wants_value) read->value.assign(entry.value);
+    read->Take(entry);
     return absl::OkStatus();
   });
   read->took = core_.clock.Now() - begin;
@@ -256,6 +257,7 @@ void PointReader::ReadCold(ColdRead* read) const {
 absl::StatusOr<std::optional<Location>> PointReader::FinishLocate(ColdRead* read) {
   Location location;
   const WriterLock lock(core_.mutex);
+  REMORA_RETURN_IF_ERROR(core_.slots.Check("get", read->key, read->key_hash));
   REMORA_ASSIGN_OR_RETURN(const std::optional<Place> place, promoter_.FindOrFinish(read));
   if (!place) return std::nullopt;
   REMORA_RETURN_IF_ERROR(TakeAt(*place, read->key_hash, LocationTaker{&location}));

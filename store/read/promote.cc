@@ -15,7 +15,7 @@ absl::StatusOr<Promoter::Known> Promoter::Look(std::string_view key, std::uint64
   }
   // The index has no entry of a key that is not loaded yet: a cold entry of its hash is another key's.
   known.is_loaded = core_.coverage.Covers(key);
-  if (known.is_loaded) known.cold = core_.index.FindCold(key_hash);
+  if (known.is_loaded) known.cold = core_.FindCold(key, key_hash);
   if (known.is_loaded && !known.cold) return absl::NotFoundError("no such key");
   // The tier has a pending write of this key, which no reader may see yet.
   if (core_.unsynced_keys.Has(key)) {
@@ -70,6 +70,7 @@ absl::StatusOr<Place> Promoter::Promote(std::string_view key, std::uint64_t key_
       if (known.cold) {
         core_.index.MarkHot(key_hash, *known.cold, *promoted, now);
       } else {
+        core_.NoteLoad(key);
         core_.index.Insert(key_hash, *promoted, now);
         core_.coverage.AddKey(key);
         core_.index.Grow(1, now);  // one split for each new entry

@@ -1,6 +1,6 @@
-// Scans and counts. A store that is only in memory has them from its ordered index (ordered_scan.h), if it
-// has one; else they walk over the hash index. With a durable tier, they show the contents of the durable
-// tier, which are exactly the published writes.
+// Scans and counts. A store with an ordered index has them from there (ordered_scan.h), unless it still
+// loads. Without that index, those of a store that is only in memory walk over the hash index. All others
+// show the contents of the durable tier, which are exactly the published writes.
 //
 // Why the tier has exactly these. All writes go through WritePipeline::CommitGroup, or the fast path for one
 // put (WriteFastPath). Both hold core_.mutex from before the tier's write until they have published the
@@ -53,7 +53,7 @@ struct StoreScan::Rep {
   const ScanRange range;
   const bool keys_only;
   std::uint64_t left;                                 // entries that the limit still allows
-  const std::unique_ptr<DurableTier::Cursor> cursor;  // null: there is no tier
+  const std::unique_ptr<DurableTier::Cursor> cursor;  // null: not from the tier
   const std::unique_ptr<OrderedScan> ordered;         // null: not by the ordered index
 
   // By hash, if both are null: the keys of one bucket; the scan has not shown those from index `next` on.
@@ -169,13 +169,13 @@ absl::StatusOr<std::unique_ptr<StoreScan>> StoreScan::Begin(StoreEngine& engine,
                                                             bool may_wait) {
   std::unique_ptr<DurableTier::Cursor> cursor;
   std::unique_ptr<OrderedScan> ordered;
-  if (engine.core().has_tier()) {
-    if (!range.after.empty()) return NoHashes();
+  if (engine.core().has_tier() && !range.after.empty()) return NoHashes();
+  if (engine.has_order() && range.after.empty()) {
+    range.by_hash = false;
+    REMORA_ASSIGN_OR_RETURN(ordered, engine.NewOrderedScan(range, keys_only));
+  } else if (engine.core().has_tier()) {
     range.by_hash = false;
     REMORA_ASSIGN_OR_RETURN(cursor, engine.NewCursor(range, may_wait));
-  } else if (engine.core().ordered != nullptr && range.after.empty()) {
-    range.by_hash = false;
-    ordered = std::make_unique<OrderedScan>(engine.core(), range, keys_only);
   } else if (!range.by_hash) {
     return NoOrder();
   }

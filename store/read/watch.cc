@@ -1,4 +1,4 @@
-// Watches: they read the durable tier's log behind the writers.
+// Watches: they read the durable tier's log behind the writers, or the change log of a store without a tier.
 //
 // A watch shows a change once the change and all before it in the log are visible. These are the changes up
 // to changes_end: those that were logged before the first group with a pending write. After a failed sync,
@@ -12,9 +12,11 @@
 #include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
 #include "store/durable/change_log.h"
+#include "store/engine/core.h"
 #include "store/engine/store_engine.h"
 #include "store/format/types/scan_range.h"
 #include "store/format/wire/resume_token.h"
+#include "store/read/ring_change_feed.h"
 #include "store/server_store.h"
 
 namespace remora {
@@ -57,19 +59,24 @@ absl::StatusOr<std::unique_ptr<StoreWatch>> ServerStore::Watch(const ScanRange& 
 
 absl::StatusOr<std::unique_ptr<StoreWatch>> StoreWatch::Begin(StoreEngine& engine, const ScanRange& range,
                                                               const ChangePosition& position) {
-  if (!engine.core().has_tier()) {
+  const StoreCore& core = engine.core();
+  if (!core.keeps_changes()) {
     return absl::FailedPreconditionError(
-        "watch: a store that is only in memory keeps no log of its writes; open it with Durability::kLogged "
-        "(kvserver --durability=logged) to watch it");
+        "watch: a store that is only in memory keeps no log of its writes; open it with "
+        "StoreOptions::change_log_bytes (kvserver --change_log=64M) to watch it, or with Durability::kLogged "
+        "(--durability=logged)");
   }
-  const std::uint64_t end = engine.core().changes_end.load(std::memory_order_acquire);
+  const std::uint64_t end = core.changes_end.load(std::memory_order_acquire);
   ChangePosition from = position;
   if (from.incarnation == 0) {
     from.sequence = end + 1;
   } else {
-    REMORA_ASSIGN_OR_RETURN(from.sequence, engine.core().tier->Continue(position, end));
+    const absl::StatusOr<std::uint64_t> sequence =
+        core.has_tier() ? core.tier->Continue(position, end) : ContinueInRing(core, position, end);
+    if (absl::IsOutOfRange(sequence.status())) core.metrics.Add(Metric::kWatchesOvertaken, 1);
+    REMORA_ASSIGN_OR_RETURN(from.sequence, sequence);
   }
-  from.incarnation = engine.core().superblock.incarnation;
+  from.incarnation = core.superblock.incarnation;
   engine.BeginToBeWatched();
   return std::unique_ptr<StoreWatch>(new StoreWatch(std::unique_ptr<Rep>(new Rep{engine, range}), from));
 }
@@ -99,21 +106,25 @@ absl::StatusOr<StoreWatch::Step> StoreWatch::Advance() {
   REMORA_RETURN_IF_ERROR(rep_->failed);
   absl::StatusOr<Step> step = Try();
   if (step.ok()) return step;
-  if (absl::IsOutOfRange(step.status())) rep_->failed = step.status();
+  if (absl::IsOutOfRange(step.status())) {
+    rep_->failed = step.status();
+    rep_->engine.core().metrics.Add(Metric::kWatchesOvertaken, 1);
+  }
   rep_->log.reset();  // the next call opens it again, at the watch's position
   rep_->opened_in_vain = 0;
   return step;
 }
 
 absl::StatusOr<StoreWatch::Step> StoreWatch::Try() {
-  const std::uint64_t end = rep_->engine.core().changes_end.load(std::memory_order_acquire);
-  if (rep_->log == nullptr) {
+  const StoreCore& core = rep_->engine.core();
+  const std::uint64_t end = core.changes_end.load(std::memory_order_acquire);
+  if (rep_->log == nullptr && !core.has_tier()) {
+    rep_->log = std::make_unique<RingChangeFeed>(core, position_.sequence);
+  } else if (rep_->log == nullptr) {
     const bool in_thread = !rep_->engine.syncs_in_steps();
     if (!rep_->opening.valid()) {
       if (position_.sequence > end) return Step::kNone;
-      const auto open = [&tier = *rep_->engine.core().tier, from = position_.sequence] {
-        return tier.ReadLog(from);
-      };
+      const auto open = [&tier = *core.tier, from = position_.sequence] { return tier.ReadLog(from); };
       REMORA_ASSIGN_OR_RETURN(rep_->opening, StartThread([&] {
                                 return std::async(in_thread ? std::launch::async : std::launch::deferred,
                                                   open);

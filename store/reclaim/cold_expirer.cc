@@ -21,6 +21,7 @@ constexpr std::int64_t kWatchedPausePerPass = 3;
 
 bool ColdExpirer::Work(std::size_t entries, TimePoint now, std::int64_t unix_ms) {
   if (!expirer_.is_on()) return false;
+  has_left_ = has_left_ && !unsynced_.empty();
   if (!pass_) {
     const std::optional<std::int64_t> due = next_due_ms();
     if (!due || *due > unix_ms) return false;
@@ -47,7 +48,10 @@ absl::Status ColdExpirer::Look(const DurableTier::Entry& entry, std::int64_t uni
   const std::uint64_t key_hash = HashKey(entry.key);
   // The expirer removes a record in memory. The loader handles keys that are not loaded yet.
   if (index_.Find(entry.key, key_hash) || !known_.Covers(entry.key)) return absl::OkStatus();
-  if (unsynced_.Has(entry.key)) return absl::OkStatus();  // the cold entry is not the pending write's
+  if (unsynced_.Has(entry.key)) {  // the cold entry is not the pending write's
+    has_left_ = true;
+    return absl::OkStatus();
+  }
   const std::optional<Index::ColdEntry> cold = index_.FindCold(key_hash);
   if (!cold) return absl::OkStatus();
   if (HasExpired(entry.header.expiry_ms, unix_ms)) {

@@ -38,6 +38,11 @@ class ColdExpirer {
   /// Looks at up to `entries` entries of the tier. False: nothing is due, or the tier cannot be read.
   bool Work(std::size_t entries, TimePoint now, std::int64_t unix_ms);
 
+  /// Returns false only if no record of a cold key has expired.
+  bool MayHaveExpired(std::int64_t unix_ms) const {
+    return pass_ || due_ms_ <= unix_ms || (has_left_ && !unsynced_.empty());
+  }
+
   /// Returns the time, by Clock::UnixMillis, at which Work next has something to do. Nothing: no expiry is
   /// noted.
   std::optional<std::int64_t> next_due_ms() const;
@@ -62,6 +67,8 @@ class ColdExpirer {
   std::optional<Pass> pass_;
   std::int64_t due_ms_ = Segments::kNoExpiry;  // the earliest expiry noted since the last pass began
   std::int64_t not_before_ms_ = 0;
+  bool has_left_ =
+      false;  // a pass has left a record with an expiry to a pending write, since none was pending
   bool watched_ = false;
 };
 

@@ -40,9 +40,11 @@ bool Evictor::MayLeave(const Place& place) const {
 bool Evictor::Evict(std::uint64_t key_hash, const Index::Entry& entry, TimePoint now) {
   if (mode_ == Mode::kDrop) {
     if (ordered_ != nullptr) ordered_->NoteRemove(entry.place);
+    if (changes_ != nullptr) changes_->Append({.kind = ChangeKind::kDelete, .key = log_.Key(entry.place)});
     log_.Kill(entry.place);  // I5
     index_.Erase(key_hash, entry);
   } else {
+    if (ordered_ != nullptr && unsynced_.Has(log_.Key(entry.place))) return false;  // V7
     if (index_.FindCold(key_hash) || !index_.Reserve(key_hash, 1)) return false;
     if (!MayLeave(entry.place)) return false;
     // Kill comes first: a reader with this place in its cache must not find the record live after a later

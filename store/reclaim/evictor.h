@@ -14,7 +14,9 @@
 #include <optional>
 
 #include "store/base/clock.h"
+#include "store/changes/change_ring.h"
 #include "store/durable/tier.h"
+#include "store/durable/unsynced_keys.h"
 #include "store/index/index.h"
 #include "store/ordered/ordered_index.h"
 #include "store/reclaim/access_frequency.h"
@@ -36,10 +38,12 @@ class Evictor {
   };
 
   /// Makes an evictor. All arguments must outlive it. With kMarkCold, it asks `tier` whether the tier has a
-  /// record before it evicts that record. Null: the tier has every record at once. `ordered`: null, or
-  /// the index that lists the keys with a record.
+  /// record before it evicts that record. Null: the tier has every record at once. `changes`: null, or
+  /// the change log, in which kDrop is a deletion. `ordered`: null, or the index that lists the keys.
+  /// `unsynced`: their records stay for it (V7 of ordered_index.h).
   Evictor(Mode mode, Segments& segments, ValueLog& log, Index& index, OrderedIndex* ordered,
-          ColdExpirer& cold_expirer, const AccessFrequency& frequency, const DurableTier* tier)
+          ColdExpirer& cold_expirer, const AccessFrequency& frequency, const DurableTier* tier,
+          ChangeRing* changes, const UnsyncedKeys& unsynced)
       : mode_(mode),
         segments_(segments),
         log_(log),
@@ -47,7 +51,9 @@ class Evictor {
         ordered_(ordered),
         cold_expirer_(cold_expirer),
         frequency_(frequency),
-        tier_(tier) {}
+        tier_(tier),
+        changes_(changes),
+        unsynced_(unsynced) {}
   Evictor(const Evictor&) = delete;
   Evictor& operator=(const Evictor&) = delete;
 
@@ -67,6 +73,7 @@ class Evictor {
   /// Evicts the live record to which `entry` leads. False: the record stays, for one of these reasons:
   ///   - The index has no space there for a cold key.
   ///   - The index has a cold key with the same hash.
+  ///   - There is an ordered index, and the key has a pending write.
   ///   - It may not leave.
   bool Evict(std::uint64_t key_hash, const Index::Entry& entry, TimePoint now);
 
@@ -84,6 +91,8 @@ class Evictor {
   ColdExpirer& cold_expirer_;
   const AccessFrequency& frequency_;
   const DurableTier* const tier_;
+  ChangeRing* const changes_;
+  const UnsyncedKeys& unsynced_;
 
   Segments::Queue queue_ = Segments::Queue::kWritten;  // of the segment that Next last returned
   std::uint64_t judged_ = 0;                           // bytes of that segment for which Stays was called

@@ -26,6 +26,7 @@ bool Expirer::Work(std::uint64_t bytes, Pace pace, TimePoint now, std::int64_t u
   if (!is_on()) return false;
   // If the segment was retired meanwhile, it may now hold other records, or buckets.
   if (sweep_ && segments_[sweep_->segment].retired != sweep_->retired) sweep_.reset();
+  has_left_ = has_left_ && !unsynced_.empty();
   if (!lost_.empty() && again_ms_ <= unix_ms) {
     again_ms_ = Segments::NextTick(unix_ms);
     DeleteAgain();
@@ -38,9 +39,13 @@ bool Expirer::Work(std::uint64_t bytes, Pace pace, TimePoint now, std::int64_t u
     }
     const Place place = log_.At(sweep_->next);
     // An expired record that stays has an unsynced write, which will soon replace or delete it.
-    if (log_.IsLive(place) && !RemoveIfExpired(place, unix_ms) &&
-        !HasExpired(log_.Header(place).expiry_ms, unix_ms)) {
-      sweep_->expiry_ms = std::min(sweep_->expiry_ms, Segments::ExpiryOf(log_.Header(place)));
+    if (log_.IsLive(place) && !RemoveIfExpired(place, unix_ms)) {
+      const std::int64_t expiry_ms = Segments::ExpiryOf(log_.Header(place));
+      if (HasExpired(log_.Header(place).expiry_ms, unix_ms)) {
+        has_left_ = true;
+      } else {
+        sweep_->expiry_ms = std::min(sweep_->expiry_ms, expiry_ms);
+      }
     }
     sweep_->next += place.extent_bytes();
     looked_at += place.extent_bytes();
@@ -92,6 +97,7 @@ bool Expirer::RemoveIfExpired(const Place& place, std::int64_t unix_ms) {
   // But it must not reach the tier after a later write of the same key. So it goes into the tier's batch now,
   // before any such write.
   if (tier_ != nullptr) tier_->Delete(key);
+  if (changes_ != nullptr) changes_->Append({.kind = ChangeKind::kDelete, .key = key});
   if (ordered_ != nullptr) ordered_->NoteRemove(place);
   log_.Kill(place);  // I5
   index_.Erase(key_hash, *entry);
@@ -100,6 +106,8 @@ bool Expirer::RemoveIfExpired(const Place& place, std::int64_t unix_ms) {
 }
 
 void Expirer::RemoveCold(std::string_view key, const Index::ColdEntry& entry) {
+  // The key is gone, and the tier has not taken its deletion: the entry is that of another key.
+  if (ordered_ != nullptr && !ordered_->NoteExpiredCold(key)) return;
   tier_->Delete(key);
   index_.EraseCold(entry);
   Removed(key);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "store/base/clock.h"
+#include "store/changes/change_ring.h"
 #include "store/durable/tier.h"
 #include "store/durable/unsynced_keys.h"
 #include "store/index/index.h"
@@ -31,16 +32,17 @@ namespace remora {
 /// writes depend on the records that existed when the writer decided them.
 class Expirer {
  public:
-  /// Makes an expirer. `tier` and `ordered` may be null. All arguments must outlive it. It skips unsynced
-  /// keys, because its deletion would come after their last write. It removes nothing while `follows` is
-  /// true: the deletions come from the primary (G7 of store/durable/group_sink.h).
+  /// Makes an expirer. `tier`, `ordered` and `changes` may be null. All arguments must outlive it. It skips
+  /// unsynced keys, because its deletion would come after their last write. It removes nothing while
+  /// `follows` is true: the deletions come from the primary (G7 of store/durable/group_sink.h).
   Expirer(Segments& segments, ValueLog& log, Index& index, OrderedIndex* ordered, DurableTier* tier,
-          const UnsyncedKeys& unsynced, const std::atomic<bool>& follows)
+          ChangeRing* changes, const UnsyncedKeys& unsynced, const std::atomic<bool>& follows)
       : segments_(segments),
         log_(log),
         index_(index),
         ordered_(ordered),
         tier_(tier),
+        changes_(changes),
         unsynced_(unsynced),
         follows_(follows) {}
   Expirer(const Expirer&) = delete;
@@ -62,7 +64,7 @@ class Expirer {
   std::optional<std::int64_t> next_due_ms() const;
   /// Returns false only if no record in memory has expired.
   bool MayHaveExpired(std::int64_t unix_ms) const {
-    return sweep_ || segments_.AnyExpired(unix_ms).has_value();
+    return sweep_ || segments_.AnyExpired(unix_ms).has_value() || (has_left_ && !unsynced_.empty());
   }
 
   /// Removes a live record if it has expired by now, and returns whether it did. The deletion reaches the
@@ -102,10 +104,12 @@ class Expirer {
   Index& index_;
   OrderedIndex* const ordered_;
   DurableTier* const tier_;
+  ChangeRing* const changes_;
   const UnsyncedKeys& unsynced_;
   const std::atomic<bool>& follows_;
   std::optional<Sweep> sweep_;
   bool watched_ = false;
+  bool has_left_ = false;  // a sweep has left an expired record to a pending write, since none was pending
   std::vector<std::string> unflushed_;  // keys removed since the last Flush
   std::vector<std::string> lost_;       // keys whose deletions the tier did not take
   std::int64_t again_ms_ = 0;           // when the expirer repeats these deletions

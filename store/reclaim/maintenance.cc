@@ -81,7 +81,7 @@ void Maintenance::PayAllDebt() {
 
 void Maintenance::Finish() {
   space_.expirer().Flush();
-  if (core_.has_tier()) NoteDeletions();
+  if (core_.keeps_changes()) NoteDeletions();
   space_.StartGracePeriod();
   const std::size_t log_segments = core_.segments.count() - core_.index.segment_count();
   const bool filling = (core_.segments.free_count() < core_.segments.count() / kFillingShare ||
@@ -152,6 +152,11 @@ void Maintenance::SetSizeCounters() {
     core_.metrics.Set(Metric::kOrderedIndexBytes, core_.ordered->keys().memory_bytes());
     core_.metrics.Set(Metric::kScanSavedBytes, core_.ordered->saved_bytes());
     core_.metrics.Set(Metric::kScansOvertaken, core_.ordered->given_up());
+  }
+  if (core_.changes != nullptr) {
+    const ChangeRing::Kept kept = core_.changes->FindKept();
+    core_.metrics.Set(Metric::kChangeLogBytes, kept.bytes);
+    core_.metrics.Set(Metric::kChangesBegin, kept.begin);
   }
   core_.metrics.Set(Metric::kMemoryBytesFree, core_.segments.free_count() * kSegmentSize);
   core_.metrics.Set(Metric::kLogBytesUsed, core_.log.bytes_used());

@@ -30,11 +30,11 @@ Evictor::Mode ModeOf(const StoreOptions& options) {
 
 SpaceManager::SpaceManager(StoreCore& core, const StoreOptions& options)
     : core_(core),
-      expirer_(core.segments, core.log, core.index, core.ordered.get(), core.tier.get(), core.unsynced_keys,
-               core.follows),
+      expirer_(core.segments, core.log, core.index, core.ordered.get(), core.tier.get(), core.changes.get(),
+               core.unsynced_keys, core.follows),
       cold_expirer_(core.tier.get(), core.index, expirer_, core.coverage, core.unsynced_keys),
       evictor_(ModeOf(options), core.segments, core.log, core.index, core.ordered.get(), cold_expirer_,
-               core.frequency, core.tier.get()),
+               core.frequency, core.tier.get(), core.changes.get(), core.unsynced_keys),
       cleaner_(core.segments, core.log, core.index, expirer_, evictor_) {}
 
 void SpaceManager::ReleaseRetired(TimePoint now) {

@@ -49,6 +49,7 @@ class SpaceManager {
   Expirer& expirer() { return expirer_; }
   const Expirer& expirer() const { return expirer_; }
   ColdExpirer& cold_expirer() { return cold_expirer_; }
+  const ColdExpirer& cold_expirer() const { return cold_expirer_; }
   Evictor& evictor() { return evictor_; }
   const Evictor& evictor() const { return evictor_; }
   Cleaner& cleaner() { return cleaner_; }

@@ -246,7 +246,6 @@ absl::Status IndexLoader::LoadSmall(Worker& worker, const DurableTier::Entry& en
   core_.index.Prefetch(key_hash);  // PublishLocked needs it when the batch is full
   core_.log.WriteSealed(place, entry.key, entry.value, entry.header.version, entry.header.expiry_ms,
                         key_hash);
-  worker.expiry_ms = std::min(worker.expiry_ms, Segments::ExpiryOf(entry.header.expiry_ms));
   worker.batch.push_back({key_hash, place});
   return absl::OkStatus();
 }
@@ -370,10 +369,7 @@ absl::Status IndexLoader::PublishBatch(Worker& worker) {
 absl::Status IndexLoader::PublishLocked(Worker& worker) {
   const TimePoint now = core_.clock.Now();
   space_.ReleaseRetired(now);
-  if (worker.segment) {
-    core_.segments.Extend(*worker.segment, worker.next);
-    core_.segments.NoteExpiry(core_.segments[*worker.segment].begin, worker.expiry_ms);
-  }
+  if (worker.segment) core_.segments.Extend(*worker.segment, worker.next);
   space_.cold_expirer().NoteExpiry(worker.cold_expiry_ms);
   std::size_t loaded = 0;
   absl::StatusOr<SpaceResult> result = SpaceResult::kAvailable;
@@ -413,6 +409,7 @@ absl::StatusOr<SpaceResult> IndexLoader::PublishItem(const Worker& worker, const
   for (;;) {
     if (const std::optional<Index::Space> space = core_.index.FindSpace(item.key_hash)) {
       core_.log.MakeLive(item.place);
+      core_.NoteLoad(core_.log.Key(item.place));
       core_.index.InsertAt(*space, item.key_hash, item.place);
       return SpaceResult::kAvailable;
     }
@@ -426,6 +423,7 @@ absl::StatusOr<SpaceResult> IndexLoader::PublishCold(const Worker& worker, const
   for (;;) {
     switch (core_.index.InsertCold(item.key_hash)) {
       case Index::Entered::kDone:
+        core_.NoteLoad(KeyOf(worker, item));
         return SpaceResult::kAvailable;
       case Index::Entered::kTaken:
         return PromoteToLoad(KeyOf(worker, item), item.key_hash);
@@ -467,7 +465,6 @@ void IndexLoader::EndBatch(Worker& worker) {
   worker.batch.clear();
   worker.keys.clear();
   worker.published = 0;
-  worker.expiry_ms = Segments::kNoExpiry;
   worker.cold_expiry_ms = Segments::kNoExpiry;
 }
 

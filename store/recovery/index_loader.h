@@ -119,7 +119,6 @@ class IndexLoader {
     std::vector<Item> batch;
     std::string keys;
     std::size_t published = 0;                          // so many of its first items are published
-    std::int64_t expiry_ms = Segments::kNoExpiry;       // the earliest expiry of its kRecord items
     std::int64_t cold_expiry_ms = Segments::kNoExpiry;  // the earliest expiry of its kCold items
 
     // Totals of the entries that have not expired, for the error message if they do not fit.

@@ -139,7 +139,6 @@ void ValueLog::Seal(const Place& place, std::uint64_t version, std::uint64_t exp
   sealed.expiry_ms = expiry_ms;
   sealed.checksum = RecordChecksum(sealed, key_hash, value_hash, place.offset_units, incarnation_);
   std::memcpy(&header, &sealed, sizeof(sealed));
-  segments_.NoteExpiry(place.offset_bytes(), Segments::ExpiryOf(sealed));
 }
 
 void ValueLog::WriteSealed(const Place& place, std::string_view key, std::string_view value,
@@ -174,6 +173,8 @@ void ValueLog::MakeLive(const Place& place) {
   REMORA_CHECK((old & kLiveBit) == 0);
   // Relaxed: the slot is stored after the bit, with release, so a reader that follows the slot sees the bit.
   StoreWord(word, old | kLiveBit, std::memory_order_relaxed);
+  // Only now: a sweep before passes over the record, and forgets the expiries that were noted until then.
+  segments_.NoteExpiry(place.offset_bytes(), Segments::ExpiryOf(Header(place)));
 }
 
 void ValueLog::Kill(const Place& place) {

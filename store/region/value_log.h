@@ -95,7 +95,8 @@ class ValueLog {
   /// records.
   void Adopt(SegmentNumber segment, TimePoint now);
 
-  /// Sets the live bit of a sealed record. The caller then stores its place into a slot.
+  /// Sets the live bit of a sealed record, and notes its expiry. The caller then stores its place into a
+  /// slot.
   void MakeLive(const Place& place);
 
   /// Clears the live bit of a published record, for ever, and counts its extent as dead. If the record is

@@ -11,7 +11,7 @@ namespace remora {
 ColdWrites::Where ColdWrites::Look(const Write& write, std::string_view key, std::uint64_t key_hash) const {
   Where where;
   where.is_loaded = core_.coverage.Covers(key);
-  where.cold = where.is_loaded && core_.index.FindCold(key_hash).has_value();
+  where.cold = where.is_loaded && core_.FindCold(key, key_hash).has_value();
   // A put without a condition need not know the record that it overwrites.
   const bool overwrites = write.kind == Write::Kind::kPut && write.condition.is_none();
   where.unloaded = !where.is_loaded && !overwrites;
@@ -34,8 +34,10 @@ std::unique_ptr<ColdRead> ColdWrites::BeginRead(const Write& write) const {
   auto read = std::make_unique<ColdRead>();
   read->key = std::move(key);
   read->key_hash = key_hash;
-  read->wants_value = write.kind == Write::Kind::kTouch || write.kind == Write::Kind::kIncrement ||
-                      write.kind == Write::Kind::kAppend;
+  const bool modifies = write.kind == Write::Kind::kTouch || write.kind == Write::Kind::kIncrement ||
+                        write.kind == Write::Kind::kAppend;
+  // The views of scans may need the value (V5 of ordered_index.h). A large one is not worth its memory.
+  if (!modifies) read->most_value = core_.ordered != nullptr ? kMaxSmallValueSize : 0;
   read->is_for_write = true;
   core_.BeginColdRead(read.get(), where.is_loaded);
   return read;

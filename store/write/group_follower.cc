@@ -119,9 +119,14 @@ absl::Status GroupFollower::FindColdKeys() {
   for (Change& change : changes_) {
     const std::string_view key = change.entry.key;
     if (core_.index.Find(key, change.key_hash) || !core_.coverage.Covers(key)) continue;
-    if (!core_.index.FindCold(change.key_hash)) continue;
-    const absl::Status stored =
-        core_.tier->Get(key, [](const DurableTier::Entry&) { return absl::OkStatus(); });
+    if (!core_.FindCold(key, change.key_hash)) continue;
+    const bool has_views = core_.ordered != nullptr && core_.ordered->has_views();
+    const absl::Status stored = core_.tier->Get(key, [&](const DurableTier::Entry& entry) {
+      if (has_views) {
+        change.old = core_.ordered->CopyOf(entry.header.version, entry.header.expiry_ms, entry.value);
+      }
+      return absl::OkStatus();
+    });
     if (!stored.ok() && !absl::IsNotFound(stored)) return stored;
     change.is_cold = stored.ok();
   }
@@ -148,6 +153,7 @@ void GroupFollower::Publish(const Change& change, TimePoint now) {
   staged.old.is_looked_up = true;
   staged.old.entry = core_.index.Find(staged.key, staged.key_hash);
   staged.old.cold = change.is_cold;
+  staged.old.record = change.old;
   if (change.entry.kind == LogEntryKind::kDelete) {
     write.kind = Write::Kind::kDelete;
     // The primary repeats deletions of expired keys of which it does not know whether the disk has them.

@@ -51,8 +51,9 @@ class GroupFollower {
   struct Change {
     LogEntry entry;
     std::uint64_t key_hash = 0;
-    std::size_t record = 0;  // kPut: the number of its record in staged_
-    bool is_cold = false;    // the index has a cold entry of this key
+    std::size_t record = 0;      // kPut: the number of its record in staged_
+    bool is_cold = false;        // the index has a cold entry of this key
+    OrderedIndex::Record old{};  // if so: a copy for the views of scans (V5), or null
   };
 
   /// Returns why a group with this number may not be applied now.

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "store/base/shortage.h"
 #include "store/index/index.h"
+#include "store/ordered/ordered_index.h"
 #include "store/region/value_log.h"
 #include "store/write/write.h"
 
@@ -45,6 +46,7 @@ struct KnownRecord {
   // changes the key.
   bool is_looked_up = false;
   std::optional<Index::Entry> entry{};
+  OrderedIndex::Record record{};  // cold: a copy for the views of scans (V5), or null
 };
 
 /// A write of the group that is being committed. Once it is staged, only the durable tier can fail it.

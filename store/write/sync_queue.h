@@ -16,7 +16,8 @@
 //   S3  The previous record may be moved or evicted, so Publish looks it up again. That works only for loaded
 //       keys: for a key not loaded yet, a cold entry may be another key's. So while the store loads, the
 //       writer calls fsync under the lock, and publishes at once. A scan reads the tier, so it begins after
-//       the fsync of all pending writes (WritePipeline::PublishAll). A watch ends before the first pending
+//       the fsync of all pending writes (WritePipeline::PublishAll). A scan over the ordered index does so
+//       only if a later write is visible already (PublishInOrder). A watch ends before the first pending
 //       write (StoreCore::AdvanceChangesEnd).
 //   S4  The pending record stays where it is: its segment is not cleaned (ValueLog::Pin).
 //   S5  The write has reserved its space in the index, and later groups count that space as taken. If the

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "store/base/check.h"
 #include "store/format/memory/index_view.h"
@@ -36,7 +37,7 @@ std::size_t WriteFastPath::TryPuts(std::span<Write> writes, TimePoint now, std::
   }
   if (done == 0) return 0;
   REMORA_CHECK(core_.next_version < kMaxVersion);
-  if (core_.has_tier()) core_.AdvanceChangesEnd();
+  if (core_.keeps_changes()) core_.AdvanceChangesEnd();
   maintenance_.AddGroup(done, keys, written);
   return done;
 }
@@ -58,6 +59,11 @@ bool WriteFastPath::TryPut(Write& write, TimePoint now, std::int64_t unix_ms) {
   if (write.verify != nullptr && !write.verify(write.verify_context, key_hash, value_hash)) {
     core_.log.Rollback(place);
     write.status = DamagedError();
+    return true;
+  }
+  if (absl::Status owned = core_.slots.Check("write", key, key_hash); !owned.ok()) {
+    core_.log.Rollback(place);
+    write.status = std::move(owned);
     return true;
   }
   const std::optional<Index::Entry> old = core_.index.Find(key, key_hash);
@@ -83,6 +89,13 @@ bool WriteFastPath::TryPut(Write& write, TimePoint now, std::int64_t unix_ms) {
     core_.index.Replace(*old, place);
   } else {
     core_.index.Insert(key_hash, place, now);
+  }
+  if (core_.changes != nullptr) {
+    core_.changes->Append({.kind = ChangeKind::kPut,
+                           .version = write.version,
+                           .expiry_ms = expiry_ms,
+                           .key = key,
+                           .value = core_.log.Value(place)});
   }
   core_.NoteRead(key_hash);  // eviction counts a write as a use
   core_.metrics.CountOne(Metric::kPuts);

@@ -211,7 +211,7 @@ std::size_t WritePipeline::CommitGroup(std::span<Write> writes, TimePoint now, s
     queue_.MarkAllSynced();
     PublishSynced(now, unix_ms);
   }
-  if (core_.tier != nullptr) queue_.UpdateChangesEnd();
+  if (core_.keeps_changes()) queue_.UpdateChangesEnd();
   maintenance_.AddGroup(done, keys, written);
   return done;
 }
@@ -338,7 +338,8 @@ void WritePipeline::Publish(const StagedWrite& staged, TimePoint now) {
   }
   // I5: the old record's live bit is cleared before the slot changes. The new record becomes live after that,
   // so that a key has at most one live record at each moment.
-  core_.NoteChange(staged.key, entry, staged.is_delete());
+  cold ? core_.NoteColdChange(staged.key, old.record, staged.is_delete())
+       : core_.NoteChange(staged.key, entry, staged.is_delete());
   if (entry) core_.log.Kill(entry->place);
   if (!entry)
     core_.coverage.AddKey(staged.key);  // a load may reach it later (store/recovery/index_loader.h, L2)
@@ -365,7 +366,15 @@ void WritePipeline::Publish(const StagedWrite& staged, TimePoint now) {
     staged.write->slot =
         EncodeSlot({Fingerprint(staged.key_hash), staged.place.extent_code, staged.place.offset_units});
   }
+  if (core_.changes != nullptr) {
+    core_.changes->Append({.kind = staged.is_delete() ? ChangeKind::kDelete : ChangeKind::kPut,
+                           .version = staged.is_delete() ? 0 : staged.version,
+                           .expiry_ms = staged.expiry_ms,
+                           .key = staged.key,
+                           .value = staged.is_delete() ? std::string_view() : staged.value});
+  }
   staged.write->version = staged.version;
+  last_visible_ = std::max(last_visible_, staged.version);
 }
 
 // --- Writes that wait for the disk
@@ -373,6 +382,9 @@ void WritePipeline::Publish(const StagedWrite& staged, TimePoint now) {
 void WritePipeline::PublishOrEnqueue(TimePoint now) {
   for (StagedWrite& staged : stage_.staged()) {
     if (staged.pending) {
+      if (staged.old.cold && core_.ordered != nullptr) {
+        core_.ordered->Hold(staged.key, staged.old.record);  // V6
+      }
       queue_.Enqueue(staged, logged_before_);
     } else {
       Publish(staged, now);
@@ -447,6 +459,13 @@ absl::Status WritePipeline::PublishAll() {
         "(--memory)");
   }
   return core_.disk.sync_failure();
+}
+
+absl::Status WritePipeline::PublishInOrder() {
+  const auto is_write = [](const SyncQueue::PendingWrite& pending) { return !pending.is_rejected; };
+  const auto first = std::ranges::find_if(queue_.pending(), is_write);
+  const bool is_in_order = first == queue_.pending().end() || first->staged.version > last_visible_;
+  return is_in_order ? core_.disk.sync_failure() : PublishAll();
 }
 
 bool WritePipeline::SyncPending(WriterLock& lock) {

@@ -38,6 +38,8 @@ namespace remora {
 
 /// Commits writes, and publishes synced writes after their fsync.
 ///
+/// The class has more than 25 methods, because writes that wait and those that do not take the same steps.
+///
 /// Thread safety: any thread may call Commit, CommitNow, Submit, Sync and BeginReads, which take the store's
 /// lock. The caller of any other method holds that lock.
 class WritePipeline {
@@ -68,6 +70,9 @@ class WritePipeline {
   /// Aborted: there is no space right now, or a follower does not have them yet.
   /// Unavailable: the disk failed, now or before.
   absl::Status PublishAll() REMORA_WRITER;
+  /// Makes sure that no visible write is later than a pending one, so that a scan shows the writes up to one
+  /// version. Does nothing if that is so. Else it does the same as PublishAll.
+  absl::Status PublishInOrder() REMORA_WRITER;
   /// Calls fsync for all pending writes, without the lock meanwhile, and publishes those that the followers
   /// have. Returns false if no write waits for the disk.
   bool SyncPending(WriterLock& lock) REMORA_WRITER;
@@ -112,6 +117,8 @@ class WritePipeline {
   WriteFastPath fast_path_;
   WriteStage stage_;
   bool group_is_on_disk_ REMORA_WRITERS = false;
+  /// The last version that Publish has made visible. (The fast path does so only while nothing is pending.)
+  std::uint64_t last_visible_ REMORA_WRITERS = 0;
   TimingSample timed_ REMORA_WRITERS;                // of the writes to RocksDB
   std::uint64_t logged_before_ REMORA_WRITERS = 0;   // the tier's sequence before the group
   std::vector<const void*> put_off_ REMORA_WRITERS;  // senders of the writes that need a read (D8)

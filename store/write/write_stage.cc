@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
+#include "store/base/moved.h"
 #include "store/base/status_macros.h"
 #include "store/format/types/bounds.h"
 #include "store/format/types/expiry.h"
@@ -63,6 +64,11 @@ absl::Status Check(const Write& write, Durability most) {
     return absl::InvalidArgumentError("increment: the number added does not have 64 bits; pass 8 bytes");
   }
   return absl::OkStatus();
+}
+
+absl::Status NoStoredRecord() {
+  return absl::DataLossError(
+      "write: the store's data lack the record of a key that the index has; restore a backup");
 }
 
 absl::Status NoSuchKey() { return absl::NotFoundError("no such key"); }
@@ -127,6 +133,7 @@ absl::Status WriteStage::Stage(Write& write, TimePoint now, std::int64_t unix_ms
   }
   absl::Status status = Check(write, core_.tier == nullptr ? Durability::kMemory : Durability::kSynced);
   if (status.ok()) status = CopyAndVerify(staged, now);
+  if (status.ok()) status = core_.slots.Check("write", staged.key, staged.key_hash);
   if (status.ok()) status = Decide(staged, now, unix_ms);
   if (status.ok()) {
     Pin(staged);
@@ -169,6 +176,7 @@ absl::Status WriteStage::StageBatch(std::span<Write> batch, TimePoint now, std::
     return status;
   }
   UnstageTo(before);
+  if (IsMoved(status)) return status;  // of all keys: a batch of a cluster has one slot
   return WithMarksOf(
       status, absl::Status(status.code(),
                            absl::StrCat("write ", number,
@@ -183,6 +191,7 @@ absl::Status WriteStage::Test(Write& write, std::int64_t unix_ms) {
   tested.own = write.key;
   tested.key = tested.own;
   tested.key_hash = HashKey(tested.key);
+  REMORA_RETURN_IF_ERROR(core_.slots.Check("batch", tested.key, tested.key_hash));
   KnownRecord known;
   REMORA_RETURN_IF_ERROR(FindLast(tested, LastOf(tested), &known));
   decided_on_pending_ = known.unsynced;
@@ -315,13 +324,20 @@ absl::Status WriteStage::LookUp(const StagedWrite& staged, KnownRecord* known) c
   if (!where.is_only_in_tier()) return absl::OkStatus();
   // Only the tier can tell whether the cold entry is of this key or of another one with the same hash.
   known->is_looked_up = false;
-  const auto take = [&](const StoredHeader& header) {
+  const auto take = [&](const StoredHeader& header, std::optional<std::string_view> value) REMORA_WRITER {
     *known = {std::nullopt, where.cold, where.unloaded, header.expiry_ms, header.version};
+    if (!where.cold || !value || !ViewsMayNeed(*staged.write)) return;
+    known->record = core_.ordered->CopyOf(header.version, header.expiry_ms, *value);  // V5
+  };
+  const auto fail = [&](const absl::Status& status) REMORA_WRITER {
+    if (!absl::IsNotFound(status)) return status;
+    // With an ordered index, the entry is the key's (StoreCore::FindCold).
+    return where.cold && core_.ordered != nullptr ? NoStoredRecord() : absl::OkStatus();
   };
   const ColdRead* const read = cold_writes_.ResultFor(*staged.write, staged.key, where);  // D7
   if (read != nullptr) {
-    if (!read->status.ok()) return absl::IsNotFound(read->status) ? absl::OkStatus() : read->status;
-    take(read->header);
+    if (!read->status.ok()) return fail(read->status);
+    take(read->header, read->has_value ? std::optional<std::string_view>(read->value) : std::nullopt);
     known->read = read;
     return absl::OkStatus();
   }
@@ -329,11 +345,19 @@ absl::Status WriteStage::LookUp(const StagedWrite& staged, KnownRecord* known) c
     staged.write->needs_read = true;
     return absl::AbortedError("write: the key's record is only on disk; read it first");
   }
-  const absl::Status status = core_.tier->Get(staged.key, [&](const DurableTier::Entry& stored) {
-    take(stored.header);
-    return absl::OkStatus();
-  });
-  return absl::IsNotFound(status) ? absl::OkStatus() : status;
+  const absl::Status status =
+      core_.tier->Get(staged.key, [&](const DurableTier::Entry& stored) REMORA_WRITER {
+        take(stored.header, stored.value);
+        return absl::OkStatus();
+      });
+  return status.ok() ? status : fail(status);
+}
+
+bool WriteStage::ViewsMayNeed(const Write& write) const {
+  if (core_.ordered == nullptr) return false;
+  const bool may_be_pending =
+      core_.ships || LevelOf(write) == Durability::kSynced || !core_.unsynced_keys.empty();
+  return core_.ordered->has_views() || may_be_pending;
 }
 
 void WriteStage::Pin(StagedWrite& staged) {

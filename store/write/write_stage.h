@@ -101,6 +101,9 @@ class WriteStage {
   absl::Status Decide(StagedWrite& staged, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
   /// Looks up the key's record as it is before this group.
   absl::Status LookUp(const StagedWrite& staged, KnownRecord* known) const REMORA_WRITER;
+  /// Returns whether a scan may have to show the record that a write of a cold key replaces: one is open, or
+  /// may open while the write is pending.
+  bool ViewsMayNeed(const Write& write) const REMORA_WRITER;
   /// Pins the record of a write that may be published later (S4).
   void Pin(StagedWrite& staged) REMORA_WRITER;
   /// Makes all writes of a batch pending if one of them is, or a check holds by a pending write.

@@ -104,6 +104,62 @@ INSTANTIATE_TEST_SUITE_P(Over, CAsync,
   Open(__VA_ARGS__); \
   if (IsSkipped() || HasFatalFailure()) return
 
+/// Values that a visit has shown, and its outcome.
+struct Visited {
+  static void Show(void* context, const void* value, size_t value_size) {
+    static_cast<Visited*>(context)->shown.emplace_back(static_cast<const char*>(value), value_size);
+  }
+  static void Done(void* context, const remora_async_result* result) {
+    auto& visited = *static_cast<Visited*>(context);
+    visited.code = remora_code_name(result->code);
+    visited.value_size = result->value.size;
+    visited.version = result->version;
+  }
+
+  std::vector<std::string> shown;
+  std::string code = "not ended";
+  size_t value_size = 1;
+  uint64_t version = 0;
+};
+
+TEST_P(CAsync, VisitsAValue) {
+  OPEN();
+  const Outcome put = Put("key", "value");
+  ASSERT_EQ(Get("key").value, "value");  // from here on, the client knows the index
+  const auto visit = [&](const char* key, Visited* visited) {
+    uint64_t operation = 0;
+    EXPECT_EQ(
+        remora_async_visit(async_, key, std::strlen(key), Visited::Show, Visited::Done, visited, &operation),
+        REMORA_OK)
+        << remora_message();
+    EXPECT_NE(operation, 0u);
+    EXPECT_EQ(visited->code, "not ended");
+    EXPECT_EQ(visited->shown.empty(), GetParam() != rdma::TransportKind::kLocal || key[0] != 'k');
+    WaitAll();
+  };
+  Visited visited, missed;
+  visit("key", &visited);
+  EXPECT_EQ(visited.code, "OK");
+  EXPECT_EQ(visited.shown, std::vector<std::string>{"value"});
+  EXPECT_EQ(visited.value_size, 0u);
+  EXPECT_EQ(visited.version, put.version);
+  visit("none", &missed);
+  EXPECT_EQ(missed.code, "NOT_FOUND");
+  EXPECT_TRUE(missed.shown.empty());
+
+  Visited none;
+  const auto begin = [&](remora_async* async, const void* key, size_t size, bool has_show) {
+    return remora_async_visit(async, key, size, has_show ? Visited::Show : nullptr, Visited::Done, &none,
+                              nullptr);
+  };
+  EXPECT_EQ(begin(async_, "", 0, true), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(begin(async_, nullptr, 3, true), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(begin(async_, "key", 3, false), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(begin(nullptr, "key", 3, true), REMORA_INVALID_ARGUMENT);
+  WaitAll();
+  EXPECT_EQ(none.code, "not ended");
+}
+
 TEST_P(CAsync, EveryOperation) {
   OPEN();
   EXPECT_EQ(Get("key").code, "NOT_FOUND");

@@ -30,25 +30,32 @@ inline testing::AssertionResult HasCode(absl::StatusCode code, const absl::Statu
 /// The least window of scans and watches there may be: pages of 4 KiB.
 inline const ClientOptions kSmallWindow{.scan_window_bytes = 2 * kMinPageSize};
 
-/// Where a test's store runs. Converts from and to its kind, since few tests have a commit log or an ordered
-/// index.
+/// Where a test's store runs. Converts from and to its kind, since few tests have a log or an ordered index.
 struct TestedDeployment {
   TestedDeployment(DeploymentKind where, bool has_log = false,  // NOLINT(google-explicit-constructor)
-                   bool has_order = false)
-      : kind(where), has_commit_log(has_log), has_ordered_index(has_order) {}
+                   bool has_order = false, bool has_changes = false)
+      : kind(where), has_commit_log(has_log), has_ordered_index(has_order), has_change_log(has_changes) {}
   operator DeploymentKind() const { return kind; }  // NOLINT(google-explicit-constructor)
 
   DeploymentKind kind;
   bool has_commit_log;     // if the test's store is logged
-  bool has_ordered_index;  // the tests of scans then have a store that is only in memory
+  bool has_ordered_index;  // without a commit log: the tests of scans have a store that is only in memory
+  bool has_change_log;     // instead of a logged store, the test has one that is only in memory
 };
 inline TestedDeployment WithCommitLog(DeploymentKind kind) { return {kind, /*has_log=*/true}; }
 inline TestedDeployment WithOrderedIndex(DeploymentKind kind) {
   return {kind, /*has_log=*/false, /*has_order=*/true};
 }
+inline TestedDeployment WithOrderedIndexAndDisk(DeploymentKind kind) {
+  return {kind, /*has_log=*/true, /*has_order=*/true};
+}
+inline TestedDeployment WithChangeLog(DeploymentKind kind) {
+  return {kind, /*has_log=*/false, /*has_order=*/false, /*has_changes=*/true};
+}
 inline void PrintTo(const TestedDeployment& tested, std::ostream* out) {
   *out << NameOf(tested) << (tested.has_commit_log ? " with a commit log" : "")
-       << (tested.has_ordered_index ? " with an ordered index" : "");
+       << (tested.has_ordered_index ? " with an ordered index" : "")
+       << (tested.has_change_log ? " with a change log" : "");
 }
 
 /// A fixture's test runs on every kind of deployment.
@@ -62,6 +69,10 @@ class Behaviour : public testing::TestWithParam<TestedDeployment> {
     // In files of 4 MiB, each of which holds the values of most tests.
     const bool is_logged = options.durability != Durability::kMemory;
     if (GetParam().has_commit_log && is_logged) tested.commit_log_bytes = std::uint64_t{64} << 20;
+    if (GetParam().has_change_log && is_logged) {
+      tested.durability = Durability::kMemory;
+      tested.change_log_bytes = std::uint64_t{16} << 20;
+    }
     deployment_ = Deployment::Create(GetParam(), tested, &why_not);
     if (deployment_ == nullptr) {
       ASSERT_EQ(std::getenv("REMORA_REQUIRE_VERBS"), nullptr) << why_not;

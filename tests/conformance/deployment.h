@@ -120,6 +120,7 @@ class Deployment {
     std::uint64_t watch_retention_bytes = StoreOptions().watch_retention_bytes;
     std::chrono::seconds watch_retention{0};
     std::uint64_t commit_log_bytes = 0;
+    std::uint64_t change_log_bytes = 0;
     std::string tokens_file{};
     bool serves_without_token = false;
     rdma::MemoryWindows memory_windows = rdma::MemoryWindows::kAuto;

@@ -190,7 +190,8 @@ TEST_P(LargeRemote, AGetIntoARegisteredBufferTakesAnySize) {
 }
 
 TEST_P(LargeRemote, ASmallValueIntoABufferCostsAsManyReadsAsAnyGet) {
-  START({.memory_size = 64 * kMiB}, {.location_cache_bytes = 0});
+  // A client that is held up for the grace period reads again.
+  START({.memory_size = 64 * kMiB, .grace = std::chrono::seconds(10)}, {.location_cache_bytes = 0});
   Client& client = *kv_->client();
   std::vector<std::byte> memory(1000);
   const auto buffer = client.Register(memory);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <ostream>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -259,6 +260,47 @@ TEST_P(LostAnswers, AServerThatForgotAllSaysSo) {
     EXPECT_CODE(kOk, client->Put("next", "value"));
   }
   EXPECT_GT(unknown, GetParam().is_large ? 0 : 1);
+}
+
+// --- Writes of one call -----------------------------------------------------------------------------------
+
+class LostMultiPut : public SimServed, public testing::Test {
+ protected:
+  LostMultiPut() : SimServed(/*seed=*/7) { network_.set_piece_size(256); }
+};
+
+// A multi-put does not ask for the outcomes of its writes. Nor does the next call, or it would take them for
+// its own.
+TEST_F(LostMultiPut, AnOutcomeThatNobodyAskedForIsNotTheNextWrites) {
+  ServerOptions options;
+  options.store.memory_size = 64 * kMiB;
+  options.store.clock = &network_.clock();
+  Serve(options);
+  const std::string large = LargeValue();
+  int lost = 0;
+  bool all = false;
+  for (std::uint64_t event = 1; !all; ++event) {
+    SCOPED_TRACE(event);
+    const auto client = Connect({});
+    const PutRequest request{.key = "large", .value = large};
+    PutResult result;
+    network_.CutAt(event, SimNetwork::Cut::kBoth);
+    const absl::Status status = client->MultiPut(std::span(&request, 1), std::span(&result, 1));
+    all = network_.is_cut_due();
+    network_.CutAt(0, SimNetwork::Cut::kBoth);
+    const std::string next = "next " + std::to_string(event);
+    std::uint64_t version = 0;
+    ASSERT_CODE(kOk, client->Put(next, "value", {.condition = Condition::Absent(), .version = &version}));
+    std::string value;
+    std::uint64_t found = 0;
+    ASSERT_CODE(kOk, client->Get(next, &value, &found));
+    EXPECT_EQ(value, "value");
+    EXPECT_EQ(found, version);
+    lost += !status.ok() && client->Exists("large").value_or(false) ? 1 : 0;
+    ASSERT_TRUE(client->Delete("large").ok() || !client->Exists("large").value_or(true));
+    network_.Advance(std::chrono::seconds(1));  // space for the next one
+  }
+  EXPECT_GT(lost, 0) << "no answer was lost";
 }
 
 // --- Connections cut time and again -----------------------------------------------------------------------

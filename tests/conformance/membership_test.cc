@@ -1,4 +1,4 @@
-// Members of a cluster, which get their orders from the test in place of a keeper: K2, K3, K5, K7 of
+// Members of a cluster, which get their orders from the test in place of a keeper: K2, K3, K5, K7, K14 of
 // server/cluster/keeper.h.
 #include "server/replication/membership.h"
 
@@ -12,6 +12,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -119,7 +120,7 @@ class MembershipTest : public testing::Test {
     return report.followers[0].state == LinkState::kRejected;
   }
 
-  /// Reads a key that the primary does not have.
+  /// Reads a key, which only Write writes.
   absl::Status Get(milliseconds timeout) {
     auto client = Client::Connect(primary_.server->address(),
                                   {.connect_timeout = seconds(30), .timeout = timeout, .reconnect = false});
@@ -298,6 +299,63 @@ TEST_F(MembershipTest, AMemberTakesNoCopyOfAnEarlierPrimary) {  // R15
   primary_.Await(IsRejected, "the follower rejects it");
   for (int i = 0; i < 5; ++i) follower_.Order();
   EXPECT_FALSE(follower_.report.has_copy);
+}
+
+TEST_F(MembershipTest, APrimaryChangesItsLinksWhileItServes) {  // K14
+  StartPair();
+  Node third{};
+  Start(third, "t", 3);
+  third.orders.min_epoch = 1;
+  third.Order();
+  primary_.orders.lead->followers = {{.address = third.address}, {.address = follower_.address}};
+  primary_.orders.counts = {false, true};
+  primary_.Await(
+      [](const MemberReport& report) {
+        return report.followers.size() == 2 && report.followers[0].life == 3;
+      },
+      "the third one follows");
+  EXPECT_EQ(primary_.report.followers[1].life, 2) << "its link has stayed";
+  Write(primary_);
+  primary_.Await([](const MemberReport& report) { return report.published == report.last; },
+                 "it is published");
+  // The follower goes, and its process does not answer any more.
+  follower_.server.reset();
+  primary_.orders.lead->followers = {{.address = third.address}};
+  primary_.orders.counts = {true};
+  primary_.Order();
+  Write(primary_);
+  primary_.Await([](const MemberReport& report) { return report.published == report.last; },
+                 "it is published");
+  third.Order();
+  EXPECT_EQ(third.report.last, primary_.report.last);
+  // And nobody is left.
+  primary_.orders.lead->followers = {};
+  primary_.orders.counts = {};
+  primary_.Order();
+  third.server.reset();
+  Write(primary_);
+  primary_.Await([](const MemberReport& report) { return report.published == report.last; },
+                 "it is published");
+  EXPECT_TRUE(Get(seconds(30)).ok());
+}
+
+TEST_F(MembershipTest, VersionsBeginWhereTheClusterSays) {  // K13 of server/cluster/shard_configuration.h
+  constexpr std::uint64_t kFrom = std::uint64_t{1} << 50;
+  Start(primary_, "p", 1);
+  primary_.orders.min_epoch = 1;
+  primary_.orders.lead = MemberOrders::Lead{.epoch = 1, .versions_from = kFrom};
+  primary_.orders.has_minimum = true;
+  primary_.Await([](const MemberReport& report) { return report.is_open; }, "it is open");
+  auto client =
+      Client::Connect(primary_.server->address(), {.connect_timeout = seconds(30), .timeout = seconds(30)});
+  ASSERT_TRUE(client.ok()) << client.status();
+  ASSERT_TRUE((*client)->Put("key", "value").ok());
+  std::uint64_t version = 0;
+  ASSERT_TRUE((*client)
+                  ->Visit(
+                      "key", [](std::string_view) {}, &version)
+                  .ok());
+  EXPECT_GE(version, kFrom);
 }
 
 TEST_F(MembershipTest, AnEpochBeforeThatOfTheDataIsNotLed) {  // K5

@@ -119,8 +119,9 @@ TEST_P(MultiGet, OfWhatIsNotInMemory) {
   for (std::size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(NumberOf(keys[i], values[i]), i);
 }
 
+// In both tests, a client that is held up for the grace period reads again.
 TEST_P(MultiGet, CostsTwoReadsAKeyAndNoRequest) {
-  START();
+  START({.grace = std::chrono::seconds(10)});
   if (!remote()) GTEST_SKIP() << "of clients";
   std::vector<std::string> keys;
   for (std::size_t i = 0; i < 16; ++i) keys.push_back(KeyOf(i));
@@ -140,7 +141,7 @@ TEST_P(MultiGet, CostsTwoReadsAKeyAndNoRequest) {
 // Keys of one chain of buckets, two or more to a fingerprint. Searches go on from a record to the next one of
 // the same bucket, while others read the next bucket. Each finds the same as it would find alone.
 TEST_P(MultiGet, SearchesSideBySideDoNotDisturbEachOther) {
-  START();
+  START({.grace = std::chrono::seconds(10)});
   if (!remote()) GTEST_SKIP() << "of clients";
   kv_ = Connect({.location_cache_bytes = 0});
   constexpr std::uint32_t kFirstDepth = 6;

@@ -352,7 +352,7 @@ TEST_P(MultiPutMessages, TheReplySaysWhatBecameOfEach) {
 // those of the list that was sent.
 TEST_P(MultiPutMessages, AClientThatChangesOneInFlightIsDisconnected) {
   if (GetParam() == DeploymentKind::kSim) GTEST_SKIP() << "nothing is in flight there while nobody waits";
-  START({.memory_size = kMinMemorySize, .grace = std::chrono::milliseconds(500)});
+  START({.memory_size = kMinMemorySize, .grace = std::chrono::milliseconds(1500)});
   WriteBatch list;
   for (std::size_t i = 0; i < kMaxPutsPerMessage; ++i) list.Put("key", std::string(900, 'v'));
   const std::string_view bytes = list.bytes();

@@ -1,4 +1,4 @@
-// Scans and counts of clients, of a server that is only in memory and has an ordered index.
+// Scans and counts of clients, of a server that has an ordered index: only in memory, or with a disk.
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,13 +11,16 @@ namespace remora {
 namespace {
 
 class OrderedScans : public Scans {};
-INSTANTIATE_TEST_SUITE_P(On, OrderedScans,
-                         testing::Values(WithOrderedIndex(DeploymentKind::kLocal),
-                                         WithOrderedIndex(DeploymentKind::kTcp),
-                                         WithOrderedIndex(DeploymentKind::kTls),
-                                         WithOrderedIndex(DeploymentKind::kVerbs),
-                                         WithOrderedIndex(DeploymentKind::kSim)),
-                         NameOfScanned);
+INSTANTIATE_TEST_SUITE_P(
+    On, OrderedScans,
+    testing::Values(WithOrderedIndex(DeploymentKind::kLocal), WithOrderedIndex(DeploymentKind::kTcp),
+                    WithOrderedIndex(DeploymentKind::kTls), WithOrderedIndex(DeploymentKind::kVerbs),
+                    WithOrderedIndex(DeploymentKind::kSim), WithOrderedIndexAndDisk(DeploymentKind::kLocal),
+                    WithOrderedIndexAndDisk(DeploymentKind::kTcp),
+                    WithOrderedIndexAndDisk(DeploymentKind::kTls),
+                    WithOrderedIndexAndDisk(DeploymentKind::kVerbs),
+                    WithOrderedIndexAndDisk(DeploymentKind::kSim)),
+    NameOfScanned);
 
 // Another client overwrites, at least twice over, as much as the server keeps for the moments of scans.
 TEST_P(OrderedScans, MoreWritesThanTheServerKeepsGoOnAsOfALaterMoment) {

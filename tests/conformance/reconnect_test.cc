@@ -201,7 +201,7 @@ TEST_P(Reconnect, AWatchGoesOnBehindWhatMayPass) {
     return deployment_->Dial();
   };
   const std::unique_ptr<Client> client =
-      *Client::Connect(dial, {.timeout = milliseconds(slow() ? 2000 : 300)}, deployment_->clock());
+      *Client::Connect(dial, {.timeout = milliseconds(slow() ? 2000 : 500)}, deployment_->clock());
   const std::unique_ptr<ClientWatch> watch = *client->Watch();
   for (const auto code : {absl::StatusCode::kResourceExhausted, absl::StatusCode::kFailedPrecondition,
                           absl::StatusCode::kPermissionDenied, absl::StatusCode::kUnavailable}) {
@@ -211,7 +211,12 @@ TEST_P(Reconnect, AWatchGoesOnBehindWhatMayPass) {
     RestartBelow();
     EXPECT_TRUE(HasCode(code, watch->Next(milliseconds(0)).status()));
     rejection = absl::OkStatus();
-    const absl::StatusOr<bool> came = watch->Next(std::chrono::seconds(20));
+    absl::StatusOr<bool> came = false;
+    // On a busy machine, the new server may take longer than the timeout.
+    for (int i = 0; i < 20; ++i) {
+      came = watch->Next(std::chrono::seconds(20));
+      if (!absl::IsUnavailable(came.status()) && !absl::IsDeadlineExceeded(came.status())) break;
+    }
     ASSERT_TRUE(came.ok() && *came) << key << ": " << came.status();
     EXPECT_EQ(watch->key(), key);
   }
@@ -299,7 +304,7 @@ TEST_P(Reconnect, ACallThatIsInterruptedEndsAndTheNextOneConnects) {
       [&](TimePoint deadline) {
         return is_lost ? rdma::Dial(*address, {}, clock, deadline) : deployment_->Dial();
       },
-      {.timeout = std::chrono::seconds(3)}, clock);
+      {.timeout = std::chrono::seconds(20)}, clock);
   ASSERT_TRUE(client.ok()) << client.status();
   EXPECT_EQ((*client)->Increment("sum", 1).value_or(0), 1);
   RestartBelow();

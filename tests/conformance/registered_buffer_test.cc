@@ -38,7 +38,7 @@ class Registered : public Async {
  protected:
   /// Memory of so many bytes, registered with the client for many operations, and with the other one.
   void Register(std::size_t size) {
-    ConnectAsync();
+    ConnectAsync({}, {.timeout = std::chrono::minutes(1)});  // megabytes are in flight together
     memory_.assign(size, std::byte{'m'});
     buffer_ = *async_->Register(memory_);
     sync_buffer_ = *kv_->client()->Register(memory_);

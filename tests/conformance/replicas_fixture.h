@@ -95,8 +95,7 @@ class ReplicasFixture : public testing::TestWithParam<rdma::TransportKind> {
     member.server = *std::move(started);
   }
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const Member& member, bool is_admin = false) {
-    ClientOptions options{.connect_timeout = std::chrono::milliseconds(5000),
-                          .timeout = std::chrono::milliseconds(5000)};
+    ClientOptions options{.connect_timeout = std::chrono::seconds(5), .timeout = std::chrono::seconds(60)};
     options.admin_connection = is_admin;
     return Client::Connect(member.server->address(), options);
   }
@@ -111,6 +110,17 @@ class ReplicasFixture : public testing::TestWithParam<rdma::TransportKind> {
     }
     ADD_FAILURE() << "it does not serve";
     return nullptr;
+  }
+  static std::uint64_t Logged(const Member& member) {
+    return member.server->server().store().Read(Metric::kCommitGroups);
+  }
+  /// Waits until the server has logged more groups than so many.
+  static void AwaitLogged(const Member& member, std::uint64_t before) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (Logged(member) == before && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ASSERT_GT(Logged(member), before);
   }
   static std::string Get(Client& client, const std::string& key) {
     std::string value;

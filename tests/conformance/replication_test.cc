@@ -55,8 +55,10 @@ TEST_P(OnReplicas, AWriteWaitsForAllFollowers) {  // R10
   ASSERT_NE(client, nullptr);
   ASSERT_TRUE(client->Put("key", "1").ok());
   two.server.reset();
+  const std::uint64_t before = Logged(primary);
   std::thread restarts([&] {
-    std::this_thread::sleep_for(milliseconds(300));
+    ASSERT_NO_FATAL_FAILURE(AwaitLogged(primary, before));
+    std::this_thread::sleep_for(milliseconds(300));  // long enough for the other follower to acknowledge it
     const auto reader = Connect(primary, /*is_admin=*/true);  // without a lease
     ASSERT_TRUE(reader.ok());
     EXPECT_EQ(Get(**reader, "key"), "1") << "a follower lacks the write";
@@ -80,11 +82,13 @@ TEST_P(OnReplicas, APrimaryServesWhenItsFollowersHaveItsGroups) {  // R11, R12
     ASSERT_NE(client, nullptr);
     ASSERT_TRUE(client->Put("key", "1").ok());
     follower.server.reset();
-    ClientOptions options{.connect_timeout = milliseconds(1000), .timeout = milliseconds(200)};
+    const std::uint64_t before = Logged(primary);
+    ClientOptions options{.connect_timeout = milliseconds(5000), .timeout = milliseconds(200)};
     options.reconnect = false;
     auto hasty = Client::Connect(primary.server->address(), options);
     ASSERT_TRUE(hasty.ok());
     EXPECT_FALSE((*hasty)->Put("key", "2").ok());
+    ASSERT_NO_FATAL_FAILURE(AwaitLogged(primary, before));
   }
   primary.server.reset();
   Start(primary, false, {&follower});

@@ -23,11 +23,15 @@ using Map = std::map<std::string, std::string>;
 
 INSTANTIATE_TEST_SUITE_P(
     On, Scans,
-    testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal, DeploymentKind::kTcp,
-                    DeploymentKind::kTls, DeploymentKind::kVerbs, DeploymentKind::kSim,
-                    WithOrderedIndex(DeploymentKind::kEmbedded), WithOrderedIndex(DeploymentKind::kLocal),
-                    WithOrderedIndex(DeploymentKind::kTcp), WithOrderedIndex(DeploymentKind::kTls),
-                    WithOrderedIndex(DeploymentKind::kVerbs), WithOrderedIndex(DeploymentKind::kSim)),
+    testing::Values(
+        DeploymentKind::kEmbedded, DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
+        DeploymentKind::kVerbs, DeploymentKind::kSim, WithOrderedIndex(DeploymentKind::kEmbedded),
+        WithOrderedIndex(DeploymentKind::kLocal), WithOrderedIndex(DeploymentKind::kTcp),
+        WithOrderedIndex(DeploymentKind::kTls), WithOrderedIndex(DeploymentKind::kVerbs),
+        WithOrderedIndex(DeploymentKind::kSim), WithOrderedIndexAndDisk(DeploymentKind::kEmbedded),
+        WithOrderedIndexAndDisk(DeploymentKind::kLocal), WithOrderedIndexAndDisk(DeploymentKind::kTcp),
+        WithOrderedIndexAndDisk(DeploymentKind::kTls), WithOrderedIndexAndDisk(DeploymentKind::kVerbs),
+        WithOrderedIndexAndDisk(DeploymentKind::kSim)),
     NameOfScanned);
 class RemoteScans : public Scans {};
 INSTANTIATE_TEST_SUITE_P(
@@ -35,14 +39,25 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
                     DeploymentKind::kVerbs, DeploymentKind::kSim, WithOrderedIndex(DeploymentKind::kLocal),
                     WithOrderedIndex(DeploymentKind::kTcp), WithOrderedIndex(DeploymentKind::kTls),
-                    WithOrderedIndex(DeploymentKind::kVerbs), WithOrderedIndex(DeploymentKind::kSim)),
+                    WithOrderedIndex(DeploymentKind::kVerbs), WithOrderedIndex(DeploymentKind::kSim),
+                    WithOrderedIndexAndDisk(DeploymentKind::kLocal),
+                    WithOrderedIndexAndDisk(DeploymentKind::kTcp),
+                    WithOrderedIndexAndDisk(DeploymentKind::kTls),
+                    WithOrderedIndexAndDisk(DeploymentKind::kVerbs),
+                    WithOrderedIndexAndDisk(DeploymentKind::kSim)),
     NameOfScanned);
 /// Scans of stores with a disk.
 class LoggedScans : public Scans {};
 INSTANTIATE_TEST_SUITE_P(On, LoggedScans,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
                                          DeploymentKind::kTcp, DeploymentKind::kTls, DeploymentKind::kVerbs,
-                                         DeploymentKind::kSim),
+                                         DeploymentKind::kSim,
+                                         WithOrderedIndexAndDisk(DeploymentKind::kEmbedded),
+                                         WithOrderedIndexAndDisk(DeploymentKind::kLocal),
+                                         WithOrderedIndexAndDisk(DeploymentKind::kTcp),
+                                         WithOrderedIndexAndDisk(DeploymentKind::kTls),
+                                         WithOrderedIndexAndDisk(DeploymentKind::kVerbs),
+                                         WithOrderedIndexAndDisk(DeploymentKind::kSim)),
                          NameOfScanned);
 Pairs Expected(const Map& map, const ScanOptions& options) {
   Pairs pairs;

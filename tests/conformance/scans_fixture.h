@@ -15,12 +15,12 @@ using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 class Scans : public Behaviour {
  protected:
-  bool is_in_memory() const { return GetParam().has_ordered_index; }
+  bool is_in_memory() const { return GetParam().has_ordered_index && !GetParam().has_commit_log; }
   void StartInOrder(const ClientOptions& client = {}, std::size_t memory_size = 16 * kMiB) {
     Start({.durability = is_in_memory() ? Durability::kMemory : Durability::kLogged,
            .memory_size = memory_size,
            .eviction = Eviction::kLeastUsed,
-           .ordered_index = is_in_memory()},
+           .ordered_index = GetParam().has_ordered_index},
           client);
   }
   std::unique_ptr<KeyScan> Begin(const ScanOptions& options = {}) { return Begin(*kv_, options); }
@@ -62,7 +62,8 @@ class Scans : public Behaviour {
 };
 
 inline std::string NameOfScanned(const testing::TestParamInfo<TestedDeployment>& test) {
-  return NameOf(test.param) + (test.param.has_ordered_index ? "_in_memory" : "");
+  if (!test.param.has_ordered_index) return NameOf(test.param);
+  return NameOf(test.param) + (test.param.has_commit_log ? "_in_order" : "_in_memory");
 }
 
 }  // namespace remora

@@ -78,7 +78,8 @@ TEST_P(RemoteBehaviour, ReadsThatThreadsOfTheServerAnswerAreCounted) {
 }
 
 TEST_P(RemoteBehaviour, AColdGetIsTwoReadsAMissIsOneAPutIsOneRequest) {
-  START({}, {.location_cache_bytes = 0});
+  // A client that is held up for the grace period reads again.
+  START({.grace = std::chrono::seconds(10)}, {.location_cache_bytes = 0});
   ASSERT_CODE(kOk, Put("key", "value"));
   const ClientCounters& counters = kv_->client()->counters();
   EXPECT_EQ(counters.requests, 1u);

@@ -56,6 +56,18 @@ TEST_F(SystemMemoryTest, TheMachineIsALimitAndSoIsAGroup) {
   EXPECT_EQ(CheckMemory(256 * kMiB, Read()).code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST_F(SystemMemoryTest, AChangeLogFitsBesideTheMemory) {
+  const SystemMemory system{.most = 1024 * kMiB};
+  EXPECT_TRUE(CheckChangeLog(0, 1024 * kMiB, system).ok());
+  EXPECT_TRUE(CheckChangeLog(256 * kMiB, 768 * kMiB, system).ok());
+  const absl::Status status = CheckChangeLog(256 * kMiB + 1, 768 * kMiB, system);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(
+      status.message(),
+      "a change log of 268435457 bytes beside a memory of 805306368 bytes is more than this machine has, "
+      "1073741824: give it less (--change_log), or the memory (--memory)");
+}
+
 TEST_F(SystemMemoryTest, AvailableMemoryOfAGroupExcludesItsInactiveFiles) {
   Write("proc/meminfo", kMeminfo);
   Write("proc/self/cgroup", "0::/outer/inner\n");

@@ -124,8 +124,8 @@ class FaultyDisk:
 
     def cold_keys(self):
         """A server with keys that are on the disk only, in tables: their names."""
-        value = os.urandom(400 << 10)
-        keys = [f"key{number:03}" for number in range(75)]
+        value = os.urandom(1 << 20)
+        keys = [f"key{number:03}" for number in range(30)]
         server = self.start(f"--backup_dir={self.folder / 'backups'}", memory="20M")
         for key in keys:
             self.assertEqual(kvctl(self.address, "put", key, stdin=value).returncode, 0)
@@ -270,6 +270,7 @@ class FaultyDisk:
         keys = int(self.checked(3, "the log ends torn")["keys"])
         self.assertIn(keys, range(1, 20))
         server = self.start()
+        harness.wait_until(lambda: harness.stats(self.address)["loading"] == 0, "all is loaded")
         self.assertEqual(harness.stats(self.address)["keys"], keys)
         server.await_said(b"the log was torn")
         self.assertEqual(harness.stats(self.address)["log_torn"], 1)

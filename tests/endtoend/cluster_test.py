@@ -46,7 +46,7 @@ class ClusterTest(harness.TestCase):
 
     def status(self):
         """Returns the exit status, the words of each shard's line, and stderr."""
-        run = cluster("status", f"--topology={self.topology}", "--timeout=2000")
+        run = cluster("status", f"--topology={self.topology}", "--timeout=5000")
         lines = run.stdout.decode().splitlines()
         self.assertEqual(lines[0].split(), ["shard", "slots", "keys", "used_MiB", "of_MiB", "server"])
         return run.returncode, [line.split() for line in lines[1:]], run.stderr.decode()

@@ -54,6 +54,7 @@ class CheckTest(ConfigTestCase):
             (77, "tokens", [memory, f"tokens = {self.folder}/open"]),
             (64, "pem", [memory, f"listen = tls://127.0.0.1:{port}", f"tls_cert = {self.folder}/pem", f"tls_key = {self.folder}/pem"]),
             (64, "memory", [memory, "max_clients = 65536"]),
+            (71, "a change log of", [memory, "change_log = 8T"]),
             (64, "is no HOST:PORT", [memory, "http = here"]),
             (64, "other machines reach this address", [memory, f"http = 0.0.0.0:{port}"]),
             (69, "no interface of this host has this address", [memory, f"http = 203.0.113.1:{port}", "insecure_http = true"]),

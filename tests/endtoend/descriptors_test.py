@@ -36,9 +36,10 @@ class DescriptorsTest(harness.TestCase):
             rejection = process.stdout.readline().decode()
             self.assertIn(f"it has {fit} clients, as many as its limit of descriptors allows", rejection)
             self.assertTrue(process.stdout.readline(), "all was written")
+            # A table is made by RocksDB's own thread.
+            harness.wait_until(lambda: list((self.folder / "data").glob("*.sst")), "there is a table")
             process.stdin.close()
             self.assertEqual(process.wait(timeout=harness.PATIENCE), 0)
-        self.assertTrue(list((self.folder / "data").glob("*.sst")))
         server.await_said(b"rejected: it has")
         self.assertEqual(kvctl(self.address, "put", "key", "value").returncode, 0)
         self.assertEqual(server.stop()[0], 0)
@@ -73,11 +74,10 @@ class DescriptorsTest(harness.TestCase):
         last = max(int(name) for name in os.listdir(f"/proc/{pid}/fd"))
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (last + 1, before[1]))
         silent = []
-        while kvctl(self.address, "get", "key", "--timeout=1000").returncode == 1:
+        while (run := kvctl(self.address, "get", "key", "--timeout=10000")).returncode == 1:
             silent.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
             silent[-1].connect(str(self.folder / "socket"))
             self.assertLess(len(silent), 60)
-        run = kvctl(self.address, "get", "key", "--timeout=1000")
         self.assertEqual(run.returncode, 69)
         self.assertIn(b"has no descriptor or memory left for another client", run.stderr)
         harness.wait_until(lambda: b"rejected: no descriptor is left" in server.said(), "the log says so")

@@ -8,6 +8,7 @@ import subprocess
 import unittest
 
 import harness
+import redis_pair
 from failover_test import NAMES, FailoverCase
 
 
@@ -16,7 +17,7 @@ class MembersTest(FailoverCase):
 
     def members(self, *flags, shard="5f0c0000000000aa/one"):
         """Returns the exit status, the words of each member's line by its ID, and stderr."""
-        run = harness.kvctl(None, "cluster", "members", f"--etcd={self.etcd.url}", f"--shard={shard}", "--timeout=2000", *flags)
+        run = harness.kvctl(None, "cluster", "members", f"--etcd={self.etcd.url}", f"--shard={shard}", "--timeout=5000", *flags)
         lines = [re.split(r"  +", line, maxsplit=5) for line in run.stdout.decode().splitlines()[2:]]
         return run.returncode, {line[0]: line[1:] for line in lines}, run.stderr.decode()
 
@@ -24,6 +25,7 @@ class MembersTest(FailoverCase):
         primary = self.start_all()
         self.assertEqual(self.put(primary, "key", "1"), 0)
         harness.wait_until(lambda: all(line[3] == "0" for line in self.members()[1].values()), "nobody lacks a write")
+        harness.wait_until(lambda: self.members()[0] == 0, "all members are well")
         code, lines, error = self.members()
         self.assertEqual((code, error), (0, ""))
         expected = {one: ["in sync", "follows", "1", "0", self.addresses[one]] for one in NAMES}
@@ -48,8 +50,15 @@ class MembersTest(FailoverCase):
     def test_a_member_that_is_away_is_named(self):
         primary = self.start_all()
         away = next(name for name in NAMES if name != primary)
+        path = f"{self.folder}/gate.sock"
+        gate = redis_pair.Gate(f"--listen=redis://{path}", f"--server={self.addresses[primary]}")
+        self.addCleanup(gate.close)
+        wire = redis_pair.Wire(path)
+        self.addCleanup(wire.close)
+        harness.wait_until(lambda: wire.call("WAIT", 2, 0) == b":2\r\n", "a gate's WAIT counts both replicas")
         self.servers[away].kill()
         self.await_in_sync(2)
+        harness.wait_until(lambda: wire.call("WAIT", 2, 0) == b":1\r\n", "one of them has left")
         code, lines, error = self.members()
         self.assertEqual(code, 1)
         self.assertEqual(lines[away][:4], ["out", "does not answer", "-", "-"])
@@ -61,7 +70,7 @@ class MembersTest(FailoverCase):
     def test_another_primary_is_shown_once_it_serves(self):
         primary = self.start_all()
         for name in [name for name in NAMES if name != primary]:
-            self.servers[name].process.send_signal(signal.SIGSTOP)
+            harness.freeze(self.servers[name].process)
         self.servers[primary].kill()
         code, lines, error = self.members()
         self.assertEqual(code, 69)

@@ -5,6 +5,7 @@ how the tests reach their servers: local (the default) or tcp. Tests about one t
 A variable like REMORA_KVGATE names another program than that of the folder.
 """
 
+import errno
 import os
 import pathlib
 import random
@@ -55,17 +56,41 @@ def wait_until(condition, what):
         time.sleep(0.01)
 
 
-def free_port(host="127.0.0.1"):
-    """Below those that the system gives to clients."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+def reserve(port):
+    """Returns False if a test has the port already. Tests that run beside, or later in this process, get others."""
+    one = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        one.bind(f"\0remora-test-port-{port}")
+    except OSError:
+        one.close()
+        return False
+    one.detach()  # an abstract socket is there as long as this process
+    return True
+
+
+def is_free(host, port):
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as one:
+        try:
+            one.bind((host, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            return False
+    return True
+
+
+def free_port(host="127.0.0.1", count=1):
+    """Returns the first of `count` free ports in a row, below those that the system gives to clients."""
     while True:
-        port = random.randint(10000, 30000)
-        with socket.socket(family) as one:
-            try:
-                one.bind((host, port))
-            except OSError:
-                continue
+        port = random.randint(10000, 30000 - count)
+        if all(is_free(host, each) and reserve(each) for each in range(port, port + count)):
             return port
+
+
+def freeze(process):
+    """Stops a child by SIGSTOP; returns when all of its threads have stopped. Until then, some may go on."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
 
 def small_log(flags):
@@ -166,6 +191,45 @@ class TestCase(unittest.TestCase):
         server = Server(f"--listen={address or self.address}", *flags)
         self.addCleanup(server.close)
         return server
+
+
+class ShardsTestCase(TestCase):
+    """One with the flags of kvserver --shards, whose data and topology lie in the folder."""
+
+    SHARDS = 3
+
+    def setUp(self):
+        super().setUp()
+        self.data = self.folder / "data"
+        self.topology = self.data / "topology"
+
+    def flags(self, *flags, shards=None, address=None):
+        return [f"--shards={shards or self.SHARDS}", f"--listen={address or self.address}", f"--data_dir={self.data}",
+                "--durability=logged", "--memory=192M", "--commit_log=8M", *flags]  # fmt: skip
+
+    def start(self, *flags, **options):
+        parts = {name: options.pop(name) for name in ("shards", "address") if name in options}
+        server = Server(*self.flags(*flags, **parts), **options)
+        self.addCleanup(server.close)
+        return server
+
+    def children(self, server):
+        """Returns the processes of the servers, by the number of their shard."""
+        found = {}
+        tasks = pathlib.Path(f"/proc/{server.process.pid}/task")
+        for task in tasks.iterdir():
+            for pid in (task / "children").read_text().split():
+                words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                number = [word for word in words if word.startswith(b"--shard=")][0].rsplit(b"/")[-1]
+                found[int(number)] = int(pid)
+        return found
+
+    def address_of(self, shard):
+        return f"{self.address}.{shard}"
+
+    def kvctl(self, *arguments, **options):
+        """Runs kvctl over all shards."""
+        return kvctl(None, f"--topology={self.topology}", *arguments, **options)
 
 
 class FewThreadsTestCase(TestCase):

@@ -64,7 +64,7 @@ class KvbenchEndTest(harness.TestCase):
         before = harness.stats(self.address)["puts"]
         process = self.start("all", "--seconds=600", *flags, records=records)
         harness.wait_until(lambda: harness.stats(self.address)["puts"] > before + 100, "a part of the load")
-        process.send_signal(signal.SIGSTOP)
+        harness.freeze(process)
         loaded = harness.stats(self.address)["puts"] - before
         server.kill()
         server = self.logged_server()
@@ -181,7 +181,7 @@ class KvbenchEndTest(harness.TestCase):
                 self.addCleanup(process.kill)
                 puts = harness.stats(self.address)["puts"]
                 harness.wait_until(lambda: harness.stats(self.address)["puts"] > puts + RECORDS, "an update of the run")
-                server.process.send_signal(signal.SIGSTOP)
+                harness.freeze(server.process)
                 process.send_signal(signal.SIGINT)
                 try:
                     _, errors = process.communicate(timeout=harness.PATIENCE)

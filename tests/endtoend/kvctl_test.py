@@ -90,8 +90,10 @@ class KvctlTest(harness.TestCase):
     def test_any_bytes_from_standard_input(self):
         for value in (b"", b"\0", b"\n", EVERY_BYTE, os.urandom(MAX_VALUE)):
             with self.subTest(size=len(value)):
-                self.expect(kvctl(self.address, "put", "key", stdin=value), 0)
-                self.expect(kvctl(self.address, "get", "key"), 0, value)
+                # The largest one may take a busy machine longer than kvctl waits by default.
+                patient = f"--timeout={harness.PATIENCE * 1000}"
+                self.expect(kvctl(self.address, patient, "put", "key", stdin=value), 0)
+                self.expect(kvctl(self.address, patient, "get", "key"), 0, value)
 
     def test_odd_arguments_are_taken_as_they_are(self):
         for value in ("", " ", "{}", "[a,b]", "get", '"', "a\nb", "ü"):

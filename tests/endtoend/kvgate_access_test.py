@@ -1,5 +1,6 @@
 """Access to kvgate: tokens by AUTH and HELLO, and TLS."""
 
+import pathlib
 import socket
 import ssl
 import subprocess
@@ -172,6 +173,16 @@ class TlsTest(redis_pair.TestCase):
         words = ["redis-cli", "-h", "127.0.0.1", "-p", str(self.port), "--tls", "--cacert", f"{self.folder}/ca.crt"]
         run = subprocess.run([*words, "set", "k", "v"], capture_output=True, timeout=harness.PATIENCE, check=False)
         self.assertEqual((run.returncode, run.stdout), (0, b"OK\n"), run.stderr)
+
+    def test_nodes_of_a_cluster(self):
+        nodes = [f"rediss://127.0.0.1:{port}" for port in (self.port, harness.free_port())]
+        for node in nodes:
+            gate = redis_pair.Gate(f"--listen={node}", f"--server={self.address}", *self.flags, f"--cluster_nodes={','.join(nodes)}")
+            self.addCleanup(gate.close)
+        program = pathlib.Path(__file__).with_name("kvgate_python_nodes.py")
+        words = ["/usr/bin/python3", "-B", program, str(self.port), f"{self.folder}/ca.crt"]
+        run = subprocess.run(words, capture_output=True, timeout=harness.PATIENCE, check=False)
+        self.assertEqual((run.returncode, run.stdout), (0, b"done\n"), run.stderr)
 
     def test_strangers(self):
         gate = self.tls_gate(f"--listen_tls_ca={self.folder}/ca.crt")

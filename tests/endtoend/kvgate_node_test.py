@@ -1,4 +1,5 @@
-"""ioredis and node-redis use a kvgate: commands, pipelines, and a gate that is killed meanwhile.
+"""ioredis and node-redis use a kvgate, and gates as nodes of a Redis Cluster: commands, pipelines, and gates that are
+killed meanwhile.
 
 npm takes them from their registry, in the versions and with the hashes of node/package-lock.json.
 """
@@ -41,14 +42,22 @@ def install(folder):
 class NodeTest(redis_pair.TestCase):
     folder_of_clients = ""
 
-    def use(self, library):
-        self.memory_server()
-        port = harness.free_port()
-        flags = (f"--listen=redis://127.0.0.1:{port}", f"--server={self.address}")
+    def start_gate(self, *flags):
         gate = redis_pair.Gate(*flags)
         self.addCleanup(gate.close)
+        return gate
+
+    def use(self, library, nodes=0):
+        """`nodes`: gates that are those of a Redis Cluster, in place of one gate. The last one, which has the slot of
+        `key`, is killed."""
+        self.memory_server()
+        ports = sorted(harness.free_port() for _ in range(max(nodes, 1)))
+        addresses = [f"redis://127.0.0.1:{port}" for port in ports]
+        cluster = [f"--cluster_nodes={','.join(addresses)}"] if nodes else []
+        flags = [(f"--listen={address}", f"--server={self.address}", *cluster) for address in addresses]
+        gates = [self.start_gate(*of_gate) for of_gate in flags]
         client = subprocess.Popen(
-            ["node", "clients.js", library, "127.0.0.1", str(port)], cwd=self.folder_of_clients,
+            ["node", "clients.js", library, "127.0.0.1", str(ports[0])], cwd=self.folder_of_clients,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         self.addCleanup(client.communicate)
@@ -56,10 +65,12 @@ class NodeTest(redis_pair.TestCase):
         line = client.stdout.readline()
         if line != b"ready\n":
             self.fail(f"{line!r}: {client.communicate(timeout=harness.PATIENCE)}")
-        gate.process.kill()
-        gate.close()
-        gate = redis_pair.Gate(*flags)
-        self.addCleanup(gate.close)
+        for port in ports:
+            info = self.wire(("127.0.0.1", port)).call("INFO", "stats")
+            self.assertGreater(int(re.search(rb"total_commands_processed:(\d+)", info).group(1)), 300)
+        gates[-1].process.kill()
+        gates[-1].close()
+        self.start_gate(*flags[-1])
         output, errors = client.communicate(b"go on\n", timeout=harness.PATIENCE)
         self.assertEqual((client.returncode, output), (0, b"done\n"), errors)
         self.assertEqual(harness.kvctl(self.address, "get", "key").stdout, b"after")
@@ -69,6 +80,12 @@ class NodeTest(redis_pair.TestCase):
 
     def test_node_redis(self):
         self.use("redis")
+
+    def test_ioredis_of_a_cluster(self):
+        self.use("ioredis-cluster", nodes=2)
+
+    def test_node_redis_of_a_cluster(self):
+        self.use("redis-cluster", nodes=2)
 
 
 def main():

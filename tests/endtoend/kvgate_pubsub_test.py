@@ -180,6 +180,24 @@ class ChannelTest(Base):
 
         self.on_both(dialogue)
 
+    def test_channels_of_shards(self):
+        def dialogue(connect):
+            wire, writer = connect(), connect()
+            said = [wire.call("SUNSUBSCRIBE"), wire.call("SUNSUBSCRIBE", "never"), wire.call("SSUBSCRIBE", "a")]
+            wire.send(redis_pair.request("SSUBSCRIBE", "b", "b"))
+            said += [wire.reply(), wire.reply(), wire.call("SUBSCRIBE", "a"), wire.call("PSUBSCRIBE", "*")]
+            said += [writer.call("SPUBLISH", "a", b"\x00\r\n"), wire.reply(), writer.call("PUBLISH", "a", "x"), wire.reply(), wire.reply()]
+            said += [writer.call("SPUBLISH", "none", "")]
+            said += [writer.call("PUBSUB", *words) for words in (
+                ("SHARDCHANNELS", "a*"), ("SHARDCHANNELS", "x"), ("SHARDNUMSUB", "a", "none"), ("SHARDNUMSUB",), ("CHANNELS",),
+                ("SHARDCHANNELS", "a", "b"), ("NUMSUB", "b"))]  # fmt: skip
+            said += [wire.call("UNSUBSCRIBE"), wire.call("SUNSUBSCRIBE", "a"), wire.call("PUNSUBSCRIBE"), wire.call("SUNSUBSCRIBE")]
+            said += [wire.call("SET", "k", "v"), wire.call("SSUBSCRIBE", "a"), wire.call("RESET"), writer.call("SPUBLISH", "a", "x")]
+            said += [writer.call(*words) for words in (("SSUBSCRIBE",), ("SPUBLISH", "a"), ("SPUBLISH", "a", "b", "c"))]
+            return said
+
+        self.on_both(dialogue)
+
     def test_pipelined_commands_keep_their_order(self):
         wire = self.connected(protocol=3)
         words = [("SET", "k", "v"), ("GET", "k"), ("SUBSCRIBE", "c"), ("GET", "k"), ("UNSUBSCRIBE", "c"), ("GET", "k")]
@@ -205,8 +223,12 @@ class ChannelTest(Base):
         self.assertIn(b"\r\npubsub_channels:1\r\npubsub_patterns:0\r\n", writer.call("INFO", "stats"))
         wire.close()
         harness.wait_until(lambda: writer.call("PUBLISH", "c", "x") == b":0\r\n", "the gate notices")
-        self.subscriber("PSUBSCRIBE", "c")
-        self.assertEqual(writer.call("CLIENT", "KILL", "TYPE", "pubsub"), b":1\r\n")
+        for words in (("PSUBSCRIBE", "c"), ("SSUBSCRIBE", "c")):
+            self.subscriber(*words)
+        self.assertIn(b" sub=0 psub=0 ssub=1 ", writer.call("CLIENT", "LIST"))
+        self.assertIn(b"\r\npubsubshard_channels:1\r\n", writer.call("INFO", "stats"))
+        self.assertEqual(writer.call("CLIENT", "KILL", "TYPE", "pubsub"), b":2\r\n")
+        harness.wait_until(lambda: writer.call("SPUBLISH", "c", "x") == b":0\r\n", "it is killed")
         harness.wait_until(lambda: writer.call("PUBLISH", "c", "x") == b":0\r\n", "it is killed")
 
     def test_a_subscriber_that_takes_nothing_is_disconnected(self):
@@ -226,7 +248,7 @@ class ChannelTest(Base):
     def test_within_a_transaction(self):
         wire = self.wire()
         wire.call("MULTI")
-        for words in (("SUBSCRIBE", "c"), ("PUBLISH", "c", "x")):
+        for words in (("SUBSCRIBE", "c"), ("PUBLISH", "c", "x"), ("SSUBSCRIBE", "c"), ("SPUBLISH", "c", "x")):
             self.assertEqual(wire.call(*words), b"-ERR Command not allowed inside a transaction\r\n")
         self.assertTrue(wire.call("EXEC").startswith(b"-EXECABORT"))
 
@@ -297,7 +319,8 @@ class SettingTest(redis_pair.TestCase):
         wire = self.wire()
         self.assertTrue(wire.call("SUBSCRIBE", "c").startswith(b"-NOAUTH"))
         self.assertEqual(wire.call("AUTH", "reader", reader.split()[2]), b"+OK\r\n")
-        self.assertTrue(wire.call("PUBLISH", "c", "x").startswith(b"-NOPERM"))
+        for command in ("PUBLISH", "SPUBLISH"):
+            self.assertTrue(wire.call(command, "c", "x").startswith(b"-NOPERM"))
         self.assertTrue(wire.call("CONFIG", "SET", SETTING, "").startswith(b"-NOPERM"))
         self.assertIn(b"subscribe", wire.call("SUBSCRIBE", "c"))
 

@@ -120,6 +120,8 @@ class ClientsTest(redis_pair.TestCase):
         self.assertEqual(wire.call("SET", "large", bytes(4 * MIB)), b"+OK\r\n")
         self.assertGreaterEqual(used() - before, 4 * MIB)
         self.assertIn(b"\r\nblocked_clients:0\r\n", wire.call("INFO", "clients"))
+        self.assertIn(b"\r\nconnected_slaves:0\r\n", wire.call("INFO", "replication"))
+        self.assertEqual(wire.call("WAIT", 0, 0), b":0\r\n")
 
     def test_info_tells_the_time_of_the_processor(self):
         wire = self.wire()
@@ -205,14 +207,12 @@ class ClientsTest(redis_pair.TestCase):
 class ServerTest(redis_pair.TestCase):
     def test_a_server_that_is_killed_and_comes_back(self):
         server = self.logged_server()
-        gate = self.gate("--timeout=1000")
+        gate = self.gate("--timeout=3000")
         wire, other = self.wire(), self.wire()
         self.assertEqual(wire.call("SET", "k", "v"), b"+OK\r\n")
         server.kill()
-        begun = time.monotonic()
-        reply = wire.call("GET", "k")
+        reply = wire.call("GET", "k")  # in less than the patience of a Wire
         self.assertTrue(reply.startswith(b"-ERR "), reply)
-        self.assertLess(time.monotonic() - begun, 10)
         # Meanwhile the gate answers what needs no server.
         wire.send(redis_pair.request("SET", "k", "w"))
         self.assertEqual(other.call("PING"), b"+PONG\r\n")

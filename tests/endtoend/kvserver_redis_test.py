@@ -173,6 +173,58 @@ class KvserverRedisTest(redis_pair.TestCase):
         self.assertEqual(server.stop()[0], 0)
 
 
+class ShardsTest(redis_pair.TestCase):
+    """One gate for the servers of --shards."""
+
+    def flags(self, redis):
+        return [f"--listen={self.address}", f"--data_dir={self.folder}/data", "--durability=logged", "--memory=128M",
+                "--commit_log=8M", "--shards=2", f"--redis={redis}"]  # fmt: skip
+
+    def children(self, server, name):
+        """Returns the processes that run this program."""
+        run = subprocess.run(["pgrep", "-P", str(server.process.pid), name], capture_output=True, check=False)
+        return [int(pid) for pid in run.stdout.split()]
+
+    def test_a_gate_over_all_servers(self):
+        server = harness.Server(*self.flags(f"redis://{self.gate_path}"))
+        self.addCleanup(server.close)
+        wire = self.wire()
+        for i in range(20):
+            self.assertEqual(wire.call("SET", f"key{i}", i), b"+OK\r\n")
+        self.assertEqual(wire.call("DBSIZE"), b":20\r\n")
+        counts = [int(harness.kvctl(f"{self.address}.{shard}", "count").stdout) for shard in range(2)]
+        self.assertEqual((sum(counts), min(counts) > 0), (20, True))
+        for pid in self.children(server, "kvserver"):
+            os.kill(pid, signal.SIGKILL)
+        harness.wait_until(lambda: wire.call("DBSIZE") == b":20\r\n", "both servers are back")
+        (gate,) = self.children(server, "kvgate")
+        os.kill(gate, signal.SIGKILL)
+        server.await_said(rb"(?s)gate_ready: .*gate_ready: ")
+        self.assertEqual(self.wire().call("GET", "key7"), b"$1\r\n7\r\n")
+        children = [*self.children(server, "kvgate"), *self.children(server, "kvserver")]
+        self.assertEqual(len(children), 3)
+        self.assertEqual(server.stop()[0], 0)
+        self.assertEqual([pid for pid in children if is_alive(pid)], [])
+
+    def test_a_gate_that_cannot_serve_ends_the_servers(self):
+        taken = redis_pair.socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(taken.close)
+        run = subprocess.run(
+            [harness.program("kvserver"), *self.flags(f"redis://127.0.0.1:{taken.getsockname()[1]}")],
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=harness.PATIENCE, check=False,
+        )  # fmt: skip
+        self.assertEqual((run.returncode, run.stdout), (75, b""), run.stderr)
+        self.assertRegex(run.stderr, rb"error start_failed: the gate of --redis")
+        self.assertFalse(pathlib.Path(f"{self.folder}/socket.0").exists())
+
+    def test_tokens(self):
+        tokens = self.write("tokens", self.make_token("gate"))
+        server = harness.Server(*self.flags(f"redis://{self.gate_path}"), f"--tokens={tokens}", f"--redis_token_file={tokens}")
+        self.addCleanup(server.close)
+        self.assertEqual(self.wire().call("SET", "k", "v"), b"+OK\r\n")
+        self.assertEqual(server.stop()[0], 0)
+
+
 class CookbookTest(redis_copies.TestCase):
     """The lines of docs/guide/redis.md, as they stand there, with places of the test's own."""
 

@@ -63,6 +63,14 @@ class Prometheus:
             lambda: self.rules() and all(rule["health"] == "ok" for rule in self.rules()), "each alert was evaluated"
         )
 
+    def await_value(self, expression, value):
+        harness.wait_until(lambda: self.query(expression) == value, f"{expression} is {value}")
+
+    def await_no_alert(self, who):
+        """A scrape that a busy machine delays for a second fails, and causes an alert until the next one."""
+        self.await_rules()
+        harness.wait_until(lambda: not self.alerts(), f"{who} causes no alert")
+
     def alerts(self):
         """Pairs of an alert and the instance that causes it, also for less time than its `for` says."""
         return {(one["labels"]["alertname"], one["labels"]["instance"]) for rule in self.rules() for one in rule["alerts"]}

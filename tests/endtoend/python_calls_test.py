@@ -96,7 +96,7 @@ class CallsTest(harness.TestCase):
         return batch
 
     def stop_server(self):
-        self.kvserver.process.send_signal(signal.SIGSTOP)
+        harness.freeze(self.kvserver.process)
         self.addCleanup(self.kvserver.process.send_signal, signal.SIGCONT)
 
     def in_thread(self, store, call):
@@ -340,6 +340,7 @@ class SignalsTest(CallsTest):
             "in": lambda: "key 1" in self.store,
             "get_versioned": lambda: self.store.get_versioned("key 1"),
             "get_many": lambda: self.store.get_many(["key 1"]),
+            "visit": lambda: self.store.visit("key 1", len),
             "ttl": lambda: self.store.ttl("key 1"),
             "len": lambda: len(self.store),
             "stats": lambda: self.store.stats(),

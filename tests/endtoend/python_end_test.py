@@ -30,6 +30,7 @@ class EndTest(harness.TestCase):
             "get": lambda: store["a"],
             "put": lambda: store.put("a", b"other"),
             "get_many": lambda: store.get_many(["a", "b"]),
+            "visit": lambda: store.visit("a", len),
             "apply": lambda: store.apply(remora.Batch()),
             "len": lambda: len(store),
             "count": lambda: store.count(prefix="a"),
@@ -69,11 +70,19 @@ class EndTest(harness.TestCase):
                 with self.subTest(name), self.assertRaises(remora.Unavailable):
                     call()
             self.assertEqual(store.counters()["requests"], 1)  # asks no server
+            for name, keys in (("get_many", ["a", "", "c"]), ("put_many", [("a", b"1"), ("", b"2"), ("c", b"3")])):
+                with self.subTest(name), self.assertRaises(remora.Unavailable) as raised:
+                    getattr(store, name)(keys)
+                kinds = [type(outcome) for outcome in raised.exception.outcomes]
+                self.assertEqual(kinds, [remora.Unavailable, remora.InvalidArgument, remora.Unavailable])
+            with self.assertRaises(remora.Unavailable) as raised:
+                store.ping()
+            self.assertIsNone(raised.exception.outcomes)
 
     def test_while_another_thread_uses_it(self):
         buffer = self.store.register(bytearray(10))
         # A stopped server keeps one thread waiting while others come.
-        self.kvserver.process.send_signal(signal.SIGSTOP)
+        harness.freeze(self.kvserver.process)
         thread = threading.Thread(target=lambda: self.store.put("a", b"other"))
         thread.start()
 

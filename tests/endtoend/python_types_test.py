@@ -1,6 +1,7 @@
 """Arguments that the calls of the Python package take, and their errors for all others."""
 
 import array
+import ast
 import asyncio
 import collections.abc
 import json
@@ -279,6 +280,24 @@ class TypesTest(harness.TestCase):
             memory.append(1)
         view.release()
         memory.append(1)
+
+    def test_the_type_hints_name_what_is_there(self):
+        tree = ast.parse((PACKAGE / "remora" / "_remora.pyi").read_text())
+        hinted = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+        def hinted_of(kind):
+            bases = [hinted[base.id] for base in kind.bases if isinstance(base, ast.Name)]
+            return {n.name for n in kind.body if isinstance(n, ast.FunctionDef)}.union(*map(hinted_of, bases))
+
+        for name in ("Client", "ClusterClient", "Buffer", "View", "Batch", "Scan", "Watch", "Async", "Topology"):
+            there = getattr(remora._remora, name)
+            methods = hinted_of(hinted[name])
+            methods -= {"__buffer__"} if sys.version_info < (3, 12) else set()  # it has none there
+            public = {method for method in vars(there) if not method.startswith("__")}
+            self.assertEqual({method for method in methods if not method.startswith("__")}, public)
+            self.assertTrue(all(hasattr(there, method) for method in methods))
+        self.assertTrue((PACKAGE / "remora" / "py.typed").exists())
+        self.assertEqual(sorted(remora.__all__), sorted(n for n in vars(remora) if n in remora.__all__))
 
 
 if __name__ == "__main__":

@@ -98,11 +98,11 @@ class TestCase(harness.TestCase):
         self.addCleanup(wire.close)
         return wire
 
-    def redis(self):
-        """Starts a redis-server; returns the path of its socket."""
+    def redis(self, *flags):
+        """Starts a redis-server, with further flags; returns the path of its socket."""
         path = f"{self.folder}/redis.sock"
         server = subprocess.Popen(
-            [REDIS_SERVER, "--port", "0", "--unixsocket", path, "--databases", "1", "--save", "", "--dir", self.folder],
+            [REDIS_SERVER, "--port", "0", "--unixsocket", path, "--databases", "1", "--save", "", "--dir", self.folder, *flags],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         )  # fmt: skip
         self.addCleanup(server.wait)

@@ -60,8 +60,10 @@ class RejoinCase(FailoverCase):
         self.assertEqual(self.put(old, "key", "1"), 0)
         for name in self.others(old):
             self.servers[name].kill()
-        self.assertNotEqual(self.put(old, "unacknowledged", "1", "--timeout=500"), 0)
+        waiting = self.put_that_waits(old, "unacknowledged", "1")
+        self.assertIsNone(waiting.poll())
         self.servers[old].kill()
+        waiting.kill()
         for name in self.others(old):
             self.start(name)
         self.await_in_sync(2)

@@ -8,6 +8,7 @@ import unittest
 
 import harness
 import prometheus
+import redis_pair
 from replication_test import ReplicationCase
 from top_test import Terminal
 
@@ -72,6 +73,24 @@ class ViewsTest(OperatorCase):
             "the reason, on lines of 40 columns",
         )  # fmt: skip
 
+    def test_redis_clients(self):
+        follower = self.follower("f")
+        self.start("p", to=["f"])
+        self.await_serving("p")
+        path = f"{self.folder}/gate.sock"
+        gate = redis_pair.Gate(f"--listen=redis://{path}", f"--server={self.at('p')}")
+        self.addCleanup(gate.close)
+        wire = redis_pair.Wire(path)
+        self.addCleanup(wire.close)
+        self.assertEqual(wire.call("SET", "key", "value"), b"+OK\r\n")
+        self.assertEqual(wire.call("WAIT", 1, 0), b":1\r\n")
+        self.assertIn(b"\r\nrole:master\r\nconnected_slaves:1\r\n", wire.call("INFO", "replication"))
+        follower.kill()
+        harness.wait_until(
+            lambda: b"\r\nconnected_slaves:0\r\n" in wire.call("INFO", "replication"), "the follower is away"
+        )
+        self.assertEqual(wire.call("WAIT", 1, 0), b":1\r\n", "it has what was acknowledged")
+
     def test_alerts(self):
         ports = {name: harness.free_port() for name in "pf"}
         instances = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
@@ -80,9 +99,8 @@ class ViewsTest(OperatorCase):
         self.await_serving("p")
         watcher = prometheus.Prometheus(self, list(instances.values()))
         harness.wait_until(lambda: watcher.query("sum(remora_replication_role)") == 4, "both are scraped")
-        watcher.await_rules()
-        self.assertEqual(watcher.query(f'remora_ready{{instance="{instances["f"]}"}}'), 0)
-        self.assertEqual(watcher.alerts(), set(), "a healthy pair causes an alert")
+        watcher.await_value(f'remora_ready{{instance="{instances["f"]}"}}', 0)
+        watcher.await_no_alert("a healthy pair")
         expressions = [
             target["expr"].replace("$__rate_interval", "1m").replace("$instance", ".*")
             for panel in json.loads(DASHBOARD.read_text())["panels"] for target in panel["targets"]
@@ -93,7 +111,8 @@ class ViewsTest(OperatorCase):
             harness.wait_until(lambda one=expression: watcher.query(one) is not None, f"{expression} has a value")
 
         limit = 'remora_replication_buffer_bytes{instance="%s"}'
-        self.assertEqual([watcher.query(limit % instances[name]) for name in "pf"], [3 << 20, 0])
+        for name, value in (("p", 3 << 20), ("f", 0)):
+            watcher.await_value(limit % instances[name], value)
 
         follower.kill()
         harness.wait_until(

@@ -11,7 +11,7 @@ import unittest
 
 import harness
 
-SHARDS = 3
+SHARDS = harness.ShardsTestCase.SHARDS
 EX_USAGE, EX_CANTCREAT, EX_TEMPFAIL, EX_CONFIG = 64, 73, 75, 78
 
 
@@ -23,35 +23,10 @@ def running(pid):
         return False
 
 
-class ShardsTestCase(harness.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.data = self.folder / "data"
-        self.topology = self.data / "topology"
-
-    def flags(self, *flags, shards=SHARDS, address=None):
-        return [f"--shards={shards}", f"--listen={address or self.address}", f"--data_dir={self.data}",
-                "--durability=logged", "--memory=192M", "--commit_log=8M", *flags]  # fmt: skip
-
-    def start(self, *flags, **options):
-        server = harness.Server(*self.flags(*flags, **{k: options.pop(k) for k in ("shards", "address") if k in options}), **options)
-        self.addCleanup(server.close)
-        return server
-
-    def children(self, server):
-        """Returns the processes of the servers, by the number of their shard."""
-        found = {}
-        tasks = pathlib.Path(f"/proc/{server.process.pid}/task")
-        for task in tasks.iterdir():
-            for pid in (task / "children").read_text().split():
-                words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                number = [word for word in words if word.startswith(b"--shard=")][0].rsplit(b"/")[-1]
-                found[int(number)] = int(pid)
-        return found
-
+class ShardsTestCase(harness.ShardsTestCase):
     def status(self):
         """Returns the exit status, and the words of each shard's line."""
-        run = harness.kvctl(None, "cluster", "status", f"--topology={self.topology}", "--timeout=2000")
+        run = harness.kvctl(None, "cluster", "status", f"--topology={self.topology}", "--timeout=5000")
         return run.returncode, [line.split() for line in run.stdout.decode().splitlines()[1:]]
 
     def example(self, user, name):
@@ -102,7 +77,7 @@ class ServingTest(ShardsTestCase):
             server.await_said(b"shard %d: signal 9 ended it; it is started again" % shard)
             harness.wait_until(lambda: self.status()[0] == 0, "all shards serve")
             self.assertNotEqual(self.children(server)[shard], before[shard])
-        self.assertEqual([line[2] for line in self.status()[1]], keys)
+        harness.wait_until(lambda: [line[2] for line in self.status()[1]] == keys, "all keys are loaded")
         self.assertEqual(server.stop()[0], 0)
 
     def test_the_servers_end_with_the_process_that_started_them(self):
@@ -138,20 +113,7 @@ class ServingTest(ShardsTestCase):
         self.assertEqual(server.stop()[0], 0)
 
     def test_ports_and_http_are_divided(self):
-        # Three free ports in a row.
-        while True:
-            port, http = harness.free_port(), harness.free_port()
-            sockets = []
-            try:
-                for number in (*range(port, port + SHARDS), *range(http, http + SHARDS)):
-                    sockets.append(socket.create_server(("127.0.0.1", number)))
-            except OSError:
-                continue
-            finally:
-                for one in sockets:
-                    one.close()
-            if abs(port - http) >= SHARDS:
-                break
+        port, http = harness.free_port(count=SHARDS), harness.free_port(count=SHARDS)
         server = self.start(f"--http=127.0.0.1:{http}", address=f"tcp://127.0.0.1:{port}")
         self.assertEqual(self.status()[0], 0)
         for shard in range(SHARDS):
@@ -219,7 +181,6 @@ class MisuseTest(ShardsTestCase):
             (["--shards=0"], "--shards"),
             (["--shards=65"], "--shards"),
             (["--shards=1", "--topology=x"], "one server has no topology"),
-            (self.flags(f"--redis=redis://{self.folder}/redis"), "a gate reaches one server"),
             (self.flags("--replicate_to=local:///x"), "replicas are of one server"),
             (self.flags("--shard=0123456789abcdef/3"), "are called 0 to 2"),
             (self.flags("--shard=0123456789abcdef/01"), "are called 0 to 2"),

@@ -21,7 +21,7 @@ class SizeTest(harness.TestCase):
         figures, command = self.figures("--records=40000", "--value_size=1000", "--key_size=24", "--clients=4")
         self.assertEqual(command[0], "kvserver")
         self.assertEqual(command[1], f"--memory={figures['memory']}")
-        self.server("--durability=memory", "--eviction=none", *command[1:])
+        self.server("--durability=memory", "--eviction=none", "--ordered=memory", *command[1:])
         for command in ("load", "run"):
             run = subprocess.run(
                 [harness.program("kvbench"), command, f"--target={self.address}", "--records=40000", "--value_size=1000",
@@ -35,6 +35,8 @@ class SizeTest(harness.TestCase):
         # The estimate is not far from what it takes, either.
         self.assertGreater(stats["log_bytes_used"], int(figures["log_bytes"]) * 9 // 10)
         self.assertGreater(stats["index_bytes"], int(figures["index_bytes"]) // 4)
+        self.assertLessEqual(stats["ordered_index_bytes"], int(figures["ordered_index_bytes"]))
+        self.assertGreater(stats["ordered_index_bytes"], int(figures["ordered_index_bytes"]) // 4)
 
     def test_large_values_have_segments_of_their_own(self):
         for value_size, record_bytes in (("256K", 320 << 10), ("260K", 1 << 20), ("1M", 2 << 20), ("1000K", 1 << 20)):

@@ -124,7 +124,7 @@ class TopTest(harness.TestCase):
     def test_a_server_that_goes_away_ends_the_lines(self):
         server = self.memory_server()
         with subprocess.Popen(
-            [harness.program("kvctl"), f"--server={self.address}", "--timeout=300", "top", "--interval=20ms"],
+            [harness.program("kvctl"), f"--server={self.address}", "--timeout=3000", "top", "--interval=20ms"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         ) as top:  # fmt: skip
             self.addCleanup(top.kill)

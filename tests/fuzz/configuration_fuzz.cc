@@ -23,7 +23,10 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
          {BeginShard(*configuration, member), TakeOver(*configuration, member, ~std::uint64_t{0}),
           Shrink(*configuration, configuration->primary, true, one.id),
           Join(*configuration, configuration->primary, member),
-          Switch(*configuration, configuration->primary, one.id, ~std::uint64_t{0})}) {
+          Switch(*configuration, configuration->primary, one.id, ~std::uint64_t{0}),
+          RemoveReplica(*configuration, one.id, 0), RemoveReplica(*configuration, one.id, 1),
+          AddReplica(*configuration, {.id = one.id + "x", .address = one.address + "x"}, 0),
+          ForceTakeOver(*configuration, member, size + 1, size)}) {
       FUZZ_CHECK(!next.ok() || CheckConfiguration(*next).ok());
     }
   }

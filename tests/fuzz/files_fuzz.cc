@@ -1,16 +1,18 @@
-// Files that kvbench and kvctl read: workloads, reports, exports.
+// Files that kvbench and kvctl read: workloads, reports, exports, sets of backups.
 #include <string>
 #include <vector>
 
 #include "bench/kvbench/load/properties.h"
 #include "bench/kvbench/report/report.h"
 #include "tests/fuzz/input.h"
+#include "tools/json/json.h"
 #include "tools/kvctl/export_format.h"
+#include "tools/kvctl/sets/backup_set.h"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace remora;  // NOLINT(google-build-using-namespace)
   Input input(data, size);
-  const std::uint8_t which = input.Take<std::uint8_t>() % 4;
+  const std::uint8_t which = input.Take<std::uint8_t>() % 5;
   const std::string text(input.rest());
   if (which == 0) {
     const auto properties = bench::ParseProperties(text, "fuzz");
@@ -28,6 +30,16 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     if (!phase.ok()) return 0;
     const auto again = bench::ParsePhase(bench::ToJson(*phase));
     FUZZ_CHECK(again.ok());
+  } else if (which == 4) {
+    // A checksum that fits, as one alone does not keep a bad file out.
+    const json::Value object = json::Parse(text);
+    if (!json_is_object(object.get())) return 0;
+    const auto set = kvctl::ParseBackupSet(kvctl::WithChecksum(text), "fuzz");
+    if (!set.ok()) return 0;
+    const std::string written = kvctl::ToText(*set);
+    const auto again = kvctl::ParseBackupSet(written, "fuzz");
+    FUZZ_CHECK(again.ok() && kvctl::ToText(*again) == written);
+    FUZZ_CHECK(set->number != 0 && set->backups.size() == set->topology.shards().size());
   } else {
     const auto line = kvctl::ParseExportLine(text);
     if (!line.ok() || line->kind != kvctl::ExportLine::Kind::kRecord) return 0;

@@ -76,6 +76,8 @@ def files():
     yield 'first', b'\3{"remora_export":1}'
     yield 'record', b'\3{"key":"a","value":"b","expires_ms":5,"version":1}'
     yield 'last', b'\3{"records":7}'
+    yield 'set', (b'\4{"remora_backup_set":1,"set":3,"unix_s":5,"topology":"remora-topology 2\\ncluster 0123456789abcdef\\nshard a 0-16383 tcp://kv:1\\n",'
+                  b'"backups":[{"shard":"a","backup":5,"version":1234,"bytes":4096,"new_bytes":512}]}')
 
 
 def region():

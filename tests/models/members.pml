@@ -1,6 +1,6 @@
 /* Writes of a shard that several members have, while members take over, leave, join and lose power.
  *
- * A plan: no code does this yet. Members agree on a configuration by compare-and-swap in etcd. Of reads, lease.pml is
+ * The code is in server/cluster/. Members agree on a configuration by compare-and-swap in etcd. Of reads, lease.pml is
  * the model.
  *
  * The model
@@ -13,6 +13,8 @@
  *   epoch, state         The epoch that a member serves or follows. It serves only in the epoch of its own swap.
  *   seen                 The greatest epoch that a member has read in etcd since its start. Older ones are rejected.
  *   torn                 The member has lost the end of its log. The swap that adds it again ends this.
+ *   replicas, minimum    Members that the configuration has, and the smallest set that publishes. An operator changes
+ *                        them by a swap of its own. `least` is the minimum that a member knows.
  *   size, groups         The log of each member. Groups of writes have numbers.
  *   acknowledged         The number of groups that a primary knows another member to have. It never falls in an epoch.
  *   published            The number of groups that a primary has answered, and shown to readers. They are its first.
@@ -25,12 +27,17 @@
  *   K5  A primary serves in its own epoch, with all members of the set at its position.
  *   K7  A member that lost the end of its log does not take over.
  *   K8  Members of `complete` may take over.
+ *   K12 An operator's change leaves the primary and the epoch as they are. It adds nobody to the set and to `complete`.
+ *   K15 A forced takeover loses nothing that the member has, if no other member leads.
  *   K9  All primaries publish the same groups in the same order, and a new one has all that were published.
  *
  * CHECK -DMEMBERS=2 -DCRASHES=1
  * CHECK -DMEMBERS=3
  * CHECK -DMEMBERS=3 -DMINIMUM=2 -DSTART=3 -DEPOCHS=2
  * CHECK -DMEMBERS=3 -DMINIMUM=2 -DCRASHES=1
+ * CHECK -DMEMBERS=3 -DMINIMUM=2 -DCHANGES=2 -DEPOCHS=2
+ * CHECK -DMEMBERS=3 -DCRASHES=1 -DFORCES=1 -DEPOCHS=2
+ * CHECK -DMEMBERS=3 -DMINIMUM=2 -DSTART=3 -DCHANGES=1 -DEPOCHS=2
  * FAULT PUBLISHES_WITHOUT_ALL in 1 violates >=committed
  * FAULT FORGETS_REMOVED_MEMBERS_EARLY in 1 violates >=committed
  * FAULT NEW_MEMBERS_COUNT_LATE in 1 violates >=committed
@@ -44,6 +51,9 @@
  * FAULT NEW_MEMBERS_MAKE_THE_MINIMUM in 3 violates history
  * FAULT COMPLETE_BEFORE_IT_OPENS in 4 violates >=committed
  * FAULT FOLLOWS_BEFORE_IT_ASKS in 4 violates >=committed
+ * FAULT LOWER_MINIMUM_KEEPS_COMPLETE in 7 violates >=committed
+ * FAULT REMOVES_FROM_AN_OLD_SET in 5 violates >=committed
+ * FAULT FORCES_BESIDE_A_PRIMARY in 6 violates history
  */
 #ifndef BROKEN
 #define BROKEN NOTHING
@@ -62,6 +72,9 @@
 #define NEW_MEMBERS_MAKE_THE_MINIMUM  11 /* a primary publishes once the set with a new member is large enough */
 #define COMPLETE_BEFORE_IT_OPENS      12 /* a member that a new primary has not brought to its position is complete */
 #define FOLLOWS_BEFORE_IT_ASKS        13 /* a member that was started anew follows the first that asks */
+#define LOWER_MINIMUM_KEEPS_COMPLETE  14 /* members stay complete while writes go on without them */
+#define REMOVES_FROM_AN_OLD_SET       15 /* an operator's swap does not compare */
+#define FORCES_BESIDE_A_PRIMARY       16 /* a member takes over by force while another one leads */
 
 #ifndef MEMBERS
 #define MEMBERS 2
@@ -87,6 +100,12 @@
 #ifndef MINIMUM
 #define MINIMUM 1
 #endif
+#ifndef CHANGES
+#define CHANGES 0 /* of the members by an operator, the most */
+#endif
+#ifndef FORCES
+#define FORCES 0 /* takeovers by force, the most */
+#endif
 
 #define BIT(member)      (1 << (member))
 #define HAS(set, member) (((set) >> (member)) & 1)
@@ -103,12 +122,16 @@
 byte revision = 1, reign = 1, leader;
 byte in_sync = START;
 byte complete;
+byte replicas = BIT(MEMBERS) - 1;
+byte minimum = MINIMUM;
 
 byte known[MEMBERS], agreed[MEMBERS], set[MEMBERS];
 byte epoch[MEMBERS], seen[MEMBERS], state[MEMBERS], won[MEMBERS];
 bit torn[MEMBERS];
+byte least[MEMBERS];
 byte size[MEMBERS], groups[MEMBERS * LENGTH], acknowledged[MEMBERS * MEMBERS], published[MEMBERS];
-byte history[LENGTH], committed, written, crashes;
+byte history[LENGTH], committed, written, crashes, changes, forces;
+byte asked; /* the set when the operator read the configuration, of the fault that does not compare */
 byte other, all, at;
 
 /* all: `condition` holds for each other member of the set of `me`. */
@@ -162,7 +185,7 @@ inline copy_log(you, me) {
   :: d_step { state[me] == OPEN && size[me] < LENGTH && written < WRITES -> \
        written++; groups[me * LENGTH + size[me]] = written; size[me]++ } \
   :: d_step { state[me] == OPEN && published[me] < size[me] && \
-              (SIZE(BROKEN == NEW_MEMBERS_MAKE_THE_MINIMUM -> set[me] : agreed[me]) >= MINIMUM || \
+              (SIZE(BROKEN == NEW_MEMBERS_MAKE_THE_MINIMUM -> set[me] : agreed[me]) >= least[me] || \
                BROKEN == WRITES_BELOW_THE_MINIMUM) -> \
        for_all_others(me, acknowledged[me * MEMBERS + other] > published[me]); \
        if \
@@ -190,14 +213,15 @@ inline copy_log(you, me) {
        all = 0 } \
   :: d_step { state[me] != BACKUP && reign > epoch[me] && won[me] == 0 -> state[me] = BACKUP } \
   :: d_step { known[me] != revision && won[me] == 0 && (state[me] != BACKUP -> reign == epoch[me] : 1) -> \
-       known[me] = revision; seen[me] = reign; agreed[me] = in_sync; set[me] = in_sync } \
+       known[me] = revision; seen[me] = reign; agreed[me] = in_sync; set[me] = in_sync; least[me] = minimum } \
   :: d_step { state[me] == BACKUP && won[me] == 0 && leader != me && reign < EPOCHS && revision < REVISIONS && \
               (known[me] == revision && (HAS(in_sync, me) || HAS(complete, me)) || \
                BROKEN == SWAPS_BLINDLY && HAS(set[me], me)) && \
               (!torn[me] || BROKEN == TORN_MEMBERS_TAKE_OVER) -> \
        in_sync = ((known[me] == revision -> in_sync : set[me]) | BIT(me)) & ~BIT(leader); \
        revision++; reign++; complete = 0; leader = me; \
-       won[me] = reign; known[me] = revision; agreed[me] = in_sync; set[me] = in_sync } \
+       won[me] = reign; known[me] = revision; agreed[me] = in_sync; set[me] = in_sync; least[me] = minimum } \
+  FORCE(me) \
   :: d_step { crashes < CRASHES -> crashes++; \
        state[me] = BACKUP; epoch[me] = 0; known[me] = 0; won[me] = 0; published[me] = 0; torn[me] = 1; \
        size[me] = 0; at = 0; \
@@ -206,6 +230,50 @@ inline copy_log(you, me) {
        :: else -> break \
        od; \
        at = 0 }
+
+/* A member takes over that need not be in the set. Groups that it lacks are lost; here it lacks none. */
+#if FORCES > 0
+#define FORCE(me) \
+  :: d_step { forces < FORCES && state[me] == BACKUP && won[me] == 0 && known[me] == revision && \
+              HAS(replicas, me) && size[me] >= committed && reign < EPOCHS && revision < REVISIONS -> \
+       all = 1; \
+       other = 0; \
+       do \
+       :: other < MEMBERS -> all = (state[other] == BACKUP && won[other] == 0 -> all : 0); other++ \
+       :: else -> break \
+       od; \
+       other = 0; \
+       if \
+       :: all || BROKEN == FORCES_BESIDE_A_PRIMARY -> \
+          forces++; torn[me] = 0; in_sync = BIT(me); complete = 0; leader = me; revision++; reign++; \
+          won[me] = reign; known[me] = revision; agreed[me] = in_sync; set[me] = in_sync; least[me] = minimum \
+       :: else \
+       fi; \
+       all = 0 }
+#else
+#define FORCE(me)
+#endif
+
+/* An operator removes a member, with the same minimum or a lower one, or adds it again. */
+#define MAY_CHANGE (changes < CHANGES && revision < REVISIONS)
+#define REMOVE(you, less) \
+  :: d_step { MAY_CHANGE && HAS(replicas, you) && leader != you && minimum > less && \
+              minimum - less <= SIZE(replicas & ~BIT(you)) -> \
+       changes++; revision++; replicas = replicas & ~BIT(you); minimum = minimum - less; \
+       in_sync = (BROKEN == REMOVES_FROM_AN_OLD_SET -> (asked | BIT(leader)) & replicas : in_sync & ~BIT(you)); \
+       complete = complete & ~BIT(you); \
+       if \
+       :: SIZE(in_sync) >= minimum && BROKEN != LOWER_MINIMUM_KEEPS_COMPLETE -> complete = 0 \
+       :: else \
+       fi }
+#if CHANGES > 0
+#define CHANGE(you) \
+  REMOVE(you, 0) REMOVE(you, 1) \
+  :: d_step { MAY_CHANGE && !HAS(replicas, you) -> changes++; revision++; replicas = replicas | BIT(you) } \
+  :: d_step { BROKEN == REMOVES_FROM_AN_OLD_SET && asked == 0 -> asked = in_sync }
+#else
+#define CHANGE(you)
+#endif
 
 #define PAIR(me, you) \
   :: d_step { state[me] == OPEN && state[you] == BACKUP && size[you] < size[me] && \
@@ -217,9 +285,9 @@ inline copy_log(you, me) {
        state[you] = BACKUP; epoch[you] = epoch[me]; copy_log(you, me); \
        acknowledged[me * MEMBERS + you] = size[me] } \
   :: d_step { state[me] != BACKUP && HAS(in_sync, you) && leader == me && known[me] == revision && \
-              revision < REVISIONS && (SIZE(in_sync) > MINIMUM || complete == 0) -> \
+              revision < REVISIONS && (SIZE(in_sync) > minimum || complete == 0) -> \
        if \
-       :: SIZE(in_sync) <= MINIMUM && (state[me] == OPEN || BROKEN == COMPLETE_BEFORE_IT_OPENS) -> \
+       :: SIZE(in_sync) <= minimum && (state[me] == OPEN || BROKEN == COMPLETE_BEFORE_IT_OPENS) -> \
           complete = complete | BIT(you) \
        :: else \
        fi; \
@@ -240,7 +308,7 @@ inline copy_log(you, me) {
        fi } \
   :: d_step { state[me] == OPEN && leader == me && known[me] == revision && !HAS(in_sync, you) && \
               (HAS(set[me], you) || BROKEN == NEW_MEMBERS_COUNT_LATE) && epoch[you] == epoch[me] && \
-              revision < REVISIONS -> \
+              HAS(replicas, you) && revision < REVISIONS -> \
        torn[you] = 0; in_sync = in_sync | BIT(you); revision++; \
        complete = (BROKEN == COMPLETE_MEMBERS_STAY -> complete & ~BIT(you) : 0) }
 
@@ -248,16 +316,18 @@ init {
   d_step {
     other = 0;
     do
-    :: other < MEMBERS -> known[other] = 1; agreed[other] = in_sync; set[other] = in_sync; epoch[other] = 1; other++
+    :: other < MEMBERS ->
+       known[other] = 1; agreed[other] = in_sync; set[other] = in_sync; least[other] = MINIMUM; epoch[other] = 1;
+       other++
     :: else -> break
     od;
     other = 0;
     state[0] = OPEN
   }
   do
-  STEPS(0) STEPS(1) PAIR(0, 1) PAIR(1, 0)
+  STEPS(0) STEPS(1) PAIR(0, 1) PAIR(1, 0) CHANGE(0) CHANGE(1)
 #if MEMBERS == 3
-  STEPS(2) PAIR(0, 2) PAIR(2, 0) PAIR(1, 2) PAIR(2, 1)
+  STEPS(2) PAIR(0, 2) PAIR(2, 0) PAIR(1, 2) PAIR(2, 1) CHANGE(2)
 #endif
   od
 }

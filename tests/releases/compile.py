@@ -71,7 +71,7 @@ def configure(build, compiler, together, product):
             "cmake", "-S", ROOT, "-B", build, "--preset", "dev", "-DCMAKE_CXX_FLAGS=", "-DCMAKE_C_FLAGS=",
             f"-DCMAKE_CXX_COMPILER={compiler}", f"-DCMAKE_C_COMPILER={c_compiler_of(compiler)}", "-DREMORA_CTEST=shards",
             "-DREMORA_MUTANTS=OFF", f"-DREMORA_PRECOMPILE_HEADERS={quick}",
-            f"-DREMORA_UNITY_BUILD={quick}", f"-DREMORA_UNITY_TESTS={quick}", "-DREMORA_UNITY_BATCH_SIZE=30",
+            f"-DREMORA_UNITY_BUILD={quick}", f"-DREMORA_UNITY_TESTS={quick}", "-DREMORA_UNITY_BATCH_SIZE=100",
         ]
     )  # fmt: skip
     # The tests' headers are always precompiled.

@@ -55,8 +55,14 @@ SimSettings Choose(std::mt19937_64& random) {
   settings.fault_gap = below(8) == 0 ? 0 : std::uint64_t{1000} << below(6);
   // Too little for a frame, or for all buckets, or enough.
   if (below(2) == 0) settings.client.index_mirror_bytes = std::size_t{1} << (11 + below(8));
-  store.ordered_index = !has_disk && below(2) == 0;
+  // With a disk, no draw decides: the worlds of a seed have the same settings as ever.
+  store.ordered_index = has_disk ? settings.drift_ppm % 2 == 0 : below(2) == 0;
   workload.scans = has_disk || store.ordered_index;
+  // Likewise without a draw. A small change log leaves watches behind.
+  if (!has_disk && settings.drift_ppm % 3 == 0) {
+    store.change_log_bytes = settings.drift_ppm % 2 == 0 ? kMinChangeLogBytes : 16 * kMiB;
+    settings.watchers = (settings.clients - settings.async_clients) / 2;
+  }
   return settings;
 }
 
@@ -70,6 +76,7 @@ std::string Text(const SimSettings& settings) {
          (settings.workload.ttls ? ", ttls" : "") + ", durability " +
          std::to_string(static_cast<int>(store.durability)) +
          (settings.workload.durabilities ? " and others" : "") + (store.ordered_index ? ", in order" : "") +
+         (store.change_log_bytes > 0 ? ", change log " + std::to_string(store.change_log_bytes) : "") +
          (store.loading == Loading::kInSteps ? ", loading in steps" : "") + ", grace " +
          std::to_string(store.grace.count()) + " ms, cache " +
          std::to_string(settings.client.location_cache_bytes.value_or(0)) + ", mirror " +

@@ -165,11 +165,34 @@ TEST_F(HubTest, ChannelsAndTheirSubscribersAreCounted) {
   other->Subscribe(NameKind::kChannel, "a1");
   other->Subscribe(NameKind::kChannel, "b1");
   other->Subscribe(NameKind::kPattern, "a*");
-  EXPECT_EQ(hub_.Channels("a*"), std::vector<std::string>{"a1"});
-  EXPECT_EQ(hub_.CountSubscribers("a1"), 2u);
-  EXPECT_EQ(hub_.CountSubscribers("none"), 0u);
+  EXPECT_EQ(hub_.Channels(NameKind::kChannel, "a*"), std::vector<std::string>{"a1"});
+  EXPECT_EQ(hub_.CountSubscribers(NameKind::kChannel, "a1"), 2u);
+  EXPECT_EQ(hub_.CountSubscribers(NameKind::kChannel, "none"), 0u);
   EXPECT_EQ(hub_.CountNames(NameKind::kChannel), 2u);
   EXPECT_EQ(hub_.CountNames(NameKind::kPattern), 1u);
+}
+
+TEST_F(HubTest, ChannelsOfShardsAreApart) {
+  const auto client = Client();
+  client->Subscribe(NameKind::kChannel, "a");
+  client->Subscribe(NameKind::kPattern, "*");
+  client->Subscribe(NameKind::kShardChannel, "a");
+  client->Subscribe(NameKind::kShardChannel, "__keyspace@0__:key");
+  client->Subscribe(NameKind::kShardChannel, "__keyspace@0__:*");
+  client->Unsubscribe(NameKind::kPattern, "*");
+  EXPECT_FALSE(hub_.wants_keyspace());
+  EXPECT_EQ(client->size(), 4u);
+  EXPECT_EQ(hub_.PublishInShard("a", "1"), 1u);
+  EXPECT_EQ(hub_.PublishInShard("b", "2"), 0u);
+  const std::optional<Delivery> one = client->mailbox().Take();
+  ASSERT_TRUE(one.has_value());
+  EXPECT_EQ(one->kind, DeliveryKind::kShardMessage);
+  EXPECT_EQ(hub_.Publish("a", "3"), 1u);
+  EXPECT_EQ(Mail(*client), "=a=3");
+  EXPECT_EQ(hub_.Channels(NameKind::kShardChannel, "?"), std::vector<std::string>{"a"});
+  EXPECT_EQ(hub_.CountSubscribers(NameKind::kShardChannel, "a"), 1u);
+  client->Reset();
+  EXPECT_EQ(hub_.CountNames(NameKind::kShardChannel), 0u);
 }
 
 TEST_F(HubTest, NamesAreBounded) {

@@ -1,8 +1,19 @@
 #include "tools/json/json.h"
 
-#include <string>
+#include <cstdlib>
 
 namespace remora::json {
+
+Value Parse(std::string_view text) { return Value(json_loadb(text.data(), text.size(), 0, nullptr)); }
+
+std::string Text(const json_t* value, std::size_t flags) {
+  const std::unique_ptr<char, decltype(&std::free)> text(json_dumps(value, JSON_COMPACT | flags), std::free);
+  return text.get();
+}
+
+std::string_view StringOf(const json_t* value) {
+  return {json_string_value(value), json_string_length(value)};
+}
 
 std::size_t CharacterSize(std::string_view text) {
   const auto at = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };

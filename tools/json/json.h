@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
 namespace remora::json {
@@ -16,6 +17,15 @@ struct Release {
 
 /// Owns one reference to a value. Null: there is none, as for a text that is no JSON.
 using Value = std::unique_ptr<json_t, Release>;
+
+/// Returns the value that a whole text is. Null: it is no JSON, or has an integer beyond 64 bits with a sign.
+Value Parse(std::string_view text);
+
+/// Returns the shortest text of an array or object. `flags`: of json_dumps, beside JSON_COMPACT.
+std::string Text(const json_t* value, std::size_t flags = 0);
+
+/// Returns the bytes of a string. REQUIRES: `value` is one; the bytes are valid as long as it is.
+std::string_view StringOf(const json_t* value);
 
 /// Returns the size in bytes of the UTF-8 character at the start of `text`, or 0 if there is no valid one.
 /// Surrogates, and encodings that are longer than necessary, are not valid. REQUIRES: `text` is not empty.

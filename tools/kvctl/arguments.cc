@@ -9,13 +9,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
-#include "rdma/address_list.h"
+#include "client/cluster/cluster_shard.h"
+#include "client/cluster/topology.h"
 #include "store/format/memory/layout.h"
 #include "store/format/types/duration_text.h"
 #include "store/store.h"
@@ -35,18 +41,20 @@ constexpr char kExitCodes[] =
     "   1  there is no such key; nothing was done. check, restore: damaged; nothing was restored.\n"
     "      doctor: it found a problem. import, export: --verify found a difference. cluster status: a\n"
     "      shard has keys of another one. cluster members: one is not in sync, or does not answer.\n"
-    "      cluster switch: the member is not in sync, or the primary goes on\n"
+    "      cluster switch: the member is not in sync, or the primary goes on; remove, add, force: the\n"
+    "      shard does not allow it, and nothing was done\n"
     "   2  --if_absent: there is such a key; --if_version: it has another version; incr: its value is\n"
     "      no number; nothing was done\n"
     "   3  check: the log ends torn, as a machine leaves it that fails; a server starts, and drops\n"
     "      what is behind that, none of which was synced\n"
     "  64  usage: an unknown flag, a bad address, duration or number, a key out of bounds; a file of a\n"
     "      token that is missing, or holds none\n"
-    "  65  cluster status: the topology file has a fault; cluster members: the configuration has one;\n"
+    "  65  the topology file has a fault; cluster members: the configuration has one;\n"
     "      put: the value is larger than 67108864 bytes; append: it would be larger than 262144;\n"
     "      incr: the sum is no number of 64 bits; nothing was done. import: a line is no record, or\n"
     "      the last line is missing; what stood before it was imported\n"
-    "  66  there is no such directory, no such backup in it, or no such topology file;\n"
+    "  66  there is no such directory, no such backup in it, or no such topology file; a set of backups\n"
+    "      lacks one;\n"
     "      cluster members: etcd has no such shard\n"
     "  69  the server, or the Redis, cannot be reached, rejected the client, or did not answer in time;\n"
     "      cluster members: no primary serves, or etcd cannot be reached\n"
@@ -62,7 +70,8 @@ constexpr char kExitCodes[] =
     "  77  not permitted: another user's local server, no token or a wrong one, or one for reading alone;\n"
     "      a file of a secret that this user may not read, or that others may; no password of the Redis or\n"
     "      of etcd, or a wrong one\n"
-    "  78  a directory of something else, or not empty, or of a format that this kvctl does not know\n"
+    "  78  a directory of something else, or not empty, or of a format that this kvctl does not know;\n"
+    "      a set of backups is of another cluster or with other slots\n"
     "DURATION: 500ms, 30s, 15m, 12h, 7d (whole numbers), or never\n";
 static_assert(kMaxValueSize == 67108864 && kMaxSmallValueSize == 262144, "the help text names them");
 
@@ -93,20 +102,39 @@ std::string ReadInterval(Arguments* arguments) {
   return absl::StrFormat("--interval: '%s' is not between 10ms and 1h", arguments->interval_text);
 }
 
+/// Returns the flag of cluster that is not for this action, and says for which it is; or "".
+std::string FindFlagOfAnother(const CommandLine& line, const std::string& action) {
+  struct FlagOf {
+    const char* flag;
+    std::vector<std::string> actions;
+  };
+  static const std::vector<FlagOf> kFlags = {{"--to", {"switch"}},
+                                             {"--json", {"members"}},
+                                             {"--member", {"remove", "add", "force"}},
+                                             {"--address", {"add"}},
+                                             {"--min_in_sync", {"remove", "add"}},
+                                             {"--accept_lost_writes", {"force"}}};
+  for (const FlagOf& one : kFlags) {
+    if (!line.Has(one.flag) || std::ranges::find(one.actions, action) != one.actions.end()) continue;
+    std::string actions;
+    for (const std::string& of : one.actions) actions += (actions.empty() ? "cluster " : ", ") + of;
+    return std::string(one.flag) + ": is for " + actions + "; leave it out";
+  }
+  return "";
+}
+
 /// Returns what is wrong with the arguments of cluster, or "".
 std::string FindWrongOfCluster(const CommandLine& line, const Arguments& arguments) {
   if (arguments.command != "cluster") return "";
   if (line.Has("--server")) return "--server: cluster takes the servers from elsewhere; leave it out";
   const bool has_etcd = !arguments.etcd.store.endpoints.empty();
   const bool is_init = arguments.action == "init";
-  const bool is_members = arguments.action == "members" || arguments.action == "switch";
+  const bool is_members = !is_init && arguments.action != "status";
   if (has_etcd && !is_members) {
-    return "--etcd: is for cluster members and cluster switch; leave it, and the flags that need it, out";
+    return "--etcd: is for cluster members, switch, remove, add and force; leave it, and the flags that need "
+           "it, out";
   }
-  if (arguments.action == "members" && !arguments.to_member.empty()) {
-    return "--to: is for cluster switch; leave it out";
-  }
-  if (arguments.action == "switch" && arguments.json) return "--json: is for cluster members; leave it out";
+  if (std::string wrong = FindFlagOfAnother(line, arguments.action); !wrong.empty()) return wrong;
   if (!is_init && !arguments.servers.empty()) {
     return "cluster " + arguments.action + ": takes the servers from " +
            (is_members ? "etcd" : "the file of --topology") + "; leave SERVER out";
@@ -127,7 +155,40 @@ std::string FindWrongOfCluster(const CommandLine& line, const Arguments& argumen
   const std::string name = "cluster " + arguments.action;
   if (!has_etcd) return name + ": name an address of etcd with --etcd=http://HOST:PORT";
   if (arguments.shard.empty()) return name + ": name the shard with --shard=CLUSTER/NAME";
+  const bool is_of_member = arguments.action != "members" && arguments.action != "switch";
+  if (is_of_member && arguments.member.empty()) return name + ": name the member with --member=ID";
+  if (arguments.action == "add" && arguments.address.empty()) {
+    return name + ": say where the others reach the member, with --address=ADDRESS";
+  }
   return std::string(CheckEtcdFlags(arguments.etcd).message());
+}
+
+bool IsOneOf(std::string_view command, std::initializer_list<std::string_view> commands) {
+  return std::ranges::find(commands, command) != commands.end();
+}
+
+/// Returns what is wrong with --topology, or "".
+std::string FindWrongOfTopology(const CommandLine& line, const Arguments& arguments) {
+  if (arguments.command == "cluster") return "";
+  if (arguments.command == "backup" && arguments.data_dir.empty() &&
+      arguments.topology_file.empty() != arguments.to.empty()) {
+    return arguments.to.empty() ? "backup: name the directory of the cluster's backups with --to=DIR"
+                                : "--to: is for --topology and --data_dir; leave it out, as the server has "
+                                  "its own --backup_dir";
+  }
+  if (arguments.topology_file.empty()) return "";
+  if (IsOneOf(arguments.command, {"check", "restore"})) {
+    return arguments.from.empty() ? "--topology: is for backups; name their directory with --from" : "";
+  }
+  if (arguments.is_offline()) {
+    return absl::StrFormat("--topology: %s asks no server; leave it out", arguments.command);
+  }
+  if (!MayBeOfCluster(arguments)) {
+    return absl::StrFormat(
+        "--topology: %s asks one server; name that with --server=ADDRESS, which stands in the topology",
+        arguments.command);
+  }
+  return line.Has("--server") ? "--server: --topology names the servers already; leave one out" : "";
 }
 
 /// Returns what is wrong with flags that reach no server, or "".
@@ -145,14 +206,16 @@ std::string FindUselessFlag(const CommandLine& line, const Arguments& arguments)
 }
 
 bool TakesKey(std::string_view command) {
-  for (const std::string_view other : {"ping", "stats", "config", "top", "doctor", "scan", "watch", "count",
-                                       "delete_all", "export", "import", "backup", "promote", "cluster"}) {
-    if (command == other) return false;
-  }
-  return true;
+  return !IsOneOf(command, {"ping", "stats", "config", "top", "doctor", "scan", "watch", "count",
+                            "delete_all", "export", "import", "backup", "promote", "cluster"});
 }
 
 }  // namespace
+
+bool MayBeOfCluster(const Arguments& arguments) {
+  return !arguments.is_offline() &&
+         !IsOneOf(arguments.command, {"config", "top", "doctor", "promote", "cluster"});
+}
 
 Outcome Prepare(Arguments* arguments) {
   if (arguments->command == "backup" && command_line::IsSamePlace(arguments->data_dir, arguments->to)) {
@@ -161,13 +224,23 @@ Outcome Prepare(Arguments* arguments) {
   if (arguments->command == "restore" && command_line::IsSamePlace(arguments->from, arguments->to)) {
     return {EX_USAGE, "--from and --to are the same directory; name a new one with --to"};
   }
-  if (arguments->is_offline()) return {};
-  if (arguments->server.empty() && arguments->may_be_without_server()) return {};
-  if (arguments->server.empty()) {
-    return {EX_USAGE, "say which server: --server=ADDRESS, or the environment variable REMORA_SERVER"};
-  }
-  if (absl::Status status = rdma::ParseAddresses(arguments->server).status(); !status.ok()) {
-    return FromStatus(status);
+  if (arguments->is_offline() && arguments->topology_file.empty()) return {};
+  if (!arguments->topology_file.empty()) {
+    Outcome outcome = ReadTopology(arguments->topology_file, &arguments->topology);
+    if (Failed(outcome)) return outcome;
+    if (std::ranges::none_of(arguments->topology->shards(), HasTls)) arguments->tls = {};
+    if (arguments->is_offline()) return {};
+  } else if (!arguments->server.empty()) {
+    absl::StatusOr<Topology> alone = Topology::OfServer(arguments->server);
+    if (!alone.ok()) return FromStatus(alone.status());
+    arguments->topology.emplace(*std::move(alone));
+  } else if (arguments->may_be_without_server()) {
+    return {};
+  } else {
+    return {EX_USAGE, MayBeOfCluster(*arguments)
+                          ? "say which server: --server=ADDRESS, the environment variable REMORA_SERVER, or "
+                            "--topology=FILE for a cluster"
+                          : "say which server: --server=ADDRESS, or the environment variable REMORA_SERVER"};
   }
   if (arguments->command == "delete_all" && !arguments->yes) {
     return {EX_USAGE, "delete_all deletes for good: confirm it with --yes"};
@@ -222,10 +295,13 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   arguments->command = line.command();
   if (const std::string wrong = FindUselessFlag(line, *arguments); !wrong.empty()) return line.Fail(wrong);
   if (const std::string wrong = FindWrongOfCluster(line, *arguments); !wrong.empty()) return line.Fail(wrong);
+  if (const std::string wrong = FindWrongOfTopology(line, *arguments); !wrong.empty())
+    return line.Fail(wrong);
   const bool has_tls_flag = line.Has("--tls_ca") || line.Has("--tls_cert") || line.Has("--tls_key");
-  // The environment is for all addresses, and some of them have no TLS.
-  const bool may_be_tls =
-      arguments->command == "cluster" || arguments->server.find("tls://") != std::string::npos;
+  // The environment is for all addresses, and some of them have no TLS. Those of a topology have not been
+  // read.
+  const bool may_be_tls = !arguments->topology_file.empty() || arguments->command == "cluster" ||
+                          arguments->server.find("tls://") != std::string::npos;
   if (!has_tls_flag && !may_be_tls) arguments->tls = {};
   arguments->value_given = line.Has("VALUE");
   return -1;

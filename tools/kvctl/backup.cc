@@ -5,31 +5,67 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <random>
+#include <span>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "client/client.h"
+#include "client/cluster/cluster_client.h"
+#include "client/cluster/cluster_shard.h"
+#include "client/cluster/topology.h"
 #include "store/base/clock.h"
+#include "store/base/random_id.h"
 #include "store/base/shortage.h"
 #include "store/durable/data_check.h"
 #include "store/durable/data_dir.h"
 #include "store/durable/tier.h"
 #include "store/durable/tier_log/tier_log_options.h"
 #include "store/durable/wal/wal_archive.h"
+#include "tools/command_line/say.h"
 #include "tools/kvctl/kvctl.h"
+#include "tools/kvctl/progress.h"
+#include "tools/kvctl/sets/commands.h"
 
 namespace remora::kvctl {
 namespace {
 
-/// Outcome of an operation that runs here, and not on a server.
+std::string BackupLines(const BackupInfo& info) {
+  return absl::StrFormat("id %d\nversion %d\nbytes %d\nnew_bytes %d\n", info.id, info.version, info.bytes,
+                         info.new_bytes);
+}
+
+Outcome ShowMade(const BackupInfo& info) {
+  return WriteOutput(BackupLines(info),
+                     absl::StrFormat("the backup is made, and has the number %d", info.id));
+}
+
+absl::StatusOr<BackupInfo> BackUpStopped(const Arguments& arguments) {
+  // One that is not there is not to be made; nor does a backup take changes from those that watch.
+  DurableTierOptions options{.log_retention = {.bytes = std::numeric_limits<std::uint64_t>::max()}};
+  {
+    const auto store = DataDir::OpenToRead(arguments.data_dir);
+    if (!store.ok()) return store.status();
+    // The size has no effect here: a backup logs nothing.
+    if ((*store)->has_commit_log()) options.commit_log_bytes = kMinTierLogBytes;
+  }
+  auto tier = DurableTier::Open(arguments.data_dir, options);
+  if (!tier.ok()) return tier.status();
+  return (*tier)->Backup(arguments.to, {.version = (*tier)->version_limit() - 1, .keep = arguments.keep});
+}
+
+}  // namespace
+
 Outcome FromOffline(const absl::Status& status) {
   const auto exit_code = [&status] {
     if (IsShortage(status)) return EX_OSERR;
@@ -55,83 +91,102 @@ Outcome FromOffline(const absl::Status& status) {
   return {exit_code(), std::string(status.message())};
 }
 
-std::string BackupLines(std::uint64_t id, std::uint64_t version, std::uint64_t bytes,
-                        std::uint64_t new_bytes) {
-  return absl::StrFormat("id %d\nversion %d\nbytes %d\nnew_bytes %d\n", id, version, bytes, new_bytes);
+std::string TimeOfBackup(std::int64_t unix_s) {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixSeconds(unix_s), absl::UTCTimeZone());
 }
 
-std::string BackupLines(const BackupInfo& info) {
-  return BackupLines(info.id, info.version, info.bytes, info.new_bytes);
+Outcome BackupOffline(const Arguments& arguments) {
+  const absl::StatusOr<BackupInfo> info = BackUpStopped(arguments);
+  return info.ok() ? ShowMade(*info) : FromOffline(info.status());
 }
 
-Outcome ShowMade(const std::string& lines, std::uint64_t id) {
-  return WriteOutput(lines, absl::StrFormat("the backup is made, and has the number %d", id));
-}
+namespace {
 
-absl::StatusOr<BackupInfo> BackUpStopped(const Arguments& arguments) {
-  // One that is not there is not to be made; nor does a backup take changes from those that watch.
-  DurableTierOptions options{.log_retention = {.bytes = std::numeric_limits<std::uint64_t>::max()}};
-  {
-    const auto store = DataDir::OpenToRead(arguments.data_dir);
-    if (!store.ok()) return store.status();
-    // The size has no effect here: a backup logs nothing.
-    if ((*store)->has_commit_log()) options.commit_log_bytes = kMinTierLogBytes;
-  }
-  auto tier = DurableTier::Open(arguments.data_dir, options);
-  if (!tier.ok()) return tier.status();
-  return (*tier)->Backup(arguments.to, {.version = (*tier)->version_limit() - 1, .keep = arguments.keep});
+/// A backup that a shard's server makes.
+struct ShardBackup {
+  Client* server = nullptr;
+  std::uint64_t name = RandomId();  // for Client::Backup
+  bool waits = false;               // for another backup
+  bool is_done = false;
+};
+
+Outcome FailedBackup(const absl::Status& status) {
+  if (absl::IsAlreadyExists(status)) return {EX_TEMPFAIL, std::string(status.message())};
+  Outcome outcome = FromAnswer(status);
+  if (absl::IsNotFound(status)) outcome.exit_code = EX_UNAVAILABLE;
+  return outcome;
 }
 
 }  // namespace
 
-Outcome BackupOffline(const Arguments& arguments) {
-  const absl::StatusOr<BackupInfo> info = BackUpStopped(arguments);
-  return info.ok() ? ShowMade(BackupLines(*info), info->id) : FromOffline(info.status());
-}
-
-Outcome Backup(Client& client) {
-  std::random_device device;
-  std::uint64_t name = 0;
-  while (name == 0) name = std::uint64_t{device()} << 32 | device();
+Outcome BackUpAll(ClusterClient& client, bool waits, const Clock& clock, std::vector<BackupInfo>* made) {
+  const std::span<const ShardPlace> places = client.topology().shards();
+  std::vector<ShardBackup> shards(client.size());
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const absl::StatusOr<Client*> server = client.shard(i);
+    if (!server.ok()) return FailedBackup(server.status());
+    shards[i].server = *server;
+  }
+  made->resize(shards.size());
+  Progress progress("shards", shards.size(), clock);
   constexpr std::chrono::milliseconds kLongestPause{500};
+  std::size_t done = 0;
   for (std::chrono::milliseconds pause{5};; pause = std::min(2 * pause, kLongestPause)) {
-    const absl::StatusOr<BackupProgress> progress = client.Backup(name);
-    if (absl::IsAlreadyExists(progress.status())) {
-      return {EX_TEMPFAIL, std::string(progress.status().message())};
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      if (shards[i].is_done) continue;
+      const absl::StatusOr<BackupProgress> told = shards[i].server->Backup(shards[i].name);
+      if (absl::IsAlreadyExists(told.status()) && waits) {
+        shards[i].name = RandomId();  // the server remembers the outcome of the name
+        if (std::exchange(shards[i].waits, true)) continue;
+        progress.Hide();
+        command_line::SayError(absl::StrCat("kvctl: backup: ", NameShard(places[i], told.status()).message(),
+                                            "; waiting until it is done"));
+        continue;
+      }
+      if (!told.ok()) return FailedBackup(NameShard(places[i], told.status()));
+      if (!told->done) continue;
+      shards[i].is_done = true;
+      ++done;
+      (*made)[i] = {.id = static_cast<std::uint32_t>(told->id),
+                    .unix_s = 0,
+                    .version = told->version,
+                    .bytes = told->bytes,
+                    .new_bytes = told->new_bytes};
     }
-    if (!progress.ok()) {
-      Outcome outcome = FromAnswer(progress.status());
-      if (absl::IsNotFound(progress.status())) outcome.exit_code = EX_UNAVAILABLE;
-      return outcome;
-    }
-    if (progress->done) {
-      return ShowMade(BackupLines(progress->id, progress->version, progress->bytes, progress->new_bytes),
-                      progress->id);
-    }
+    if (done == shards.size()) return {};
+    progress.Show(done);
     std::this_thread::sleep_for(pause);
   }
 }
 
+Outcome Backup(ClusterClient& client, const Arguments& arguments, const Clock& clock) {
+  if (!arguments.topology_file.empty()) return BackUpSet(client, arguments, clock);
+  std::vector<BackupInfo> made;
+  Outcome outcome = BackUpAll(client, /*waits=*/false, clock, &made);
+  return Failed(outcome) ? outcome : ShowMade(made.front());
+}
+
 Outcome Backups(const Arguments& arguments) {
+  if (HasSets(arguments)) return ListBackupSets(arguments);
   const auto infos = ListBackups(arguments.from);
   if (!infos.ok()) return FromOffline(infos.status());
   std::string lines;
   for (const BackupInfo& info : *infos) {
-    const std::string made =
-        absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixSeconds(info.unix_s), absl::UTCTimeZone());
-    absl::StrAppendFormat(&lines, "%d\t%s\t%d\t%d\t%d\n", info.id, made, info.version, info.bytes,
-                          info.new_bytes);
+    absl::StrAppendFormat(&lines, "%d\t%s\t%d\t%d\t%d\n", info.id, TimeOfBackup(info.unix_s), info.version,
+                          info.bytes, info.new_bytes);
   }
   return WriteOutput(lines);
 }
 
 Outcome Restore(const Arguments& arguments, const Clock& clock) {
+  if (HasSets(arguments) || arguments.topology) return RestoreSet(arguments, clock);
   const auto info = RestoreBackup(arguments.from, arguments.id, arguments.to, clock.UnixMillis() / 1000);
   if (!info.ok()) return FromOffline(info.status());
   return WriteOutput(BackupLines(*info), absl::StrFormat("backup %d is restored", info->id));
 }
 
 Outcome Check(const Arguments& arguments, const Clock& clock) {
+  if (HasSets(arguments) || arguments.topology) return CheckSet(arguments, clock);
   if (!arguments.from.empty()) {
     const auto info = VerifyBackup(arguments.from, arguments.id);
     return info.ok() ? WriteOutput(BackupLines(*info)) : FromOffline(info.status());

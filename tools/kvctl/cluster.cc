@@ -1,10 +1,9 @@
 // cluster: the file of a topology, and the state of its shards.
-#include <sysexits.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,11 +35,8 @@ struct ShardState {
 
 absl::StatusOr<ShardState> StateOf(std::size_t shard, const Topology& topology, const Arguments& arguments,
                                    const Clock& clock) {
-  Arguments one = arguments;
-  one.server = topology.shards()[shard].addresses;
-  one.expected_shard = topology.IdentityOfShard(shard);
-  if (one.server.find("tls://") == std::string::npos) one.tls = {};
-  REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, Connect(one, clock, /*reconnects=*/false));
+  REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
+                          Connect(OfShard(arguments, shard), clock, /*reconnects=*/false));
   ShardState state;
   REMORA_ASSIGN_OR_RETURN(state.keys, client->Count());
   REMORA_ASSIGN_OR_RETURN(const auto metrics, client->Stats());
@@ -68,18 +64,12 @@ std::uint32_t SlotsOf(const ShardPlace& shard) {
 }
 
 Outcome ShowStatus(const Arguments& arguments, const Clock& clock) {
-  const absl::StatusOr<Topology> topology = Topology::Read(arguments.topology_file);
-  if (!topology.ok()) {
-    if (absl::IsNotFound(topology.status())) return {EX_NOINPUT, std::string(topology.status().message())};
-    Outcome outcome = FromStatus(topology.status());
-    if (absl::IsInvalidArgument(topology.status())) outcome.exit_code = EX_DATAERR;
-    return outcome;
-  }
+  const std::optional<Topology>& topology = arguments.topology;
   constexpr std::uint64_t kShownBytes = std::uint64_t{1} << 20;
   std::string lines = absl::StrFormat("%-12s %6s %12s %9s %9s  %s\n", "shard", "slots", "keys", "used_MiB",
                                       "of_MiB", "server");
-  Outcome outcome;
-  std::size_t gone = 0;
+  Outcome misplaced;
+  ShardFailures failures;
   for (std::size_t i = 0; i < topology->shards().size(); ++i) {
     const ShardPlace& shard = topology->shards()[i];
     absl::StrAppendFormat(&lines, "%-12s %6d ", shard.name, SlotsOf(shard));
@@ -87,10 +77,7 @@ Outcome ShowStatus(const Arguments& arguments, const Clock& clock) {
     std::string server;
     AppendEscaped(shard.addresses, &server);
     if (!state.ok()) {
-      if (gone++ == 0) {
-        outcome = FromStatus(state.status());
-        outcome.error = absl::StrCat("shard ", shard.name, " (", server, "): ", outcome.error);
-      }
+      failures.Add(shard, state.status());
       absl::StrAppendFormat(&lines, "%12s %9s %9s  %s: %s\n", "-", "-", "-", server,
                             std::string(state.status().message()));
       continue;
@@ -99,17 +86,18 @@ Outcome ShowStatus(const Arguments& arguments, const Clock& clock) {
     absl::StrAppendFormat(&lines, "%12d %9d %9d  %s\n", state->keys,
                           (state->memory_bytes - free) / kShownBytes, state->memory_bytes / kShownBytes,
                           server);
-    if (state->misplaced == 0 || Failed(outcome)) continue;
-    outcome = {
+    if (state->misplaced == 0 || Failed(misplaced)) continue;
+    misplaced = {
         kExitProblem,
         absl::StrFormat("shard %s (%s): %d of %d keys looked at belong to other shards, so its address "
                         "may be another's; '%s; compare the addresses in %s",
                         shard.name, server, state->misplaced, state->sampled, state->example,
                         arguments.topology_file)};
   }
-  if (gone > 1) absl::StrAppend(&outcome.error, "; and ", gone - 1, " more");
-  const Outcome written = WriteOutput(lines);
-  return Failed(written) ? written : outcome;
+  for (Outcome outcome : {WriteOutput(lines), failures.outcome()}) {
+    if (Failed(outcome)) return outcome;
+  }
+  return misplaced;
 }
 
 }  // namespace
@@ -117,6 +105,9 @@ Outcome ShowStatus(const Arguments& arguments, const Clock& clock) {
 Outcome Cluster(const Arguments& arguments, const Clock& clock) {
   if (arguments.action == "members") return ClusterMembers(arguments, clock);
   if (arguments.action == "switch") return ClusterSwitch(arguments, clock);
+  if (arguments.action == "remove") return ClusterRemove(arguments, clock);
+  if (arguments.action == "add") return ClusterAdd(arguments, clock);
+  if (arguments.action == "force") return ClusterForce(arguments, clock);
   if (arguments.action == "status") return ShowStatus(arguments, clock);
   const absl::StatusOr<Topology> topology = Topology::Even(arguments.servers, RandomId());
   if (!topology.ok()) return FromStatus(topology.status());

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,10 +21,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/client.h"
+#include "client/cluster/cluster_client.h"
+#include "client/cluster/cluster_shard.h"
+#include "client/cluster/topology.h"
 #include "client/session/credentials.h"
 #include "rdma/address_list.h"
 #include "rdma/auth/hmac.h"
+#include "store/base/absl_view.h"
 #include "store/base/clock.h"
+#include "store/base/moved.h"
 #include "store/base/shortage.h"
 #include "store/base/status_macros.h"
 #include "store/format/types/duration_text.h"
@@ -35,6 +41,7 @@ namespace remora::kvctl {
 Outcome FromStatus(const absl::Status& status) {
   if (IsShortage(status)) return {EX_OSERR, std::string(status.message())};
   if (IsDiskFailure(status)) return {EX_IOERR, std::string(status.message())};
+  if (IsMoved(status)) return {EX_CONFIG, std::string(status.message())};
   int exit_code = EX_SOFTWARE;
   switch (status.code()) {
     case absl::StatusCode::kOk:
@@ -73,6 +80,26 @@ Outcome FromAnswer(const absl::Status& status) {
   return outcome;
 }
 
+void ShardFailures::Add(const ShardPlace& shard, const absl::Status& status) {
+  if (count_++ == 0) first_ = FromStatus(NameShard(shard, status));
+}
+
+Outcome ShardFailures::outcome() const {
+  Outcome outcome = first_;
+  if (count_ > 1) absl::StrAppend(&outcome.error, "; and ", count_ - 1, " more");
+  return outcome;
+}
+
+Arguments OfShard(const Arguments& arguments, std::size_t shard) {
+  Arguments one = arguments;
+  const ShardPlace& place = arguments.topology->shards()[shard];
+  one.server = place.addresses;
+  if (place.name.empty()) return one;
+  one.expected_shard = arguments.topology->IdentityOfShard(shard);
+  if (!HasTls(place)) one.tls = {};
+  return one;
+}
+
 Outcome WriteOutput(std::string_view bytes) {
   if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) == bytes.size() && std::fflush(stdout) == 0)
     return {};
@@ -105,20 +132,57 @@ absl::StatusOr<std::string> ReadToken(const Arguments& arguments) {
   return absl::InvalidArgumentError(status.message());
 }
 
-absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, const Clock& clock,
-                                                bool reconnects) {
+Outcome ReadTopology(const std::string& path, std::optional<Topology>* topology) {
+  absl::StatusOr<Topology> read = Topology::Read(path);
+  if (read.ok()) {
+    topology->emplace(*std::move(read));
+    return {};
+  }
+  Outcome outcome = FromStatus(read.status());
+  if (absl::IsNotFound(read.status())) outcome.exit_code = EX_NOINPUT;
+  if (absl::IsInvalidArgument(read.status())) outcome.exit_code = EX_DATAERR;
+  return outcome;
+}
+
+namespace {
+
+absl::StatusOr<ClientOptions> OptionsOf(const Arguments& arguments) {
   const std::chrono::milliseconds timeout{arguments.timeout_ms};
   ClientOptions options{.connect_timeout = timeout, .timeout = timeout, .location_cache_bytes = 0};
   options.tls = arguments.tls;
-  options.reconnect = reconnects;
-  options.expected_shard = arguments.expected_shard;
   options.admin_connection = arguments.is_admin();
   REMORA_ASSIGN_OR_RETURN(options.token, ReadToken(arguments));
-  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, Client::Connect(arguments.server, options, clock));
-  REMORA_ASSIGN_OR_RETURN(const std::vector<rdma::Address> addresses, rdma::ParseAddresses(arguments.server));
+  return options;
+}
+
+/// Says which of several addresses of a server is taken.
+absl::Status SayChoice(const std::string& server, const Client& client) {
+  REMORA_ASSIGN_OR_RETURN(const std::vector<rdma::Address> addresses, rdma::ParseAddresses(server));
   if (addresses.size() > 1) {
-    command_line::SayError(absl::StrCat("kvctl: connected to ", client->description()));
+    command_line::SayError(absl::StrCat("kvctl: connected to ", client.description()));
   }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, const Clock& clock,
+                                                bool reconnects) {
+  REMORA_ASSIGN_OR_RETURN(ClientOptions options, OptionsOf(arguments));
+  options.reconnect = reconnects;
+  options.expected_shard = arguments.expected_shard;
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, Client::Connect(arguments.server, options, clock));
+  REMORA_RETURN_IF_ERROR(SayChoice(arguments.server, *client));
+  return client;
+}
+
+absl::StatusOr<std::unique_ptr<ClusterClient>> ConnectToAll(const Arguments& arguments, const Clock& clock) {
+  REMORA_ASSIGN_OR_RETURN(const ClientOptions options, OptionsOf(arguments));
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<ClusterClient> client,
+                          ClusterClient::Connect(*arguments.topology, options, clock));
+  if (!arguments.topology_file.empty()) return client;
+  REMORA_ASSIGN_OR_RETURN(const Client* const server, client->shard(0));
+  REMORA_RETURN_IF_ERROR(SayChoice(arguments.server, *server));
   return client;
 }
 
@@ -146,28 +210,52 @@ absl::StatusOr<Answered> ConnectAndPing(const Arguments& arguments, const Clock&
 
 }  // namespace
 
-Outcome Ping(const Arguments& arguments, const Clock& clock) {
+namespace {
+
+/// Tries until a server answers, or the deadline.
+absl::StatusOr<Answered> AwaitAnswer(const Arguments& arguments, TimePoint deadline, const Clock& clock) {
   constexpr std::chrono::milliseconds kPause{20};
-  const TimePoint deadline = clock.Now() + std::chrono::seconds(arguments.wait_seconds);
   for (;;) {
-    const absl::StatusOr<Answered> answered = ConnectAndPing(arguments, clock);
-    if (answered.ok()) {
-      const std::chrono::duration<double, std::micro> microseconds = answered->round_trip;
-      std::string server, description;
-      AppendEscaped(arguments.server, &server);
-      AppendEscaped(answered->description, &description);
-      return WriteOutput(absl::StrFormat("%s answered in %.1f us\nconnected to %s\n", server,
-                                         microseconds.count(), description));
-    }
+    absl::StatusOr<Answered> answered = ConnectAndPing(arguments, clock);
+    if (answered.ok()) return answered;
     // Only these can be cured by waiting for a server that starts.
     const bool may_come =
         absl::IsUnavailable(answered.status()) || absl::IsDeadlineExceeded(answered.status());
-    if (!may_come || clock.Now() + kPause > deadline) return FromStatus(answered.status());
+    if (!may_come || clock.Now() + kPause > deadline) return answered;
     std::this_thread::sleep_for(kPause);
   }
 }
 
-Outcome Get(Client& client, const Arguments& arguments) {
+/// Returns what stands before the lines of a shard. Empty: it is a server alone, without a name.
+std::string LinePrefix(const ShardPlace& shard, std::string_view before, std::string_view behind) {
+  return shard.name.empty() ? "" : absl::StrCat(AbslView(before), shard.name, AbslView(behind));
+}
+
+}  // namespace
+
+Outcome Ping(const Arguments& arguments, const Clock& clock) {
+  const TimePoint deadline = clock.Now() + std::chrono::seconds(arguments.wait_seconds);
+  ShardFailures failures;
+  std::string lines;
+  for (std::size_t i = 0; i < arguments.topology->shards().size(); ++i) {
+    const ShardPlace& shard = arguments.topology->shards()[i];
+    const absl::StatusOr<Answered> answered = AwaitAnswer(OfShard(arguments, i), deadline, clock);
+    if (!answered.ok()) {
+      failures.Add(shard, answered.status());
+      continue;
+    }
+    const std::chrono::duration<double, std::micro> microseconds = answered->round_trip;
+    lines += LinePrefix(shard, "shard ", ": ");
+    AppendEscaped(shard.addresses, &lines);
+    absl::StrAppendFormat(&lines, " answered in %.1f us\nconnected to ", microseconds.count());
+    AppendEscaped(answered->description, &lines);
+    lines.push_back('\n');
+  }
+  const Outcome written = WriteOutput(lines);
+  return Failed(written) ? written : failures.outcome();
+}
+
+Outcome Get(ClusterClient& client, const Arguments& arguments) {
   std::string value;
   std::uint64_t version = 0;
   const absl::Status status = client.Get(arguments.key, &value, &version);
@@ -176,7 +264,7 @@ Outcome Get(Client& client, const Arguments& arguments) {
   return WriteOutput(value);
 }
 
-Outcome Exists(Client& client, const Arguments& arguments) {
+Outcome Exists(ClusterClient& client, const Arguments& arguments) {
   const absl::StatusOr<bool> exists = client.Exists(arguments.key);
   if (!exists.ok()) return FromStatus(exists.status());
   return *exists ? Outcome{} : Outcome{kExitNoSuchKey, "no such key"};
@@ -185,7 +273,8 @@ Outcome Exists(Client& client, const Arguments& arguments) {
 namespace {
 
 /// `result`: the text to print. `done`: the effect of the write, for an error of the output.
-absl::Status Write(Client& client, const Arguments& arguments, std::string* result, std::string* done) {
+absl::Status Write(ClusterClient& client, const Arguments& arguments, std::string* result,
+                   std::string* done) {
   const PutOptions put{.ttl = arguments.ttl, .condition = arguments.condition, .version = nullptr};
   const WriteOptions write{.condition = arguments.condition, .version = nullptr};
   if (arguments.command == "put") return client.Put(arguments.key, arguments.value, put);
@@ -206,10 +295,11 @@ absl::Status Write(Client& client, const Arguments& arguments, std::string* resu
 
 }  // namespace
 
-Outcome Write(Client& client, const Arguments& arguments) {
+Outcome Write(ClusterClient& client, const Arguments& arguments) {
   std::string result;
   std::string done;
   const absl::Status status = Write(client, arguments, &result, &done);
+  if (IsMoved(status)) return FromStatus(status);  // no condition failed
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return result.empty() ? Outcome{} : WriteOutput(result, done);
@@ -225,7 +315,7 @@ Outcome Write(Client& client, const Arguments& arguments) {
   }
 }
 
-Outcome Ttl(Client& client, const Arguments& arguments) {
+Outcome Ttl(ClusterClient& client, const Arguments& arguments) {
   const auto left = client.Ttl(arguments.key);
   if (!left.ok()) return FromStatus(left.status());
   return WriteOutput(TtlText(left->value_or(kNeverExpires)) + "\n");
@@ -244,24 +334,50 @@ Outcome Promote(Client& client) {
   return WriteOutput(text);
 }
 
-Outcome Stats(Client& client, const Arguments& arguments) {
-  const auto stats = client.Stats();
-  if (!stats.ok()) return FromStatus(stats.status());
-  std::string text;
-  if (arguments.json) {  // the names are those of this program's registry, and have letters and '_'
-    for (const auto& [name, value] : *stats) {
-      absl::StrAppendFormat(&text, "%c\"%s\":%d", text.empty() ? '{' : ',', name, value);
-    }
-    return WriteOutput(text + "}\n");
-  }
-  for (const auto& [name, value] : *stats) {
-    AppendEscaped(name, &text);
-    absl::StrAppendFormat(&text, " %d\n", value);
-  }
-  return WriteOutput(text);
+namespace {
+
+using Metrics = std::vector<std::pair<std::string, std::uint64_t>>;
+
+absl::StatusOr<Metrics> ConnectAndReadStats(const Arguments& arguments, const Clock& clock) {
+  REMORA_ASSIGN_OR_RETURN(auto client, Connect(arguments, clock));
+  return client->Stats();
 }
 
-Outcome Scan(Client& client, const Arguments& arguments) {
+}  // namespace
+
+Outcome Stats(const Arguments& arguments, const Clock& clock) {
+  ShardFailures failures;
+  std::string text;
+  const bool is_alone = arguments.topology_file.empty();
+  for (std::size_t i = 0; i < arguments.topology->shards().size(); ++i) {
+    const ShardPlace& shard = arguments.topology->shards()[i];
+    const absl::StatusOr<Metrics> stats = ConnectAndReadStats(OfShard(arguments, i), clock);
+    if (!stats.ok()) {
+      failures.Add(shard, stats.status());
+      continue;
+    }
+    if (arguments.json) {  // the names are those of this program's registry, and have letters and '_'
+      absl::StrAppend(&text, text.empty() ? "" : ",", LinePrefix(shard, "\"", "\":"));
+      char before = '{';
+      for (const auto& [name, value] : *stats) {
+        absl::StrAppendFormat(&text, "%c\"%s\":%d", std::exchange(before, ','), name, value);
+      }
+      text.push_back('}');
+      continue;
+    }
+    for (const auto& [name, value] : *stats) {
+      text += LinePrefix(shard, "", " ");
+      AppendEscaped(name, &text);
+      absl::StrAppendFormat(&text, " %d\n", value);
+    }
+  }
+  if (is_alone && Failed(failures.outcome())) return failures.outcome();
+  if (arguments.json) text = (is_alone ? text : absl::StrCat("{", text, "}")) + "\n";
+  const Outcome written = WriteOutput(text);
+  return Failed(written) ? written : failures.outcome();
+}
+
+Outcome Scan(ClusterClient& client, const Arguments& arguments) {
   const auto scan = client.Scan({.prefix = arguments.prefix,
                                  .reverse = arguments.reverse,
                                  .any_order = arguments.any_order,
@@ -286,7 +402,7 @@ Outcome Scan(Client& client, const Arguments& arguments) {
   return FromAnswer((*scan)->status());
 }
 
-Outcome Watch(Client& client, const Arguments& arguments) {
+Outcome Watch(ClusterClient& client, const Arguments& arguments) {
   const auto watch = client.Watch({.prefix = arguments.prefix, .resume_token = arguments.resume_token});
   if (!watch.ok()) return FromAnswer(watch.status());
   constexpr std::chrono::seconds kLook{1};
@@ -312,7 +428,7 @@ Outcome Watch(Client& client, const Arguments& arguments) {
   return arguments.show_positions ? WriteOutput((*watch)->resume_token() + '\n') : Outcome();
 }
 
-Outcome CountOrDeleteAll(Client& client, const Arguments& arguments) {
+Outcome CountOrDeleteAll(ClusterClient& client, const Arguments& arguments) {
   const RangeOptions range{.prefix = arguments.prefix};
   const bool all = arguments.prefix.empty();
   const absl::StatusOr<std::uint64_t> count = arguments.command == "count"

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdlib>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -58,10 +56,7 @@ Outcome Config(Client& client, const Arguments& arguments) {
   const absl::StatusOr<std::vector<ShownSetting>> settings = ReadSettings(*text);
   if (!settings.ok()) return FromStatus(settings.status());
   if (arguments.json) {
-    const json::Value array(json_loadb(text->data(), text->size(), 0, nullptr));
-    const std::unique_ptr<char, decltype(&std::free)> dumped(
-        json_dumps(array.get(), JSON_COMPACT | JSON_ENSURE_ASCII), std::free);
-    return WriteOutput(absl::StrCat(dumped.get(), "\n"));
+    return WriteOutput(json::Text(json::Parse(*text).get(), JSON_ENSURE_ASCII) + "\n");
   }
   std::size_t width = 0;
   std::vector<std::string> lines;

@@ -5,6 +5,8 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
+#include "rdma/address.h"
+#include "server/cluster/shard_configuration.h"
 #include "server/main/commit_log_size.h"
 #include "server/main/etcd_flags.h"
 #include "store/format/memory/layout.h"
@@ -25,6 +27,11 @@ void AddServerFlags(CommandLine& line, Arguments* arguments) {
            "verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or local:///PATH; or several of them, with "
            "commas between, of which the first that serves is taken (auto: before: verbs, local, then TCP)")
       .Environment("REMORA_SERVER");
+  line.Add("--topology", arguments->topology_file,
+           "Instead of a server: the topology file of a cluster, for commands of keys, backup, ping, stats "
+           "and "
+           "cluster status. For check and restore: the cluster of which the backups have to be")
+      .TypeName("FILE");
   line.Add("--timeout", arguments->timeout_ms, "For connecting, and for the operation, in milliseconds")
       .Range(1, 3'600'000)
       .ShowDefault();
@@ -210,20 +217,23 @@ Option AddDataDir(Command command, Arguments* arguments, const char* help) {
 }
 
 Option AddFrom(Command command, Arguments* arguments) {
-  return AddDirectory(command, "--from", arguments->from, "The directory of backups");
+  return AddDirectory(command, "--from", arguments->from,
+                      "The directory of backups, of a server or a cluster");
 }
 
 void AddBackupId(Command command, Option from, Arguments* arguments) {
-  command.Add("--id", arguments->id, "The backup's number; else the newest one")
+  command
+      .Add("--id", arguments->id, "The number of the backup, or of the set of a cluster; else the newest one")
       .Range(std::uint32_t{1}, ~std::uint32_t{0})
       .Needs(from);
 }
 
 void AddBackup(Command backup, Arguments* arguments) {
-  Option data = AddDataDir(backup, arguments, "Without a server: the data directory of a stopped one");
-  Option to = AddDirectory(backup, "--to", arguments->to, "With --data_dir: the directory of backups");
-  data.Needs(to);
-  to.Needs(data);
+  const Option to = AddDirectory(backup, "--to", arguments->to,
+                                 "With --data_dir: the directory of backups. With --topology: that of the "
+                                 "cluster, in which server NAME has the --backup_dir NAME");
+  const Option data =
+      AddDataDir(backup, arguments, "Without a server: the data directory of a stopped one").Needs(to);
   backup
       .Add("--keep", arguments->keep,
            "With --data_dir: delete all but this number of the newest ones; 0: delete none")
@@ -231,7 +241,9 @@ void AddBackup(Command backup, Arguments* arguments) {
 }
 
 void AddBackups(CommandLine& line, Arguments* arguments) {
-  AddBackup(line.AddCommand("backup", "Have the server make a backup; print its number"), arguments);
+  AddBackup(line.AddCommand("backup",
+                            "Have the server make a backup, or all servers of a cluster; print its number"),
+            arguments);
   AddFrom(line.AddCommand("backups",
                           "List backups: number, time, last version, bytes, new bytes; tabs in between"),
           arguments)
@@ -322,15 +334,16 @@ void AddCluster(Command cluster, Arguments* arguments) {
       .Add(
           "ACTION", arguments->action,
           "init: print a topology file for the servers; status: show the shards of --topology; members: show "
-          "the members of a shard that fails over by itself; switch: make another of them the primary")
+          "the members of a shard that fails over by itself; switch: make another of them the primary; "
+          "remove: take a member out of it for good; add: put one in; force: make a member the primary that "
+          "may lack acknowledged writes, if the others are lost for good")
       .Required()
-      .IsOneOf({"init", "status", "members", "switch"});
+      .IsOneOf({"init", "status", "members", "switch", "remove", "add", "force"});
   cluster.Add("SERVER", arguments->servers,
               "init: the address of each shard's server, or several of it with commas between");
-  cluster.Add("--topology", arguments->topology_file, "status: the topology file").TypeName("FILE");
   const Option etcd =
-      AddEtcdFlags(cluster, &arguments->etcd, "members, switch: reads the configuration there");
-  cluster.Add("--shard", arguments->shard, "members, switch: the shard, as CLUSTER/NAME")
+      AddEtcdFlags(cluster, &arguments->etcd, "All but init and status: the configuration is there");
+  cluster.Add("--shard", arguments->shard, "With --etcd: the shard, as CLUSTER/NAME")
       .Check(FaultOfShard)
       .TypeName("SHARD")
       .Needs(etcd);
@@ -339,16 +352,38 @@ void AddCluster(Command cluster, Arguments* arguments) {
            "switch: the ID of the member; without, the first one that is in sync")
       .TypeName("MEMBER")
       .Needs(etcd);
+  cluster.Add("--member", arguments->member, "remove, add, force: the ID of the member")
+      .Check([](const std::string& text) { return std::string(CheckMemberId(text).message()); })
+      .TypeName("MEMBER")
+      .Needs(etcd);
+  cluster.Add("--address", arguments->address, "add: the address at which the others reach the member")
+      .Check([](const std::string& text) { return std::string(rdma::ParseAddress(text).status().message()); })
+      .TypeName("ADDRESS")
+      .Needs(etcd);
+  cluster
+      .Add("--min_in_sync", arguments->min_in_sync,
+           "remove, add: from now on, so many members have each write before it is answered; else as before")
+      .Range(std::uint32_t{1}, static_cast<std::uint32_t>(kMaxReplicas))
+      .TypeName("COUNT")
+      .Needs(etcd);
+  cluster
+      .AddFlag("--accept_lost_writes", arguments->accept_lost_writes,
+               "force: do it; without, it prints what may be lost")
+      .Needs(etcd);
   cluster.AddFlag("--json", arguments->json, "members: as one JSON object").Needs(etcd);
 }
 
 void AddOperatorCommands(CommandLine& line, Arguments* arguments) {
-  AddPing(line.AddCommand("ping", "Ask the server for an answer and print the round-trip time"), arguments);
+  AddPing(line.AddCommand(
+              "ping", "Ask the server, or each of a cluster, for an answer and print the round-trip time"),
+          arguments);
   AddToken(line.AddCommand("create_token",
                            "Print a new auth token: a line for the server's --tokens, and for its clients"),
            arguments);
   AddSize(line.AddCommand("size", "Print the memory that a server needs for a number of records"), arguments);
-  line.AddCommand("stats", "Print the server's metrics, a name and a value on each line")
+  line.AddCommand(
+          "stats",
+          "Print the server's metrics, a name and a value on each line; of a cluster, behind the shard")
       .AddFlag("--json", arguments->json, "As one JSON object");
   line.AddCommand("config", "Print the server's settings in force: key, value, and what each comes from")
       .AddFlag("--json", arguments->json, "As a JSON array of objects");

@@ -1,11 +1,16 @@
 #include "tools/kvctl/history_check.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <memory>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "client/cluster/cluster_shard.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 #include "store/format/wire/resume_token.h"
@@ -16,6 +21,8 @@ namespace {
 // Starts of the server that a comparison outlasts.
 constexpr int kMaxStarts = 8;
 constexpr std::size_t kIncarnationDigits = 16;
+// Stands between the marks of shards, and in none of them.
+constexpr char kMarkSeparator = ',';
 
 /// Returns the position behind all that was acknowledged. Empty: the store is only in memory.
 absl::StatusOr<std::string> PositionNow(Client& client) {
@@ -27,7 +34,7 @@ absl::StatusOr<std::string> PositionNow(Client& client) {
 
 }  // namespace
 
-absl::Status HistoryCheck::Begin(std::string_view mark) {
+absl::Status ServerHistory::Begin(std::string_view mark) {
   if (!mark.empty()) {
     const std::string_view digits = mark.substr(0, kIncarnationDigits);
     position_ = mark.substr(digits.size());
@@ -49,7 +56,7 @@ absl::Status HistoryCheck::Begin(std::string_view mark) {
   return absl::UnavailableError("history: the server restarts again and again; see its log");
 }
 
-absl::StatusOr<HistoryCheck::Step> HistoryCheck::Compare() {
+absl::StatusOr<ServerHistory::Step> ServerHistory::Compare() {
   if (client_.incarnation() == 0) REMORA_RETURN_IF_ERROR(client_.Ping());
   if (client_.incarnation() == incarnation_) return Step::kSame;
   for (int i = 0; i < kMaxStarts; ++i) {
@@ -62,7 +69,7 @@ absl::StatusOr<HistoryCheck::Step> HistoryCheck::Compare() {
   return absl::UnavailableError("history: the server restarts again and again; see its log");
 }
 
-absl::Status HistoryCheck::CheckPosition() {
+absl::Status ServerHistory::CheckPosition() {
   if (position_.empty()) return Lost("it keeps its records only in memory");
   const absl::Status known = client_.Watch({.resume_token = position_}).status();
   const bool is_unknown =
@@ -70,13 +77,13 @@ absl::Status HistoryCheck::CheckPosition() {
   return is_unknown ? Lost({known.message().data(), known.message().size()}) : known;
 }
 
-absl::Status HistoryCheck::Lost(std::string_view why) {
+absl::Status ServerHistory::Lost(std::string_view why) {
   is_lost_ = true;
   return absl::FailedPreconditionError(absl::StrCat(
       "the server was started anew since, and may have lost records of this copy: ", AbslView(why)));
 }
 
-absl::StatusOr<HistoryCheck::Step> HistoryCheck::Advance() {
+absl::StatusOr<ServerHistory::Step> ServerHistory::Advance() {
   REMORA_ASSIGN_OR_RETURN(const Step step, Compare());
   if (step == Step::kAnew || position_.empty()) return step;
   REMORA_ASSIGN_OR_RETURN(std::string position, PositionNow(client_));
@@ -86,13 +93,51 @@ absl::StatusOr<HistoryCheck::Step> HistoryCheck::Advance() {
   return Step::kSame;
 }
 
-absl::StatusOr<HistoryCheck::Step> HistoryCheck::CompareNow() {
+absl::StatusOr<ServerHistory::Step> ServerHistory::CompareNow() {
   REMORA_RETURN_IF_ERROR(client_.Ping());
   return Compare();
 }
 
-std::string HistoryCheck::mark() const {
+std::string ServerHistory::mark() const {
   return absl::StrCat(absl::Hex(incarnation_, absl::kZeroPad16), AbslView(position_));
 }
+
+absl::Status HistoryCheck::Begin(std::string_view mark) {
+  std::vector<std::string> marks(client_.size());
+  if (!mark.empty()) marks = absl::StrSplit(AbslView(mark), kMarkSeparator);
+  if (marks.size() != client_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("--resume: the resume token is of ", marks.size(),
+                                                   " shards, and there are ", client_.size(),
+                                                   " here; name the same topology"));
+  }
+  for (std::size_t i = 0; i < client_.size(); ++i) {
+    REMORA_ASSIGN_OR_RETURN(Client* const server, client_.shard(i));
+    const absl::Status begun = shards_.emplace_back(*server).Begin(marks[i]);
+    if (!begun.ok()) return NameShard(client_.topology().shards()[i], begun);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ServerHistory::Step> HistoryCheck::Advance(std::size_t shard) {
+  const absl::StatusOr<ServerHistory::Step> step = shards_[shard].Advance();
+  if (!step.ok()) return NameShard(client_.topology().shards()[shard], step.status());
+  return step;
+}
+
+absl::Status HistoryCheck::CompareNow() {
+  absl::Status failed;
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    const absl::Status same = shards_[i].CompareNow().status();
+    if (failed.ok()) failed = NameShard(client_.topology().shards()[i], same);
+  }
+  return failed;
+}
+
+std::string HistoryCheck::mark() const {
+  return absl::StrJoin(shards_, absl::string_view(&kMarkSeparator, 1),
+                       [](std::string* text, const ServerHistory& shard) { text->append(shard.mark()); });
+}
+
+bool HistoryCheck::is_lost() const { return std::ranges::any_of(shards_, &ServerHistory::is_lost); }
 
 }  // namespace remora::kvctl

@@ -1,13 +1,16 @@
-// Whether a server still has all that it has acknowledged, although it may have been started anew.
+// Whether servers still have all that they have acknowledged, although they may have been started anew.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/client.h"
+#include "client/cluster/cluster_client.h"
 
 namespace remora::kvctl {
 
@@ -19,12 +22,12 @@ namespace remora::kvctl {
 /// writes before that position (client/watch.h). So the mark is the incarnation, and such a position.
 ///
 /// Thread safety: that of its client.
-class HistoryCheck {
+class ServerHistory {
  public:
-  explicit HistoryCheck(Client& client) : client_(client) {}
+  explicit ServerHistory(Client& client) : client_(client) {}
 
-  /// Begins now or, with a mark, at the place in the history for which another HistoryCheck gave it. Outcomes
-  /// as for a call of the client, and:
+  /// Begins now or, with a mark, at the place in the history for which another ServerHistory gave it.
+  /// Outcomes as for a call of the client, and:
   ///   FailedPrecondition: since the mark, the server has lost records, or may have.
   ///   InvalidArgument: the mark is malformed.
   absl::Status Begin(std::string_view mark);
@@ -55,6 +58,31 @@ class HistoryCheck {
   std::uint64_t incarnation_ = 0;
   std::string position_;  // resume token of a watch; empty: the store is only in memory
   bool is_lost_ = false;
+};
+
+/// Follows the histories of all servers of a cluster, each for itself. Errors name the shard.
+///
+/// Thread safety: that of its client.
+class HistoryCheck {
+ public:
+  explicit HistoryCheck(ClusterClient& client) : client_(client) {}
+
+  /// Begins as ServerHistory::Begin does, with the mark of a HistoryCheck. InvalidArgument: also, the mark is
+  /// of another number of shards.
+  absl::Status Begin(std::string_view mark);
+  /// Does the work of ServerHistory::Advance for one shard.
+  absl::StatusOr<ServerHistory::Step> Advance(std::size_t shard);
+  /// Does the work of ServerHistory::CompareNow for all shards, and returns the first failure.
+  absl::Status CompareNow();
+
+  /// Returns the marks of the shards, with commas between. REQUIRES: Begin returned OK.
+  std::string mark() const;
+  /// Returns whether a call found that a server has lost records, or may have.
+  bool is_lost() const;
+
+ private:
+  ClusterClient& client_;
+  std::vector<ServerHistory> shards_;
 };
 
 }  // namespace remora::kvctl

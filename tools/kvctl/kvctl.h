@@ -3,13 +3,13 @@
 //   arguments.cc   the command line: what it says, and what is wrong with it
 //   flags.cc       the commands and flags that it may have, and their help
 //   commands.cc    a connection, and one operation over it
-//   backup.cc      backup, backups, restore and check
+//   backup.cc      backup, backups, restore and check; of a cluster, sets/
 //   transfer.cc    export and import; with a Redis, redis/
-//   history_check.cc  whether a server has lost records during a copy
+//   history_check.cc  whether servers have lost records during a copy
 //   config.cc      config
 //   size.cc        size
 //   cluster.cc     cluster init and status
-//   members.cc     cluster members, cluster switch; the report is in members/
+//   members.cc     cluster members, cluster switch; the report, and the other commands, are in members/
 //   diagnosis.cc   doctor; its checks are in doctor/
 //   top.cc         top; its lines and pages are in top/
 //   main.cc        which part does which command
@@ -18,6 +18,7 @@
 #include <sysexits.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -28,7 +29,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/client.h"
+#include "client/cluster/cluster_client.h"
+#include "client/cluster/topology.h"
 #include "server/main/etcd_flags.h"
+#include "store/backup.h"
 #include "store/base/clock.h"
 #include "store/format/types/write_options.h"
 
@@ -42,6 +46,8 @@ inline constexpr int kExitTorn = 3;
 
 struct Arguments {
   std::string server;
+  std::string topology_file;
+  std::optional<Topology> topology;  // of that file or, without one, of the server alone
   int timeout_ms = 5000;
   std::string token_file;
   rdma::TlsFiles tls;
@@ -90,10 +96,13 @@ struct Arguments {
   // Arguments of the command cluster.
   std::string action;
   std::vector<std::string> servers;  // of the shards, for init
-  std::string topology_file;
-  EtcdFlags etcd{};                // for members and switch, as is the next one
-  std::string shard;               // CLUSTER/NAME
-  std::string to_member;           // of switch; empty: any
+  EtcdFlags etcd{};                  // for all actions but init and status, as is the next one
+  std::string shard;                 // CLUSTER/NAME
+  std::string to_member;             // of switch; empty: any
+  std::string member;                // of remove, add and force
+  std::string address;               // of add
+  std::uint32_t min_in_sync = 0;     // of remove and add; 0: as it is
+  bool accept_lost_writes = false;
   ShardIdentity expected_shard{};  // of the server, as the topology says; all zeros: any
   // Flags of the command doctor.
   std::uint64_t memory = 0;               // 0: the server's default
@@ -107,7 +116,7 @@ struct Arguments {
   bool is_admin() const {
     return command == "promote" || command == "ping" || command == "stats" || command == "config" ||
            command == "top" || command == "backup" || command == "doctor" ||
-           (command == "cluster" && (action == "members" || action == "switch"));
+           (command == "cluster" && action != "init" && action != "status");
   }
   /// Returns true if the command may have a server, and needs none.
   bool may_be_without_server() const { return command == "doctor" || command == "cluster"; }
@@ -118,6 +127,9 @@ struct Arguments {
            (command == "backup" && !data_dir.empty());
   }
 };
+
+/// Returns whether the command may ask several servers, as those of keys, backup, ping and stats.
+bool MayBeOfCluster(const Arguments& arguments);
 
 /// Why kvctl stops: the exit code, and the line that says why (none: the code says it all).
 struct Outcome {
@@ -130,6 +142,13 @@ inline bool Failed(const Outcome& outcome) { return outcome.exit_code != 0; }
 Outcome FromStatus(const absl::Status& status);
 /// Like FromStatus, of an operation that some servers are not set up for: of those, 78 (EX_CONFIG).
 Outcome FromAnswer(const absl::Status& status);
+/// Like FromStatus, of an operation that runs here, and not on a server.
+Outcome FromOffline(const absl::Status& status);
+/// Returns the time at which a backup was made, as text.
+std::string TimeOfBackup(std::int64_t unix_s);
+/// Reads the file of --topology into `topology`. The outcome is 66 if there is no such file, and 65 if it has
+/// a fault.
+Outcome ReadTopology(const std::string& path, std::optional<Topology>* topology);
 Outcome WriteOutput(std::string_view bytes);
 /// Writes the result of an operation that took effect; an error says that it did. `done`: "the sum is 5, and
 /// stored".
@@ -137,6 +156,21 @@ Outcome WriteOutput(std::string_view bytes, std::string_view done);
 /// Adds bytes so that they are part of one line, and of one of its fields: a backslash as two, a control
 /// character as \x0a.
 void AppendEscaped(std::string_view bytes, std::string* line);
+
+/// The failures of shards: the first one, which is named, and how many there are.
+class ShardFailures {
+ public:
+  void Add(const ShardPlace& shard, const absl::Status& status);
+  /// Returns the outcome of all shards together.
+  Outcome outcome() const;
+
+ private:
+  Outcome first_;
+  std::size_t count_ = 0;
+};
+
+/// Returns the arguments for the server of one shard of arguments.topology.
+Arguments OfShard(const Arguments& arguments, std::size_t shard);
 
 /// Fills `arguments`. Returns the exit code where there is nothing to run, else -1.
 int Parse(int argc, char** argv, Arguments* arguments);
@@ -149,21 +183,23 @@ absl::StatusOr<std::string> ReadToken(const Arguments& arguments);
 /// `reconnects`: the client's calls do, too (ClientOptions::reconnect).
 absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, const Clock& clock,
                                                 bool reconnects = true);
+/// Returns a client of all servers of arguments.topology.
+absl::StatusOr<std::unique_ptr<ClusterClient>> ConnectToAll(const Arguments& arguments, const Clock& clock);
 
 // Commands.
 Outcome Ping(const Arguments& arguments, const Clock& clock);
-Outcome Get(Client& client, const Arguments& arguments);
-Outcome Exists(Client& client, const Arguments& arguments);
+Outcome Get(ClusterClient& client, const Arguments& arguments);
+Outcome Exists(ClusterClient& client, const Arguments& arguments);
 /// put, append, incr, delete, touch, persist.
-Outcome Write(Client& client, const Arguments& arguments);
-Outcome Ttl(Client& client, const Arguments& arguments);
-Outcome Stats(Client& client, const Arguments& arguments);
+Outcome Write(ClusterClient& client, const Arguments& arguments);
+Outcome Ttl(ClusterClient& client, const Arguments& arguments);
+Outcome Stats(const Arguments& arguments, const Clock& clock);
 Outcome Config(Client& client, const Arguments& arguments);
 /// The rates of the server, again and again.
 Outcome Top(const Arguments& arguments, const Clock& clock);
-Outcome Scan(Client& client, const Arguments& arguments);
-Outcome Watch(Client& client, const Arguments& arguments);
-Outcome CountOrDeleteAll(Client& client, const Arguments& arguments);
+Outcome Scan(ClusterClient& client, const Arguments& arguments);
+Outcome Watch(ClusterClient& client, const Arguments& arguments);
+Outcome CountOrDeleteAll(ClusterClient& client, const Arguments& arguments);
 /// A line for the server's file of tokens, with a new secret.
 Outcome MakeToken(const Arguments& arguments);
 /// Checks of this machine, and of a server.
@@ -176,13 +212,22 @@ Outcome Cluster(const Arguments& arguments, const Clock& clock);
 Outcome ClusterMembers(const Arguments& arguments, const Clock& clock);
 /// Makes another member of such a shard its primary.
 Outcome ClusterSwitch(const Arguments& arguments, const Clock& clock);
+/// Removes a member from such a shard for good, or adds one.
+Outcome ClusterRemove(const Arguments& arguments, const Clock& clock);
+Outcome ClusterAdd(const Arguments& arguments, const Clock& clock);
+/// Has a member take over that may lack acknowledged writes.
+Outcome ClusterForce(const Arguments& arguments, const Clock& clock);
 Outcome Promote(Client& client);
-Outcome Backup(Client& client);
+/// Has the server make a backup, or all servers of a cluster a set of them.
+Outcome Backup(ClusterClient& client, const Arguments& arguments, const Clock& clock);
+/// Has each server make a backup, side by side, and returns their descriptions in the order of the shards.
+/// `waits`: while a server makes another one.
+Outcome BackUpAll(ClusterClient& client, bool waits, const Clock& clock, std::vector<BackupInfo>* made);
 Outcome BackupOffline(const Arguments& arguments);
 Outcome Backups(const Arguments& arguments);
 Outcome Restore(const Arguments& arguments, const Clock& clock);
 Outcome Check(const Arguments& arguments, const Clock& clock);
-Outcome Export(Client& client, const Arguments& arguments);
-Outcome Import(Client& client, const Arguments& arguments);
+Outcome Export(ClusterClient& client, const Arguments& arguments);
+Outcome Import(ClusterClient& client, const Arguments& arguments);
 
 }  // namespace remora::kvctl

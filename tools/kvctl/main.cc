@@ -16,6 +16,35 @@
 namespace remora::kvctl {
 namespace {
 
+/// Does a command of one server.
+Outcome RunOnServer(const Arguments& arguments, const Clock& clock) {
+  const auto client = Connect(arguments, clock);
+  if (!client.ok()) return FromStatus(client.status());
+  if (arguments.command == "config") return Config(**client, arguments);
+  return Promote(**client);
+}
+
+/// Does a command of one server or several.
+Outcome RunOnAll(const Arguments& arguments, const Clock& clock) {
+  const auto client = ConnectToAll(arguments, clock);
+  if (!client.ok()) return FromStatus(client.status());
+  if (arguments.command == "get") return Get(**client, arguments);
+  if (arguments.command == "ttl") return Ttl(**client, arguments);
+  if (arguments.command == "exists") return Exists(**client, arguments);
+  if (arguments.command == "scan") return Scan(**client, arguments);
+  if (arguments.command == "watch") return Watch(**client, arguments);
+  if (arguments.command == "export") {
+    return arguments.to.empty() ? Export(**client, arguments) : ExportToRedis(**client, arguments, clock);
+  }
+  if (arguments.command == "import") {
+    return arguments.from.empty() ? Import(**client, arguments) : ImportFromRedis(**client, arguments, clock);
+  }
+  if (arguments.command == "backup") return Backup(**client, arguments, clock);
+  if (arguments.command == "count" || arguments.command == "delete_all")
+    return CountOrDeleteAll(**client, arguments);
+  return Write(**client, arguments);
+}
+
 Outcome Run(Arguments arguments) {
   const SteadyClock clock;
   if (Outcome outcome = Prepare(&arguments); Failed(outcome)) return outcome;
@@ -30,30 +59,12 @@ Outcome Run(Arguments arguments) {
   if (arguments.command == "doctor") return Doctor(arguments);
   if (arguments.command == "cluster") return Cluster(arguments, clock);
   if (arguments.command == "ping") return Ping(arguments, clock);
+  if (arguments.command == "stats") return Stats(arguments, clock);
   if (arguments.command == "top") return Top(arguments, clock);
 
-  auto client = Connect(arguments, clock);
-  if (!client.ok()) return FromStatus(client.status());
-  if (arguments.command == "get") return Get(**client, arguments);
-  if (arguments.command == "ttl") return Ttl(**client, arguments);
-  if (arguments.command == "exists") return Exists(**client, arguments);
-  if (arguments.command == "stats") return Stats(**client, arguments);
-  if (arguments.command == "config") return Config(**client, arguments);
-  if (arguments.command == "scan") return Scan(**client, arguments);
-  if (arguments.command == "watch") return Watch(**client, arguments);
-  if (arguments.command == "promote") return Promote(**client);
-  if (arguments.command == "backup") return Backup(**client);
-  if (arguments.command == "export") {
-    return arguments.to.empty() ? Export(**client, arguments) : ExportToRedis(**client, arguments, clock);
-  }
-  if (arguments.command == "import") {
-    return arguments.from.empty() ? Import(**client, arguments) : ImportFromRedis(**client, arguments, clock);
-  }
-  if (arguments.command == "count" || arguments.command == "delete_all")
-    return CountOrDeleteAll(**client, arguments);
-  return Write(**client, arguments);
+  if (!MayBeOfCluster(arguments)) return RunOnServer(arguments, clock);
+  return RunOnAll(arguments, clock);
 }
-
 }  // namespace
 }  // namespace remora::kvctl
 

@@ -2,7 +2,6 @@
 #include <sysexits.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <numeric>
@@ -14,54 +13,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "client/client.h"
-#include "server/cluster/config_store.h"
-#include "server/cluster/keeper.h"
 #include "server/cluster/shard_configuration.h"
-#include "server/main/etcd_flags.h"
-#include "store/base/status_macros.h"
-#include "store/format/cluster/shard_identity.h"
 #include "tools/kvctl/kvctl.h"
 #include "tools/kvctl/members/report.h"
+#include "tools/kvctl/members/shard.h"
 
 namespace remora::kvctl {
 namespace {
-
-/// NotFound: etcd has no configuration of the shard. Others as of ReadEtcdFiles, ConfigStore::Read and
-/// DecodeConfiguration.
-absl::StatusOr<ShardConfiguration> ReadConfiguration(const Arguments& arguments) {
-  EtcdFlags etcd = arguments.etcd;
-  REMORA_RETURN_IF_ERROR(ReadEtcdFiles(&etcd));
-  etcd.store.timeout = std::chrono::milliseconds(arguments.timeout_ms);
-  REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<ConfigStore> store,
-                          ConfigStore::Create(std::move(etcd.store)));
-  const std::string key = ShardKey(arguments.shard);
-  REMORA_ASSIGN_OR_RETURN(const ConfigStore::Value value, store->Read(key));
-  if (value.revision != 0) return DecodeConfiguration(value.text);
-  return absl::NotFoundError(
-      absl::StrCat("etcd: there is no configuration at ", key, "; compare --shard with that of the members"));
-}
-
-Outcome FailureOf(const absl::Status& status) {
-  Outcome outcome = FromStatus(status);
-  if (absl::IsNotFound(status)) outcome.exit_code = EX_NOINPUT;
-  if (absl::IsDataLoss(status)) outcome.exit_code = EX_DATAERR;
-  return outcome;
-}
-
-absl::StatusOr<std::unique_ptr<Client>> ConnectTo(const Replica& member, const Arguments& arguments,
-                                                  const Clock& clock) {
-  Arguments one = arguments;
-  one.server = member.address;
-  one.expected_shard = IdentityIn(arguments.shard).value();
-  if (!member.address.starts_with("tls://")) one.tls = {};
-  return Connect(one, clock, /*reconnects=*/false);
-}
-
-absl::StatusOr<MemberAnswer> Ask(const Replica& member, const Arguments& arguments, const Clock& clock) {
-  REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, ConnectTo(member, arguments, clock));
-  REMORA_ASSIGN_OR_RETURN(const auto metrics, client->Stats());
-  return AnswerIn(metrics);
-}
 
 /// Returns the member that is to be the primary. FailedPrecondition: there is none that may.
 absl::StatusOr<Replica> ChooseMember(const ShardConfiguration& now, const std::string& to) {
@@ -85,7 +43,9 @@ absl::StatusOr<Replica> ChooseMember(const ShardConfiguration& now, const std::s
 
 Outcome ClusterSwitch(const Arguments& arguments, const Clock& clock) {
   if (const absl::Status token = ReadToken(arguments).status(); !token.ok()) return FromStatus(token);
-  const absl::StatusOr<ShardConfiguration> now = ReadConfiguration(arguments);
+  absl::StatusOr<ShardInEtcd> shard = ShardInEtcd::Open(arguments, clock);
+  if (!shard.ok()) return FailureOf(shard.status());
+  const absl::StatusOr<ShardConfiguration> now = shard->Read();
   if (!now.ok()) return FailureOf(now.status());
   const absl::StatusOr<Replica> to = ChooseMember(*now, arguments.to_member);
   if (!to.ok()) {
@@ -108,7 +68,9 @@ Outcome ClusterSwitch(const Arguments& arguments, const Clock& clock) {
 Outcome ClusterMembers(const Arguments& arguments, const Clock& clock) {
   // Before all else: it is wrong for each member alike.
   if (const absl::Status token = ReadToken(arguments).status(); !token.ok()) return FromStatus(token);
-  const absl::StatusOr<ShardConfiguration> configuration = ReadConfiguration(arguments);
+  absl::StatusOr<ShardInEtcd> shard = ShardInEtcd::Open(arguments, clock);
+  if (!shard.ok()) return FailureOf(shard.status());
+  const absl::StatusOr<ShardConfiguration> configuration = shard->Read();
   if (!configuration.ok()) return FailureOf(configuration.status());
   const std::vector<Replica>& replicas = configuration->replicas;
   std::vector<std::size_t> order(replicas.size());
@@ -117,14 +79,7 @@ Outcome ClusterMembers(const Arguments& arguments, const Clock& clock) {
   std::stable_partition(order.begin(), order.end(),
                         [&](std::size_t i) { return replicas[i].id == configuration->primary; });
   std::vector<MemberAnswer> answers(replicas.size());
-  for (const std::size_t i : order) {
-    absl::StatusOr<MemberAnswer> answer = Ask(replicas[i], arguments, clock);
-    if (answer.ok()) {
-      answers[i] = *std::move(answer);
-    } else {
-      answers[i].failure = FromStatus(answer.status());
-    }
-  }
+  for (const std::size_t i : order) answers[i] = Ask(replicas[i], arguments, clock);
   const MembersReport report(arguments.shard, *configuration, std::move(answers));
   const Outcome written = WriteOutput(arguments.json ? report.ToJson() : report.ToText());
   return Failed(written) ? written : report.Verdict();

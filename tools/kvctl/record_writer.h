@@ -1,4 +1,4 @@
-// Puts the records of an import, and counts those that the server still has.
+// Puts the records of an import, and counts those that the servers still have.
 #pragma once
 
 #include <cstddef>
@@ -9,19 +9,23 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "client/client.h"
+#include "client/cluster/cluster_client.h"
+#include "client/cluster/parts.h"
+#include "store/base/results.h"
+#include "store/format/types/write_options.h"
 #include "tools/kvctl/history_check.h"
 #include "tools/kvctl/kvctl.h"
 
 namespace remora::kvctl {
 
-/// Writes records by multi-puts, and checks that the server keeps earlier ones.
+/// Writes records by multi-puts to their shards, and checks that each server keeps earlier ones.
 ///
 /// Thread safety: that of its client.
 class RecordWriter {
  public:
   /// `if_absent`: keys that are there stay as they are.
-  RecordWriter(Client& client, bool if_absent) : client_(client), history_(client), if_absent_(if_absent) {}
+  RecordWriter(ClusterClient& client, bool if_absent)
+      : client_(client), history_(client), parts_(client.size()), if_absent_(if_absent) {}
 
   /// Does the work of HistoryCheck::Begin. REQUIRES: it is the first call.
   absl::Status Begin(std::string_view mark) { return history_.Begin(mark); }
@@ -30,11 +34,11 @@ class RecordWriter {
     std::size_t index = 0;  // of the first request that failed
     Outcome outcome;
   };
-  /// Puts them, each for itself; their conditions are set here. If the server is started anew meanwhile and
-  /// has all earlier ones, puts them once more. Returns the first failure. A key that is there, or a time
-  /// that is over, is none; a server that may have lost earlier ones is one.
+  /// Puts them, each for itself; their conditions are set here. If a server is started anew meanwhile and has
+  /// all earlier ones, puts its part once more. Returns the failure of the first request that has one. A key
+  /// that is there, or a time that is over, is none; a server that may have lost earlier ones is one.
   std::optional<Failure> Put(std::vector<PutRequest> requests);
-  /// Returns the failure if the server may have lost records that were put.
+  /// Returns the failure if a server may have lost records that were put.
   Outcome End();
 
   std::uint64_t imported() const { return imported_; }
@@ -47,13 +51,17 @@ class RecordWriter {
   const HistoryCheck& history() const { return history_; }
 
  private:
-  /// Counts the results. `stored`: those that an earlier attempt has stored. Returns the first failure.
-  std::optional<Failure> Count(const std::vector<PutResult>& results, const std::vector<bool>& stored);
+  /// Puts the part of a shard. Returns its first failure.
+  std::optional<Failure> PutPart(std::size_t shard);
+  /// Counts the results of a part. `stored`: those that an earlier attempt has stored. Returns the first
+  /// failure.
+  std::optional<Failure> Count(std::size_t shard, const std::vector<bool>& stored);
   /// Returns the failure, and takes back the counts if it is that of records that are lost.
   Outcome Fail(const absl::Status& status);
 
-  Client& client_;
+  ClusterClient& client_;
   HistoryCheck history_;
+  CallParts<PutRequest, PutResult> parts_;  // of the requests in Put
   const bool if_absent_;
   std::uint64_t imported_ = 0;
   std::uint64_t already_there_ = 0;

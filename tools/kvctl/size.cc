@@ -43,6 +43,13 @@ std::size_t LargestOfSameMemory(std::size_t key_size, std::size_t value_size) {
   return largest;
 }
 
+/// Returns the most bytes that the ordered index of so many random keys takes, beside the memory. A leaf is
+/// three quarters full (store/ordered/ordered_keys.h).
+std::uint64_t BytesOfOrder(std::uint64_t records, std::size_t key_size) {
+  constexpr std::size_t kEntryHeader = 2;
+  return records * (key_size + kEntryHeader) / 3 * 4;
+}
+
 /// Says which larger value takes the same memory, where a record takes more than 1.5 times its bytes. On
 /// standard error: programs read the figures.
 void SayLargerValue(std::size_t key_size, std::size_t value_size) {
@@ -72,10 +79,11 @@ Outcome Size(const Arguments& arguments) {
   const std::uint64_t clients = arguments.clients * kClientBytes + kAddressBytes;
   SayLargerValue(arguments.key_size, arguments.value_size);
   return WriteOutput(absl::StrFormat(
-      "record_bytes %d\nindex_bytes %d\nlog_bytes %d\nclient_bytes %d\nleast_memory %dM\nmemory %dM\n"
-      "kvserver --memory=%dM --max_clients=%d\n",
-      record_bytes, IndexBytesNeeded(records), records * record_bytes, clients, ToMiB(least + clients),
-      ToMiB(region + clients), ToMiB(region + clients), arguments.clients));
+      "record_bytes %d\nindex_bytes %d\nlog_bytes %d\nclient_bytes %d\nordered_index_bytes %d\n"
+      "least_memory %dM\nmemory %dM\nkvserver --memory=%dM --max_clients=%d\n",
+      record_bytes, IndexBytesNeeded(records), records * record_bytes, clients,
+      BytesOfOrder(records, arguments.key_size), ToMiB(least + clients), ToMiB(region + clients),
+      ToMiB(region + clients), arguments.clients));
 }
 
 }  // namespace remora::kvctl

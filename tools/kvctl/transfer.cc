@@ -17,8 +17,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
-#include "client/client.h"
+#include "client/cluster/cluster_client.h"
 #include "store/format/types/expiry.h"
+#include "store/format/types/write_options.h"
 #include "tools/kvctl/export_format.h"
 #include "tools/kvctl/history_check.h"
 #include "tools/kvctl/kvctl.h"
@@ -26,7 +27,7 @@
 
 namespace remora::kvctl {
 
-Outcome Export(Client& client, const Arguments& arguments) {
+Outcome Export(ClusterClient& client, const Arguments& arguments) {
   HistoryCheck history(client);
   if (const absl::Status begun = history.Begin(""); !begun.ok()) return FromStatus(begun);
   const auto scan = client.Scan(
@@ -44,13 +45,16 @@ Outcome Export(Client& client, const Arguments& arguments) {
     lines.clear();
   }
   if (absl::IsAborted((*scan)->status())) {
-    return {EX_TEMPFAIL,
-            "the server ended the export of one moment: the output was not read for 30 s, or the connection "
-            "broke; start it again"};
+    const ShardPlace& shard = client.topology().shards().front();
+    std::string server =
+        shard.name.empty() ? "the server" : std::string((*scan)->status().message()) + ": it";
+    return {EX_TEMPFAIL, server +
+                             " ended the export of one moment: the output was not read for 30 s, or the "
+                             "connection broke; start it again"};
   }
   if (!(*scan)->status().ok()) return FromAnswer((*scan)->status());
   // If the server lost its records during the scan, the scan ended early without an error.
-  if (const absl::Status same = history.CompareNow().status(); !same.ok()) {
+  if (const absl::Status same = history.CompareNow(); !same.ok()) {
     Outcome outcome = FromStatus(same);
     outcome.error += "; the output has no last line; start the export again";
     return outcome;
@@ -117,7 +121,7 @@ class Lines {
 
 class Importer {
  public:
-  Importer(Client& client, const Arguments& arguments)
+  Importer(ClusterClient& client, const Arguments& arguments)
       : arguments_(arguments), writer_(client, arguments.if_absent) {}
 
   Outcome Run() {
@@ -242,6 +246,8 @@ class Importer {
 
 }  // namespace
 
-Outcome Import(Client& client, const Arguments& arguments) { return Importer(client, arguments).Run(); }
+Outcome Import(ClusterClient& client, const Arguments& arguments) {
+  return Importer(client, arguments).Run();
+}
 
 }  // namespace remora::kvctl

@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "client/coroutine_client.h"
 #include "store/base/clock.h"
 #include "tools/kvgate/gate_state.h"
 #include "tools/kvgate/keys/blocking_calls.h"
 #include "tools/kvgate/keys/key_store.h"
 #include "tools/kvgate/keys/transaction.h"
 #include "tools/kvgate/network/client_registry.h"
+#include "tools/kvgate/network/server_links.h"
 #include "tools/kvgate/pubsub/mailbox.h"
 #include "tools/kvgate/pubsub/subscriptions.h"
 #include "tools/kvgate/resp/reply.h"
@@ -45,7 +45,7 @@ struct Session {
 
 /// The parts of a gateway thread that commands use. All live longer than any call.
 struct Services {
-  CoroutineClient& client;
+  ServerLinks& servers;
   KeyStore& keys;
   BlockingCalls& blocking;
   GateState& gate;
@@ -62,7 +62,7 @@ struct Call {
   bool is_within_transaction() const { return keys != &services.keys; }
   KeyStore& kv() const { return *keys; }
   /// Runs a part of the command beside it.
-  void Start(Task<void> task) const { services.client.Start(std::move(task)); }
+  void Start(Task<void> task) const { services.servers.Start(std::move(task)); }
 
   Session& session;
   Services& services;

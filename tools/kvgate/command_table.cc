@@ -20,9 +20,9 @@ char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + '
 std::vector<Command> SortedCommands() {
   std::vector<Command> all;
   for (const std::span<const Command> group :
-       {ConnectionCommands(), ConfigCommands(), ServerCommands(), StringCommands(), ManyKeyCommands(),
-        NumberCommands(), ExpiryCommands(), KeyCommands(), ObjectCommands(), PubsubCommands(), ScanCommands(),
-        TransactionCommands()}) {
+       {ClusterCommands(), ConnectionCommands(), ConfigCommands(), ServerCommands(), StringCommands(),
+        ManyKeyCommands(), NumberCommands(), ExpiryCommands(), KeyCommands(), ObjectCommands(),
+        PubsubCommands(), ScanCommands(), TransactionCommands()}) {
     all.insert(all.end(), group.begin(), group.end());
   }
   std::ranges::sort(all, [](const Command& one, const Command& other) {

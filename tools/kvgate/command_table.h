@@ -62,10 +62,12 @@ std::span<const Command> Commands();
 /// Returns the command, whose name may have upper case, or null.
 const Command* FindCommand(std::string_view name);
 
-inline bool FitsArity(const Command& command, std::size_t arguments) {
-  const int count = static_cast<int>(arguments);
-  return command.arity >= 0 ? count == command.arity : count >= -command.arity;
+/// `arity`: the number of words of a request; negative: at least so many.
+inline bool FitsArity(int arity, std::size_t words) {
+  const int count = static_cast<int>(words);
+  return arity >= 0 ? count == arity : count >= -arity;
 }
+inline bool FitsArity(const Command& command, std::size_t words) { return FitsArity(command.arity, words); }
 inline Order OrderOf(const Command& command, const Request& request) {
   return command.order_of != nullptr ? command.order_of(request) : command.order;
 }

@@ -2,6 +2,7 @@
 
 #include <sysexits.h>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <utility>
@@ -9,12 +10,15 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cluster/cluster_shard.h"
+#include "client/cluster/topology.h"
 #include "client/session/credentials.h"
 #include "rdma/address_list.h"
 #include "store/base/status_macros.h"
 #include "store/format/memory/layout.h"
 #include "tools/command_line/command_line.h"
 #include "tools/command_line/say.h"
+#include "tools/kvgate/cluster/redis_cluster.h"
 #include "tools/kvgate/network/listen.h"
 #include "tools/kvgate/pubsub/event_flags.h"
 
@@ -23,8 +27,9 @@ namespace {
 
 constexpr char kExitStatus[] =
     "Prints the line `ready` once it serves. Commands and their differences: docs/guide/redis.md.\n"
-    "Exit status: 0 stopped by TERM or INT; 64 a bad flag or address, or a file of tokens or for TLS that\n"
-    "  is missing or wrong; 69 the server cannot be reached, or a host does not exist; 71 too little\n"
+    "Exit status: 0 stopped by TERM or INT; 64 a bad flag or address, or a topology or a file of tokens or\n"
+    "  for TLS that is missing or wrong; 69 the server cannot be reached, or a host does not exist; 71 too "
+    "little\n"
     "  memory, or threads, or descriptors; 73 a socket cannot be made, or the server rejected the gate;\n"
     "  75 the port or socket is in use; 77 no permission there, or for the server.";
 
@@ -93,6 +98,57 @@ void AddServerAccessFlags(std::string* token_file, rdma::TlsFiles* tls, command_
   line->Add("--tls_key", tls->key, "The key of --tls_cert").Environment("REMORA_TLS_KEY").TypeName("FILE");
 }
 
+/// Takes the topology of the server, or of the servers in a file.
+absl::Status TakeServers(const std::string& topology_file, bool has_server_flag, GateOptions* gate) {
+  if (topology_file.empty() && gate->server.empty()) {
+    return absl::InvalidArgumentError(
+        "name the server: --server=ADDRESS; or the servers of a cluster: --topology=FILE");
+  }
+  if (topology_file.empty()) {
+    REMORA_ASSIGN_OR_RETURN(gate->topology, Topology::OfServer(gate->server));
+    return absl::OkStatus();
+  }
+  if (has_server_flag) {
+    return absl::InvalidArgumentError("--server: --topology names the servers already; leave one out");
+  }
+  REMORA_ASSIGN_OR_RETURN(gate->topology, Topology::Read(topology_file));
+  gate->server = topology_file;
+  return absl::OkStatus();
+}
+
+/// Takes the nodes of the Redis Cluster; without any, the gate is in none.
+absl::Status TakeCluster(const std::string& nodes, const std::string& announced, Flags* flags) {
+  if (nodes.empty()) return absl::OkStatus();
+  REMORA_ASSIGN_OR_RETURN(flags->gate.cluster, RedisCluster::Create(nodes, announced, flags->listen));
+  return absl::OkStatus();
+}
+
+/// Adds the flags by which the gate is a node of a Redis Cluster.
+void AddClusterFlags(std::string* nodes, std::string* announced, command_line::CommandLine* line) {
+  const command_line::Option cluster =
+      line->Add(
+              "--cluster_nodes", *nodes,
+              "Be a node of a Redis Cluster, whose nodes are gates: the addresses of all of them as clients "
+              "reach them, redis://HOST:PORT or rediss://HOST:PORT, with commas between")
+          .TypeName("ADDRESSES");
+  line->Add("--cluster_announce", *announced,
+            "The one of --cluster_nodes that leads to this gate, where it is none of --listen")
+      .Needs(cluster)
+      .TypeName("ADDRESS");
+}
+
+void AddNotifyFlag(std::string* notify, command_line::CommandLine* line) {
+  line->Add("--notify_keyspace_events", *notify,
+            "Keyspace notifications from the start on: letters, as CONFIG SET notify-keyspace-events takes "
+            "them")
+      .Check([](const std::string& text) {
+        return EventFlags::Parse(text) ? std::string() : std::string(kUnknownEventClass);
+      })
+      .TypeName("LETTERS");
+}
+
+bool IsOverTls(const Topology& topology) { return std::ranges::any_of(topology.shards(), HasTls); }
+
 }  // namespace
 
 std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
@@ -101,6 +157,7 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   line.Version(absl::StrFormat("kvgate %s, format %d", REMORA_VERSION, kFormatVersion));
   line.Footer(kExitStatus);
   std::string token_file;
+  std::string topology_file;
   bool insecure_open = false;
   int timeout_ms = 5000;
   std::uint64_t max_clients = flags->gate.max_clients;
@@ -117,12 +174,15 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
            "several "
            "of them, with commas between, of which the first that serves is taken")
       .Environment("REMORA_SERVER")
-      .Required()
       .Check(
           [](const std::string& text) { return std::string(rdma::ParseAddresses(text).status().message()); })
       .TypeName("ADDRESS");
+  line.Add("--topology", topology_file,
+           "In place of --server: the servers of a cluster, which share the keys, by the file that "
+           "kvserver --shards writes")
+      .TypeName("FILE");
   line.Add("--threads", flags->gate.threads,
-           "Threads, each with its share of the clients, and a connection to the server")
+           "Threads, each with its share of the clients, and a connection to each server")
       .Range(1, 64)
       .ShowDefault();
   line.Add("--max_clients", max_clients,
@@ -133,22 +193,26 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
       .Range(1, 3'600'000)
       .ShowDefault();
   std::string notify;
-  line.Add("--notify_keyspace_events", notify,
-           "Keyspace notifications from the start on: letters, as CONFIG SET notify-keyspace-events takes "
-           "them")
-      .Check([](const std::string& text) {
-        return EventFlags::Parse(text) ? std::string() : std::string(kUnknownEventClass);
-      })
-      .TypeName("LETTERS");
+  AddNotifyFlag(&notify, &line);
+  std::string cluster_nodes;
+  std::string cluster_announce;
+  AddClusterFlags(&cluster_nodes, &cluster_announce, &line);
   AddClientAccessFlags(&flags->gate, &insecure_open, &line);
   AddServerAccessFlags(&token_file, &tls, &line);
 
   if (const std::optional<int> exit_status = line.Parse(argc, argv)) return exit_status;
   const bool has_tls_flag = line.Has("--tls_ca") || line.Has("--tls_cert") || line.Has("--tls_key");
-  // The environment is for all addresses, and some of them have no TLS.
-  if (!has_tls_flag && flags->gate.server.find("tls://") == std::string::npos) tls = {};
   for (const std::string& text : flags->gate.listen) flags->listen.push_back(*ParseListenAddress(text));
   if (const absl::Status access = TakeAccess(insecure_open, flags); !access.ok()) return FailToStart(access);
+  if (const absl::Status taken = TakeServers(topology_file, line.Has("--server"), &flags->gate);
+      !taken.ok()) {
+    return FailToStart(taken);
+  }
+  if (const absl::Status taken = TakeCluster(cluster_nodes, cluster_announce, flags); !taken.ok()) {
+    return FailToStart(taken);
+  }
+  // The environment is for all addresses, and some of them have no TLS.
+  if (!has_tls_flag && !IsOverTls(*flags->gate.topology)) tls = {};
   flags->gate.notify = *EventFlags::Parse(notify);
   flags->gate.max_clients = static_cast<std::size_t>(max_clients);
   flags->gate.client.timeout = std::chrono::milliseconds(timeout_ms);

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/client.h"
+#include "client/cluster/cluster_client.h"
 #include "store/base/status_macros.h"
 
 namespace remora::kvgate {
@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<Gate>> Gate::Start(GateOptions options,
     gate->listeners_.push_back(std::move(listener));
   }
   gate->state_.started_ms = clock.UnixMillis();
-  REMORA_RETURN_IF_ERROR(gate->StartWatcher());
+  REMORA_RETURN_IF_ERROR(gate->StartWatchers());
   for (int i = 0; i < gate->state_.options.threads; ++i) {
     REMORA_ASSIGN_OR_RETURN(std::unique_ptr<GatewayThread> thread, GatewayThread::Start(gate->state_, clock));
     gate->threads_.push_back(std::move(thread));
@@ -52,20 +52,20 @@ absl::StatusOr<std::unique_ptr<Gate>> Gate::Start(GateOptions options,
   return gate;
 }
 
-absl::Status Gate::StartWatcher() {
+absl::Status Gate::StartWatchers() {
   const GateOptions& options = state_.options;
-  const auto connect = [&options](const Clock& clock) {
-    return Client::Connect(options.server, options.client, clock);
-  };
-  REMORA_ASSIGN_OR_RETURN(state_.watcher, ChangeWatcher::Start(connect, state_.hub, state_.tracking));
+  const RedisCluster* const cluster = options.cluster ? &*options.cluster : nullptr;
+  REMORA_ASSIGN_OR_RETURN(state_.watchers, ChangeWatchers::Start(*options.topology, options.client, cluster,
+                                                                 state_.hub, state_.tracking));
   if (options.notify.empty()) return absl::OkStatus();
-  REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, connect(clock_));
-  const absl::Status status = ChangeWatcher::CanWatch(*client);
+  REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<ClusterClient> client,
+                          ClusterClient::Connect(*options.topology, options.client, clock_));
+  const absl::Status status = ChangeWatchers::CanWatch(*client);
   if (!status.ok()) {
     return {status.code(), absl::StrCat("--notify_keyspace_events: the server does not show its changes: ",
                                         status.message(), "; or start the gate without this flag")};
   }
-  state_.watcher->SetFlags(options.notify);
+  state_.watchers->SetFlags(options.notify);
   return absl::OkStatus();
 }
 
@@ -81,7 +81,7 @@ absl::Status Gate::Run(int stop_fd) {
       return absl::InternalError(absl::StrCat("poll: ", std::strerror(errno)));
     }
     if (watched[0].revents != 0) {
-      state_.watcher->Stop();  // commands may wait for it
+      state_.watchers->Stop();  // commands may wait for it
       return absl::OkStatus();
     }
     int pause_ms = 0;

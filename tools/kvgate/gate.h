@@ -19,9 +19,9 @@ namespace remora::kvgate {
 /// Thread safety: none. One thread starts the gate and runs it.
 class Gate {
  public:
-  /// Listens, and connects each thread to the server. `clock` lives longer. Outcomes as for Listener::Listen,
-  /// AsyncClient::Connect and rdma::ServerTls::Create. With flags for notifications, also those of
-  /// Client::Watch.
+  /// Listens, and connects each thread to the servers. `clock` lives longer. Outcomes as for
+  /// Listener::Listen, AsyncClient::Connect and rdma::ServerTls::Create. With flags for notifications, also
+  /// those of ClusterClient::Watch. REQUIRES: the options have a topology.
   static absl::StatusOr<std::unique_ptr<Gate>> Start(GateOptions options,
                                                      const std::vector<ListenAddress>& listen, Reach reach,
                                                      const Clock& clock);
@@ -32,8 +32,8 @@ class Gate {
  private:
   Gate(GateOptions options, const Clock& clock) : state_(std::move(options), clock), clock_(clock) {}
 
-  /// Starts the watcher of the server's changes, with the flags of the options.
-  absl::Status StartWatcher();
+  /// Starts the watchers of the servers' changes, with the flags of the options.
+  absl::Status StartWatchers();
   /// Accepts one client. Returns how long to wait before the next one, in milliseconds; 0: not at all.
   int Accept(int listening_fd, bool has_tls);
 

@@ -5,16 +5,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "client/cluster/topology.h"
 #include "client/options.h"
 #include "rdma/tls.h"
 #include "store/base/clock.h"
+#include "tools/kvgate/cluster/redis_cluster.h"
 #include "tools/kvgate/keys/scan_cursors.h"
 #include "tools/kvgate/network/client_registry.h"
-#include "tools/kvgate/pubsub/change_watcher.h"
+#include "tools/kvgate/pubsub/change_watchers.h"
 #include "tools/kvgate/pubsub/event_flags.h"
 #include "tools/kvgate/pubsub/message_hub.h"
 #include "tools/kvgate/tracking/tracking_table.h"
@@ -25,7 +29,9 @@ namespace remora::kvgate {
 /// Settings of the command line.
 struct GateOptions {
   std::vector<std::string> listen{};
-  std::string server{};
+  std::string server{};                   // its addresses, or the file of the topology
+  std::optional<Topology> topology{};     // of the one server, or of a cluster; there is one once it serves
+  std::optional<RedisCluster> cluster{};  // that clients are told of; nothing: the gate is one Redis
   ClientOptions client{};
   int threads = 1;
   std::size_t max_clients = 10'000;
@@ -34,6 +40,13 @@ struct GateOptions {
   Users users{};         // of that file
   rdma::TlsFiles tls{};  // for addresses with TLS
   EventFlags notify{};   // of keyspace notifications, at the start
+
+  /// Returns whether this gate tells of the key where it tells of all keys.
+  bool TellsOf(std::string_view key) const { return !cluster || cluster->IsOwn(key); }
+  /// Returns how many of `count` keys this gate tells of.
+  std::uint64_t PartOf(std::uint64_t count) const { return cluster ? cluster->OwnPartOf(count) : count; }
+  /// Returns the mode, as Redis calls it.
+  std::string_view mode() const { return cluster ? "cluster" : "standalone"; }
 };
 
 /// Options, counters and registries that all threads of a gate use.
@@ -55,7 +68,7 @@ struct GateState {
   ScanCursors cursors;
   MessageHub hub;
   TrackingTable tracking;
-  std::unique_ptr<ChangeWatcher> watcher;    // set before the first client
+  std::unique_ptr<ChangeWatchers> watchers;  // set before the first client
   std::atomic<std::size_t> queued_bytes{0};  // of all transactions that are not executed yet
 };
 

@@ -85,7 +85,7 @@ std::string DescribeWork(const PhaseResult& result) {
                           result.client.retries, result.client.locates, result.client.cold);
     if (result.client.generation_reads > 0) {
       absl::StrAppendFormat(
-          &text, "        locations: %.1f %% of reads, %d false hits, %d looks\n",
+          &text, "        locations: %.1f %% of reads, %d false hits, %d READs of the generation\n",
           100 * static_cast<double>(result.client.location_hits) / static_cast<double>(reads),
           result.client.location_false_hits, result.client.generation_reads);
     }

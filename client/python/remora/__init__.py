@@ -12,6 +12,7 @@
         dict(store)                     # all there is, as bytes; also keys(), values(), items()
         store.get_many(["a", "b"])      # [b'...', None], side by side
         store.put_many({"a": "1"})      # [its version], or the Error of one that was not done; also pairs
+        # Either raises an Error if a server is gone; its `outcomes` has what became of each key
         store.put("key", b"value", durability="synced")
         store.increment("hits")         # 1
 
@@ -36,7 +37,8 @@ there, but a scan has to be asked for in any order. It shows each key that is th
 
         for key, value in store.scan(prefix="user/", any_order=True): ...
 
-A program can watch the writes, from now on, or from the position of another watch:
+A program can watch the writes, from now on, or from the position of another watch (of a server that is only in memory:
+with kvserver --change_log):
 
         watch = store.watch(prefix="user/", resume_token=kept)     # OutOfRange: the server dropped the next changes
         for change in watch:                                # waits; with timeout=, ends when none came for so long
@@ -50,6 +52,20 @@ sent from where they are, and can be read without a copy into memory that was re
 
         buffer = store.register(bytearray(1 << 20))
         view = buffer.get("image")      # a memoryview of that memory
+
+A visit shows a value without a copy where it is in the server's memory, if the client maps that (local://):
+
+        checksum = store.visit("image", zlib.crc32)     # what the function returned
+        result, version = store.visit_versioned("image", parse)
+
+The View is for the function alone, and ends with it; so does each part of it, as view[2:5]. It has the buffer protocol.
+If other bytes took the place of the value meanwhile, the function is called again, with a copy; its last call counts.
+An exception of that call is raised, KeyboardInterrupt and SystemExit of any. BufferError: something holds a buffer of
+the view, a memoryview for instance, when the function has returned.
+
+The servers of a cluster share the keys; kvserver --shards=4 starts four, and writes the topology file:
+
+        store = remora.ClusterClient("/var/lib/remora/topology")    # the calls of Client, but for those of one server
 
 Many operations at once, for asyncio: remora.aio.
 
@@ -92,7 +108,7 @@ from remora._errors import (
     Unimplemented,
     Unknown,
 )
-from remora._remora import ABSENT, PRESENT, Batch, Buffer, Client, Scan, Watch, __version__
+from remora._remora import ABSENT, PRESENT, Batch, Buffer, Client, ClusterClient, Scan, View, Watch, __version__
 from remora._types import Backup, Change, Setting, Until
 
 __all__ = [
@@ -106,6 +122,7 @@ __all__ = [
     "Cancelled",
     "Change",
     "Client",
+    "ClusterClient",
     "DataLoss",
     "DeadlineExceeded",
     "Error",
@@ -122,6 +139,7 @@ __all__ = [
     "Unimplemented",
     "Unknown",
     "Until",
+    "View",
     "Watch",
     "__version__",
 ]

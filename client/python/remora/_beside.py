@@ -25,9 +25,9 @@ _LONGEST_PAUSE = 0.016
 class Beside:
     """One thread, and what it is connected to from its first step on."""
 
-    def __init__(self, address: str, options: dict[str, Any]) -> None:
+    def __init__(self, address: str, options: dict[str, Any], kind: type = _remora.Client) -> None:
         self._address, self._options = address, options
-        self._client = _remora.Client.__new__(_remora.Client)
+        self._client = kind.__new__(kind)
         self._connected = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="remora")
         self._closed = False

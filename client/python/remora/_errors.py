@@ -1,9 +1,15 @@
 """How calls fail. Each is also what Python's own mappings and sockets would raise."""
 
+from typing import Any
+
 
 class Error(Exception):
     """The server, the connection or the stored data made a call fail. A mistake of the program raises one of Python's own
     exceptions, such as TypeError (see the package)."""
+
+    outcomes: list[Any] | None = None
+    """Of get_many and put_many: what became of each key, in their order. That is a value or None, or a version; or the
+    Error of this key. None: another call failed, or this one before it began."""
 
 
 class NotFound(Error, KeyError):

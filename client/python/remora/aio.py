@@ -8,8 +8,12 @@
             await store.put("key", "value")
             values = await asyncio.gather(*(store.get(f"key {i}") for i in range(1000)))
             values = await store.get_many(f"key {i}" for i in range(1000))
+            checksum = await store.visit("image", zlib.crc32)
             async for key, value in store.scan(prefix="key "): ...
             async for change in await store.watch(prefix="key "): ...
+
+        async with aio.ClusterClient("/var/lib/remora/topology") as store:  # several servers that share the keys
+            await store.put("key", "value")
 
 Each call begins its operation at once, and returns a future. The server does writes in the order in which they began.
 A get that begins after a put of the same key began, and before the put has ended, may find the value before it. At most
@@ -25,6 +29,12 @@ Scans, counts, deletions, watches and backups use a second connection, in a thre
 the first of them. So the loop does not wait for them, and they take turns step by step. A task that is cancelled while
 it waits for the next entry or change loses none.
 
+A visit calls a function with a View of a value, as that of remora.Client, in the thread of the loop. Where the client
+maps the server's memory (local://), the value is shown where it is. That needs no wait, so the function has run when
+visit returns its future. Else it runs when a copy of the value has come. The loop waits while it runs, and the function
+must not use the client. A buffer of a View that was shown in place, and is held when the function has returned, closes
+the client.
+
 The client takes keys and values of every kind that remora.Client takes, and copies them when the operation begins. Do
 not change a buffer before you have awaited the call that got it. A client belongs to the loop and thread in which it
 was connected, and not to a forked child.
@@ -32,36 +42,23 @@ was connected, and not to a forked child.
 
 import asyncio
 import collections
-import copy
-from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, overload
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from os import PathLike
+from typing import Any, Self
 
 from remora._beside import Beside, Scan, Watch
-from remora._errors import Cancelled, ResourceExhausted
-from remora._remora import Async, Batch
+from remora._calls import Calls
+from remora._errors import Cancelled, DeadlineExceeded, Error, FailedPrecondition, ResourceExhausted, Unavailable
+from remora._futures import Operation, settle
+from remora._remora import Async, ClusterClient as _Blocking, Topology
 from remora._remora import AsyncBuffer as Buffer
 from remora._types import Backup, Bytes, Durability, Memory, Until
 
-__all__ = ["Buffer", "Client", "Scan", "Watch"]
-
-_T = TypeVar("_T")
+__all__ = ["Buffer", "Client", "ClusterClient", "Scan", "Watch"]
 
 
-class _Operation(asyncio.Future):
-    """Cancels what it stands for when it is cancelled itself."""
-
-    core: Async
-    name: int | None = None  # None: not begun
-
-    def cancel(self, msg: Any = None) -> bool:
-        cancelled = super().cancel(msg)
-        if cancelled and self.name is not None:
-            self.core.cancel(self.name)
-        return cancelled
-
-
-class Client:
+class Client(Calls):
     """One server, and a connection to it, for one event loop."""
 
     def __init__(
@@ -82,7 +79,7 @@ class Client:
     ) -> None:
         self._address = address
         self._depth = depth
-        self._options = {
+        self._options: dict[str, Any] = {
             "connect_timeout": connect_timeout,
             "timeout": timeout,
             "location_cache_bytes": location_cache_bytes,
@@ -99,18 +96,21 @@ class Client:
         self._timer: asyncio.TimerHandle | None = None
         self._other: Beside | None = None
         # Of operations that have no place yet: (operation, what begins it, its arguments).
-        self._waiting: collections.deque[tuple[_Operation, Callable[..., int], tuple, dict]] = collections.deque()
+        self._waiting: collections.deque[tuple[Operation, Callable[..., int | None], tuple, dict]] = collections.deque()
 
     # --- Connecting and closing
 
     async def connect(self) -> Self:
         """Connects; the loop goes on meanwhile. As entering the client."""
+        return await self._connect_in(None)
+
+    async def _connect_in(self, threads: Executor | None) -> Self:
         if self._core is not None:
             raise RuntimeError("the client is connected already")
         loop = asyncio.get_running_loop()
         core = Async.__new__(Async)
         try:
-            await loop.run_in_executor(None, lambda: core.__init__(self._address, self._depth, **self._options))
+            await loop.run_in_executor(threads, lambda: core.__init__(self._address, self._depth, **self._options))
         except asyncio.CancelledError:
             core.stop()  # else the thread would wait on, and so would the end of the program
             raise
@@ -126,54 +126,21 @@ class Client:
         """Disconnects. Operations in flight end with Cancelled."""
         if self._core is None:
             return
+        self._loop.remove_reader(self._core.fileno())  # RuntimeError in the function of a visit
         core, self._core = self._core, None
-        self._loop.remove_reader(core.fileno())
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._other is not None:
             self._other.close()
             self._other = None
-        _settle(core.close())
+        settle(core.close())
         while self._waiting:
             operation = self._waiting.popleft()[0]
             if not operation.done():
                 operation.set_exception(Cancelled("the client was closed"))
 
-    async def __aenter__(self) -> Self:
-        return await self.connect()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     # --- Reading
-
-    @overload
-    def get(self, key: Bytes) -> asyncio.Future[bytes | None]: ...
-    @overload
-    def get(self, key: Bytes, default: _T) -> asyncio.Future[bytes | _T]: ...
-    def get(self, key, default=None):
-        """The value, or default."""
-        return self._begin("get", (key, default), {})
-
-    def get_versioned(self, key: Bytes) -> asyncio.Future[tuple[bytes, int]]:
-        """The value and its version; NotFound."""
-        return self._begin("get_versioned", (key,), {})
-
-    def get_many(self, keys: Iterable[Bytes]) -> asyncio.Future[list[bytes | None]]:
-        """The values of these keys, side by side, or None."""
-        if isinstance(keys, (str, bytes, bytearray)):
-            raise TypeError(f"get_many: a {type(keys)} is one key, not many; pass a list of keys")
-        operations: list[asyncio.Future[bytes | None]] = []
-        try:
-            operations.extend(self.get(key) for key in keys)
-        except BaseException:
-            for operation in operations:
-                operation.cancel()
-            raise
-        return asyncio.gather(*operations)
 
     def register(self, memory: Memory) -> Buffer:
         """Makes memory known to the transport, so that values can be read into it, and put from it, without a copy.
@@ -193,27 +160,7 @@ class Client:
         """
         return self._begin("get_into", (key, memory), {})
 
-    def exists(self, key: Bytes) -> asyncio.Future[bool]:
-        """Returns whether the key exists."""
-        return self._begin("exists", (key,), {})
-
-    def ttl(self, key: Bytes) -> asyncio.Future[float]:
-        """Seconds that are left; math.inf: for ever; NotFound."""
-        return self._begin("ttl", (key,), {})
-
     # --- Writing
-
-    def put(
-        self,
-        key: Bytes,
-        value: Bytes,
-        *,
-        ttl: float | Until | None = None,
-        condition: int | None = None,
-        durability: Durability | None = None,
-    ) -> asyncio.Future[int]:
-        """Stores, or replaces; the version."""
-        return self._begin("put", (key, value), {"ttl": ttl, "condition": condition, "durability": durability})
 
     def put_from(
         self,
@@ -230,52 +177,6 @@ class Client:
         options = {"ttl": ttl, "condition": condition, "durability": durability}
         return self._begin("put_from", (buffer, key, size), options)
 
-    def append(
-        self,
-        key: Bytes,
-        value: Bytes,
-        *,
-        ttl: float | Until | None = None,
-        condition: int | None = None,
-        durability: Durability | None = None,
-    ) -> asyncio.Future[int]:
-        """Puts bytes behind the value; its size."""
-        return self._begin("append", (key, value), {"ttl": ttl, "condition": condition, "durability": durability})
-
-    def increment(
-        self,
-        key: Bytes,
-        delta: int = 1,
-        *,
-        ttl: float | Until | None = None,
-        condition: int | None = None,
-        durability: Durability | None = None,
-    ) -> asyncio.Future[int]:
-        """Adds to the number that the value spells; the sum."""
-        return self._begin("increment", (key, delta), {"ttl": ttl, "condition": condition, "durability": durability})
-
-    def delete(
-        self, key: Bytes, *, condition: int | None = None, durability: Durability | None = None
-    ) -> asyncio.Future[int]:
-        """Removes; the version; NotFound."""
-        return self._begin("delete", (key,), {"condition": condition, "durability": durability})
-
-    def touch(
-        self, key: Bytes, ttl: float | Until, *, condition: int | None = None, durability: Durability | None = None
-    ) -> asyncio.Future[int]:
-        """Gives the key this ttl from now on, or Until; the version; NotFound."""
-        return self._begin("touch", (key, ttl), {"condition": condition, "durability": durability})
-
-    def persist(
-        self, key: Bytes, *, condition: int | None = None, durability: Durability | None = None
-    ) -> asyncio.Future[int]:
-        """Lets the key be there for ever; the version; NotFound."""
-        return self._begin("persist", (key,), {"condition": condition, "durability": durability})
-
-    def apply(self, batch: Batch, *, durability: Durability | None = None) -> asyncio.Future[int]:
-        """Does all writes that the batch has now, or none; the version of the first."""
-        return self._begin("apply", (copy.copy(batch),), {"durability": durability})
-
     def ping(self) -> asyncio.Future[None]:
         """One round trip."""
         return self._begin("ping", (), {})
@@ -287,60 +188,7 @@ class Client:
             raise RuntimeError("the client is not connected")
         return self._core.metrics()
 
-    # --- Many keys in order, changes, backups: over a connection of their own, which is made for the first of them, and
-    # in a thread that waits for it.
-
-    @overload
-    def scan(
-        self,
-        *,
-        prefix: Bytes | None = None,
-        begin: Bytes | None = None,
-        end: Bytes | None = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        keys_only: Literal[False] = False,
-        one_moment: bool = False,
-        resume_token: str | None = None,
-        any_order: bool = False,
-    ) -> Scan[tuple[bytes, bytes]]: ...
-    @overload
-    def scan(
-        self,
-        *,
-        prefix: Bytes | None = None,
-        begin: Bytes | None = None,
-        end: Bytes | None = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        keys_only: Literal[True],
-        one_moment: bool = False,
-        resume_token: str | None = None,
-        any_order: bool = False,
-    ) -> Scan[bytes]: ...
-    def scan(self, **options):
-        """For `async for`: pairs of key and value, in order, as of the moment of the first step; or in any_order."""
-        return Scan(self._beside(), options)
-
-    async def count(
-        self, *, prefix: Bytes | None = None, begin: Bytes | None = None, end: Bytes | None = None
-    ) -> int:
-        """How many keys there are."""
-        return await self._beside().do(lambda client: client.count(prefix=prefix, begin=begin, end=end))
-
-    async def delete_range(
-        self, *, prefix: Bytes | None = None, begin: Bytes | None = None, end: Bytes | None = None
-    ) -> int:
-        """Deletes what is there; how many keys that were."""
-        return await self._beside().do(lambda client: client.delete_range(prefix=prefix, begin=begin, end=end))
-
-    async def delete_all(self) -> int:
-        """Deletes all keys, and returns how many they were."""
-        return await self._beside().do(lambda client: client.delete_all())
-
-    async def watch(self, *, prefix: Bytes | None = None, resume_token: str | None = None) -> Watch:
-        """Returns an iterator for `async for` over the writes in their order, from now on or from a resume token on."""
-        return await Watch.begin(self._beside(), {"prefix": prefix, "resume_token": resume_token})
+    # --- Backups: as scans
 
     async def backup(self, name: int) -> Backup:
         """Has the server make a backup, and returns it when it is done, as remora.Client does."""
@@ -359,15 +207,15 @@ class Client:
 
     # --- Driving
 
-    def _begin(self, name: str, args: tuple, options: dict) -> _Operation:
+    def _begin(self, name: str, args: tuple, options: dict) -> Operation:
         if self._core is None:
             raise RuntimeError("the client is not connected")
         begin = getattr(self._core, name)
-        operation = _Operation(loop=self._loop)
+        operation = Operation(loop=self._loop)
         operation.core = self._core
         try:
             if not self._waiting and self._core.free_slots() > 0:
-                operation.name = begin(operation, args, options)
+                self._start(operation, begin, args, options)
                 return operation
         except ResourceExhausted:
             if self._core is not None and self._core.free_slots() > 0:
@@ -376,20 +224,28 @@ class Client:
         self._waiting.append((operation, begin, args, options))
         return operation
 
+    def _start(self, operation: Operation, begin: Callable[..., int | None], args: tuple, options: dict) -> None:
+        operation.name = begin(operation, args, options)
+        if operation.name is None:  # a visit's function has left a buffer of the server's memory
+            self._end_escaped()
+
+    def _end_escaped(self) -> None:
+        self.close()
+
     def _drive(self) -> None:
         core = self._core
         if core is None:
             return
-        _settle(core.poll())
+        settle(core.poll())
         if core is not self._core:  # a finalizer has closed it meanwhile
             return
         self._connect_anew(core)
-        while self._waiting and core.free_slots() > 0:
+        while self._waiting and core is self._core and core.free_slots() > 0:
             operation, begin, args, options = self._waiting.popleft()
             if operation.done():
                 continue
             try:
-                operation.name = begin(operation, args, options)
+                self._start(operation, begin, args, options)
             except Exception as error:  # the awaiting task gets the error
                 if isinstance(error, ResourceExhausted) and core is self._core and core.free_slots() == 0:  # as in _begin
                     self._waiting.appendleft((operation, begin, args, options))
@@ -424,11 +280,180 @@ class Client:
         self._drive()
 
 
-def _settle(ended: list[tuple[_Operation, bool, Any]]) -> None:
-    for operation, is_good, result in ended:
-        if operation.done():  # cancelled
-            continue
-        if is_good:
-            operation.set_result(result)
-        else:
-            operation.set_exception(result)
+class _Shard(Client):
+    """The client of one server of a cluster, which connects when it is wanted."""
+
+    def __init__(self, cluster: "ClusterClient", topology: Topology, index: int, depth: int, options: dict[str, Any]):
+        super().__init__("", depth=depth, **options)
+        self._options |= {"topology": topology, "shard": index}
+        self._cluster = cluster
+        self.name = topology.name(index)
+        self.incarnation = 0
+        self._attempt: asyncio.Task[None] | None = None
+        self._late = 0  # operations that began without a connection, or behind such a one, and have not ended
+        self._order = asyncio.Lock()  # in which they begin
+
+    def begin(self, name: str, args: tuple, options: dict) -> asyncio.Future:
+        if self._core is not None and self._late == 0:
+            return self._begin(name, args, options)
+        if self._core is None and (self._attempt is None or self._attempt.done()):
+            self._attempt = asyncio.ensure_future(self.join(None))
+            self._attempt.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        self._late += 1
+        late = asyncio.ensure_future(self._begin_late(self._attempt, name, args, options))
+        late.add_done_callback(self._end_late)
+        return late
+
+    async def _begin_late(self, attempt: asyncio.Task[None], name: str, args: tuple, options: dict) -> Any:
+        async with self._order:
+            await self._await_end(attempt)
+            operation = self._begin(name, args, options)
+        return await operation
+
+    def _end_late(self, late: asyncio.Future) -> None:
+        self._late -= 1
+
+    async def _await_end(self, attempt: asyncio.Task[None]) -> None:
+        try:
+            await asyncio.shield(attempt)
+        except Error as error:
+            raise type(error)(*error.args) from None  # each operation has one of its own
+        except asyncio.CancelledError:
+            if attempt.cancelled():
+                raise Cancelled("the client was closed") from None
+            raise
+
+    async def join(self, threads: Executor | None) -> None:
+        """Connects, and checks that no other shard has the same server."""
+        await self._connect_in(threads)
+        self.incarnation = self._core.incarnation()
+        same = self._cluster._shard_with(self.incarnation, self)
+        if same is not None:
+            self.close()
+            raise FailedPrecondition(
+                f"{self.name}: connect: the server there is that of {same.name}; correct the address of one of them in "
+                "the topology"
+            )
+
+    def be_as_patient_as_calls(self) -> None:
+        """Lets a later connection take as long as a call."""
+        self._options["connect_timeout"] = self._options["timeout"]
+
+    def check_use(self) -> None:
+        """RuntimeError: in the function of a visit."""
+        if self._core is not None:
+            self._core.fileno()
+
+    def close(self) -> None:
+        if self._attempt is not None:
+            self._attempt.cancel()
+        super().close()
+        self.incarnation = 0
+
+    def _end_escaped(self) -> None:
+        self._cluster.close()
+
+
+class ClusterClient(Calls):
+    """The servers of a topology file, and a connection to each, for one event loop. It has the calls of Client, but for
+    those of one server: register, get_into, put_from, ping, metrics and backup. `depth` is for each server.
+
+    A server that is gone concerns its keys alone: operations with others do not wait for it. An error that may come from
+    a server names its shard. All keys of a batch must have one slot (remora.ClusterClient)."""
+
+    def __init__(
+        self,
+        topology: str | PathLike[str],
+        *,
+        depth: int = 64,
+        connect_timeout: float = 5.0,
+        timeout: float = 5.0,
+        location_cache_bytes: int | None = None,
+        reconnect: bool = True,
+        token: str | None = None,
+        tls_ca: str | None = None,
+        tls_cert: str | None = None,
+        tls_key: str | None = None,
+        index_mirror_bytes: int = 0,
+    ) -> None:
+        self._path = topology
+        self._depth = depth
+        self._options: dict[str, Any] = {
+            "connect_timeout": connect_timeout,
+            "timeout": timeout,
+            "location_cache_bytes": location_cache_bytes,
+            "reconnect": reconnect,
+            "token": token,
+            "tls_ca": tls_ca,
+            "tls_cert": tls_cert,
+            "tls_key": tls_key,
+            "index_mirror_bytes": index_mirror_bytes,
+        }
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._topology: Topology | None = None
+        self._shards: list[_Shard] = []
+        self._other: Beside | None = None
+
+    async def connect(self) -> Self:
+        """Connects, if one server at least can be reached. Operations for the others try again."""
+        if self._shards:
+            raise RuntimeError("the client is connected already")
+        loop = asyncio.get_running_loop()
+        topology = await loop.run_in_executor(None, Topology, self._path)
+        if self._shards:
+            raise RuntimeError("the client is connected already")
+        self._loop, self._topology = loop, topology
+        self._shards = [
+            _Shard(self, topology, index, self._depth, self._options) for index in range(len(topology))
+        ]
+        try:
+            await self._connect_all()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    async def _connect_all(self) -> None:
+        # One thread for each server, so that none waits for another one that is gone.
+        threads = ThreadPoolExecutor(min(len(self._shards), 64), thread_name_prefix="remora")
+        try:
+            ended = await asyncio.gather(*(shard.join(threads) for shard in self._shards), return_exceptions=True)
+        finally:
+            threads.shutdown(wait=False)
+        failed = [error for error in ended if error is not None]
+        for error in failed:
+            if not isinstance(error, (Unavailable, DeadlineExceeded)):
+                raise error
+        if len(failed) == len(ended):
+            raise failed[0]
+        for shard in self._shards:
+            shard.be_as_patient_as_calls()
+
+    def close(self) -> None:
+        """Disconnects. Operations in flight end with Cancelled."""
+        for shard in self._shards:
+            shard.check_use()
+        shards, self._shards = self._shards, []
+        for shard in shards:
+            shard.close()
+        if self._other is not None:
+            self._other.close()
+            self._other = None
+
+    def _shard_with(self, incarnation: int, but: _Shard) -> _Shard | None:
+        """A shard other than `but` whose server has this incarnation."""
+        others = (shard for shard in self._shards if shard is not but)
+        return next((shard for shard in others if incarnation != 0 and shard.incarnation == incarnation), None)
+
+    def _begin(self, name: str, args: tuple, options: dict) -> asyncio.Future:
+        if not self._shards:
+            raise RuntimeError("the client is not connected")
+        of = self._topology.shard_of_batch if name == "apply" else self._topology.shard_of
+        return self._shards[of(args[0])].begin(name, args, options)
+
+    def _beside(self) -> Beside:
+        if not self._shards:
+            raise RuntimeError("the client is not connected")
+        if self._other is None:
+            self._other = Beside(self._path, {**self._options, "location_cache_bytes": 0, "index_mirror_bytes": 0}, _Blocking)
+        return self._other

@@ -21,7 +21,8 @@ constexpr int kMaxFills = 4;
 // The NIC thread sends answers when so many wait, even if more frames have arrived.
 constexpr std::size_t kMaxAnswers = 64;
 
-// Part of the server's log. The system closes the sockets of a killed process as the process itself does.
+// Part of the server's log. The system closes the sockets of a killed process as the process itself does. If
+// bytes were unread by then, the server receives a reset.
 constexpr char kClientClosed[] = "the client closed the connection, or its process ended";
 
 int ErrorOf(int socket) {
@@ -31,7 +32,7 @@ int ErrorOf(int socket) {
 }
 
 absl::Status PeerIsGone(int error) {
-  if (error == 0) return absl::UnavailableError(kClientClosed);
+  if (error == 0 || error == ECONNRESET || error == EPIPE) return absl::UnavailableError(kClientClosed);
   return TcpStatus(error, "the connection was lost");
 }
 

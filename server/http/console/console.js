@@ -345,6 +345,7 @@ function showClients({metrics, max_clients: most}) {
     row('accepted since the start', whole(metrics.connections_accepted ?? 0)),
     row('rejected since the start', whole(rejected)),
     row('scans and watches open', whole(metrics.scan_cursors ?? 0)),
+    ...(metrics.watches_overtaken > 0 ? [row('watches that fell behind', whole(metrics.watches_overtaken))] : []),
     row('wake-ups per s', rateOf('wakeups')),
     ...(metrics.tcp_reads > 0 ? [row('reads over TCP per s', rateOf('tcp_reads'))] : []),
   ]);

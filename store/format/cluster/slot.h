@@ -61,6 +61,12 @@ struct HashedSlot {
           tag.size() == key.size() ? of_tag : HashKey(key)};
 }
 
+/// Returns the slot of a key whose HashKey is known.
+[[gnu::always_inline]] inline std::uint32_t SlotOfHashed(std::string_view key, std::uint64_t key_hash) {
+  const std::string_view tag = SlotTag(key);
+  return static_cast<std::uint32_t>(tag.size() == key.size() ? key_hash : HashKey(tag)) & (kSlots - 1);
+}
+
 /// Returns the slot of a key.
 [[gnu::always_inline]] inline std::uint32_t SlotOf(std::string_view key) {
   return static_cast<std::uint32_t>(HashKey(SlotTag(key))) & (kSlots - 1);

@@ -248,7 +248,13 @@ struct MetricEntry {
   X(kScanSavedBytes, "scan_saved_bytes", "remora_scan_saved_bytes", kGauge, kBytes,                          \
     "Memory of records that changed and that open scans have yet to show, as they were (--ordered=memory)")  \
   X(kScansOvertaken, "scans_overtaken", "remora_scans_overtaken_total", kCounter, kNone,                     \
-    "Scans whose moment was given up because too much was written meanwhile (--ordered=memory)")
+    "Scans whose moment was given up because too much was written meanwhile (--ordered=memory)")             \
+  X(kChangeLogBytes, "change_log_bytes", "remora_change_log_bytes", kGauge, kBytes,                          \
+    "Bytes of the change log in memory (--change_log) that the changes in it take; 0: there is none")        \
+  X(kChangesBegin, "changes_begin", "remora_changes_begin", kGauge, kNone,                                   \
+    "Place of the oldest change in the change log in memory (--change_log); changes_end is the newest")      \
+  X(kWatchesOvertaken, "watches_overtaken", "remora_watches_overtaken_total", kCounter, kNone,               \
+    "Watches that ended, or did not resume, because their next change was not kept any more")
 
 /// The metrics, by their places in the superblock.
 enum class Metric : std::uint32_t {

@@ -356,6 +356,9 @@ enum class ReplyStatus : std::uint8_t {
   kUnknown = 10,
   kPermissionDenied = 11,  // the client's token is for reading alone; nothing was done
   kAskAgain = 12,          // reserve: its turn has not come; nothing was done
+  // The key's slot (store/format/cluster/slot.h) is another server's; nothing was done. Only servers that
+  // have a part of the slots send it.
+  kMoved = 13,
 };
 
 struct Reply {

@@ -23,6 +23,9 @@
 // by an operator's wish. Reply: once the primary takes no more writes, and that member serves without a wait.
 // The primary goes on if nobody takes over within kYieldTime.
 //
+// Or condition: kFollowForces, to a member that follows. Nothing in the staging buffer. It is to take over,
+// although it may lack acknowledged writes. Reply: as of promote.
+//
 // Request (replicate): key_size 0. value: the part. condition: the number of the group. ttl_ms: the bytes of
 // the whole group. payload_checksum: the place of the part in it. A part that is not the last is answered at
 // once. The last one is answered when the follower has the whole group, at its level of durability.
@@ -54,6 +57,7 @@ inline constexpr std::uint64_t kFollowBegins = 1;
 inline constexpr std::uint64_t kFollowFails = 2;
 inline constexpr std::uint64_t kFollowAsks = 3;
 inline constexpr std::uint64_t kFollowYields = 4;
+inline constexpr std::uint64_t kFollowForces = 5;
 
 inline constexpr std::chrono::milliseconds kYieldTime{3000};
 

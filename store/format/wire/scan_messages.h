@@ -34,8 +34,8 @@
 // A cursor belongs to its connection. A connection has kMaxCursors at most: the least recently used
 // one gives way to another. One that is not used for kCursorSeconds ends. Not found: there is no
 // such cursor, or not any more. Failed precondition has two cases. A store that is only in memory
-// has no order of its keys, nor a log. Any other store has no order by hashes to continue in. A
-// count needs no order.
+// has no order of its keys, nor a log, unless its options ask for one. Any other store has no order by hashes
+// to continue in. A count needs no order.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,6 @@
-// Uses a kvgate by ioredis and node-redis, as kvgate_node_test.py asks: clients.js ioredis|redis HOST PORT
+// Uses a kvgate by ioredis and node-redis, as kvgate_node_test.py asks:
+//
+//   clients.js ioredis|redis|ioredis-cluster|redis-cluster HOST PORT
 //
 // It prints `ready` when all commands were done. Then it waits for a line of standard input, which says that the gate
 // has been killed and started again, goes on with the same connection object, and prints `done`.
@@ -11,10 +13,14 @@ const [library, host, port] = process.argv.slice(2);
 const BINARY = Buffer.from(Array.from({ length: 256 }, (_, i) => i));
 
 /** The commands that both have, under one name each. */
-function ofIoredis() {
+function oneIoredis() {
   const Redis = require("ioredis");
   const client = new Redis({ host, port: Number(port), retryStrategy: () => 50, maxRetriesPerRequest: null });
   client.on("error", () => {}); // it connects again by itself
+  return client;
+}
+
+function ofIoredis(client = oneIoredis()) {
   return {
     connect: async () => {},
     call: (...words) => client.call(...words),
@@ -36,10 +42,15 @@ function ofIoredis() {
   };
 }
 
-function ofNodeRedis() {
-  const { createClient, commandOptions } = require("redis");
+function oneNodeRedis() {
+  const { createClient } = require("redis");
   const client = createClient({ socket: { host, port: Number(port), reconnectStrategy: () => 50 } });
   client.on("error", () => {});
+  return client;
+}
+
+function ofNodeRedis(client = oneNodeRedis()) {
+  const { commandOptions } = require("redis");
   return {
     connect: () => client.connect(),
     call: (...words) => client.sendCommand(words.map(String)),
@@ -58,6 +69,49 @@ function ofNodeRedis() {
     quit: () => client.quit(),
   };
 }
+
+/** The clients of a Redis Cluster, of which HOST and PORT are one node. */
+function ofIoredisCluster() {
+  const { Cluster } = require("ioredis");
+  const client = new Cluster([{ host, port: Number(port) }], { clusterRetryStrategy: () => 50, retryDelayOnFailover: 50 });
+  client.on("error", () => {});
+  return {
+    ...ofIoredis(client),
+    // One pipeline of it has keys of one node alone.
+    pipeline: async (count) => {
+      const replies = [];
+      for (let i = 0; i < count; ++i) replies.push(client.set(`p${i}`, i), client.get(`p${i}`));
+      return Promise.all(replies);
+    },
+  };
+}
+
+function ofNodeRedisCluster() {
+  const { createCluster } = require("redis");
+  const client = createCluster({
+    rootNodes: [{ socket: { host, port: Number(port) } }],
+    defaults: { socket: { reconnectStrategy: () => 50 } },
+  });
+  client.on("error", () => {});
+  return {
+    ...ofNodeRedis(client),
+    call: (...words) => client.sendCommand(String(words[1]), false, words.map(String)),
+    messages: async (count) => {
+      for (let i = 0; i < count; ++i) {
+        const message = new Promise((resolve) => client.sSubscribe(`c${i}`, resolve).then(() => client.sPublish(`c${i}`, `m${i}`)));
+        assert.equal(await message, `m${i}`);
+        await client.sUnsubscribe(`c${i}`);
+      }
+    },
+  };
+}
+
+const CLIENTS = {
+  ioredis: ofIoredis,
+  redis: ofNodeRedis,
+  "ioredis-cluster": ofIoredisCluster,
+  "redis-cluster": ofNodeRedisCluster,
+};
 
 async function useStrings(client) {
   assert.equal(await client.set("key", "value"), "OK");
@@ -100,10 +154,11 @@ async function getAgain(client, key) {
 }
 
 async function main() {
-  const client = library === "ioredis" ? ofIoredis() : ofNodeRedis();
+  const client = CLIENTS[library]();
   await client.connect();
   await useStrings(client);
   await usePipeline(client);
+  if (client.messages) await client.messages(10);
   console.log("ready");
   await new Promise((resolve) => readline.createInterface({ input: process.stdin }).once("line", resolve));
   assert.equal(await getAgain(client, "key"), "values");

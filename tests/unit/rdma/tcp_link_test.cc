@@ -160,7 +160,8 @@ TEST_F(TcpLinkTest, FramesBehindAnOutboxThatTheServerThreadEmptiedAreTaken) {
   ASSERT_EQ(served_.reads, taken);
   // From here on the NIC thread is alone.
   while (AnswersHeard() < kReads && clock_.Now() < deadline) {
-    ASSERT_TRUE(Turn(10'000)) << "no event gives the link its turn";
+    // The system asks a peer that was slow for space with longer and longer pauses.
+    ASSERT_TRUE(Turn(40'000)) << "no event gives the link its turn";
     Hear();
   }
   EXPECT_EQ(AnswersHeard(), kReads);
@@ -308,6 +309,24 @@ TEST_F(TcpFindTest, BrokenOnesEndTheConnection) {
     ASSERT_TRUE(Turn(kPatienceMs));
     EXPECT_THAT(std::string(link_->failure().message()), HasSubstr(why)) << header.offset;
     link_->CloseIfEnding();
+  }
+}
+
+// The system sends a reset if bytes are unread as a process ends. That is no fault of the network.
+TEST_F(TcpLinkTest, ClientThatClosesIsNotLost) {
+  for (const bool has_unread : {false, true}) {
+    if (link_ != nullptr) link_->End();
+    Connect(1 << 20);
+    if (has_unread) {
+      Say(ReadsOf(100, 1));
+      ASSERT_TRUE(Turn(kPatienceMs));
+      pollfd fd = {peer_.get(), POLLIN, 0};
+      ASSERT_EQ(poll(&fd, 1, kPatienceMs), 1);
+    }
+    peer_ = UniqueFd();
+    while (link_->failure().ok()) ASSERT_TRUE(Turn(kPatienceMs)) << has_unread;
+    EXPECT_EQ(link_->failure().message(), "the client closed the connection, or its process ended")
+        << has_unread;
   }
 }
 

@@ -480,19 +480,20 @@ TEST_P(TransportTest, ResourcesAreGivenBack) {
   // rdma/memory_pool.h: so many of each of three kinds are made ahead, and what is left of others is taken
   // apart, by and by. Here nobody is connected, so what there is of them is what is ready.
   const int ready = is_verbs() || is_tcp() ? 0 : 3 * 4;
-  const auto rests = [&] {
-    for (int i = 0; i < 1000 && CountOfConnections() != ready; ++i) {
+  // A thread of the service, which may have no CPU just now, closes the last descriptors.
+  const auto rests = [&](std::ptrdiff_t most) {
+    for (int i = 0; i < 1000 && (CountOfConnections() != ready || CountHeld().descriptors > most); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     EXPECT_EQ(CountOfConnections(), ready);
     return CountHeld();
   };
   connect_some(3);  // libraries keep some for good
-  const Held before = rests();
+  const Held before = rests(/*most=*/1'000'000);
   connect_some(Rounds(200));
-  const Held after = rests();
-  EXPECT_EQ(after.descriptors, before.descriptors);
-  EXPECT_EQ(after.mappings, before.mappings);
+  const Held after = rests(before.descriptors);
+  EXPECT_LE(after.descriptors, before.descriptors);
+  EXPECT_LE(after.mappings, before.mappings);
 }
 
 }  // namespace

@@ -35,9 +35,10 @@ constexpr std::string_view kKey = "/remora/shards/one";
 // Longer than an etcd that runs ever needs here, however busy the machine is.
 constexpr std::chrono::milliseconds kPatience{30'000};
 
-std::unique_ptr<ConfigStore> Open(std::vector<std::string> endpoints, ConfigStoreOptions options = {}) {
+std::unique_ptr<ConfigStore> Open(std::vector<std::string> endpoints, ConfigStoreOptions options = {},
+                                  std::chrono::milliseconds timeout = kPatience) {
   options.endpoints = std::move(endpoints);
-  if (options.timeout == ConfigStoreOptions().timeout) options.timeout = kPatience;
+  options.timeout = timeout;
   absl::StatusOr<std::unique_ptr<ConfigStore>> store = ConfigStore::Create(std::move(options));
   EXPECT_TRUE(store.ok()) << store.status();
   return *std::move(store);
@@ -208,7 +209,7 @@ TEST(ConfigStoreTest, AStoppedEtcdLeavesASwapUnknown) {  // K1
   const auto patient = Open({etcd.endpoint()});
   const auto revision = patient->Swap(kKey, 0, "before");
   ASSERT_TRUE(revision.ok()) << revision.status();
-  const auto hasty = Open({etcd.endpoint()}, {.timeout = std::chrono::milliseconds(200)});
+  const auto hasty = Open({etcd.endpoint()}, {}, std::chrono::seconds(1));
   etcd.Signal(SIGSTOP);
   EXPECT_TRUE(absl::IsUnavailable(hasty->Read(kKey).status()));
   const auto swapped = hasty->Swap(kKey, *revision, "after");
@@ -333,7 +334,7 @@ TEST(ConfigStoreTest, ASwapIsSentToOneEndpoint) {  // K1
 TEST(ConfigStoreTest, ASilentServerIsLeftAfterTheTimeout) {
   const SayingServer silent([](int) { return std::string(); });
   const EtcdProcess etcd;
-  const auto store = Open({silent.endpoint(), etcd.endpoint()}, {.timeout = std::chrono::milliseconds(500)});
+  const auto store = Open({silent.endpoint(), etcd.endpoint()}, {}, std::chrono::milliseconds(500));
   absl::StatusOr<ConfigStore::Value> value = store->Read(kKey);
   while (absl::IsUnavailable(value.status()))
     value = store->Read(kKey);  // on a busy machine etcd is late, too

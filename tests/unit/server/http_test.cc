@@ -374,7 +374,7 @@ TEST_F(MonitorTest, ShowsTheFollowersOfAPrimary) {
   EXPECT_THAT(Get("/followers.json"), HasSubstr("\"last_group\":0,\"followers\":[]}"));
   monitor_.Show(*store_, clients_, followers_);
   EXPECT_THAT(Get("/followers.json"), HasSubstr("\"followers\":[]}"));
-  followers_.Begin({"tcp://one:1", "local:///\"\\\n\xff"});
+  followers_.Show({{.address = "tcp://one:1"}, {.address = "local:///\"\\\n\xff"}});
   followers_.SetState(1, LinkState::kConnected);
   followers_.SetAcknowledged(1, 7);
   followers_.SetLastGroup(9);

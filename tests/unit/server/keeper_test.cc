@@ -1,5 +1,5 @@
-// The decisions of a keeper: K2, K3, K5, K7 and K10 of server/cluster/keeper.h, with a real etcd. The test
-// stands in for the server thread: it takes the orders, and reports.
+// The decisions of a keeper: K2, K3, K5, K7, K10, K11 and K14 to K16 of server/cluster/keeper.h, with a real
+// etcd. The test stands in for the server thread: it takes the orders, and reports.
 #include "server/cluster/keeper.h"
 
 #include <gmock/gmock.h>
@@ -164,18 +164,22 @@ class KeeperTest : public testing::Test {
     EXPECT_TRUE(now.ok()) << now.status();
     return {now.ok() ? *now : ShardConfiguration(), value->revision};
   }
-  void Start(ShardConfiguration first = {}) {
+  void Start(ShardConfiguration first = {}, bool has_copy = false) {
     server_ = std::make_unique<ServerEnd>(membership_, on_order_);
-    server_->Report([](MemberReport& report) { report.last = 60; });
+    server_->Report([&](MemberReport& report) {
+      report.last = 60;
+      report.has_copy = has_copy;
+    });
     auto keeper = Keeper::Start({.store = {.endpoints = {etcd_.endpoint()}, .timeout = timeout_},
                                  .key = std::string(kKeyOfShard),
                                  .first = std::move(first),
                                  .member = "a",
                                  .data_dir = dir_.path(),
                                  .failover_after = milliseconds(100)},
-                                membership_, log_, clock_, [this](const std::string& why) {
+                                membership_, log_, clock_, [this](KeeperEnd end, const std::string& why) {
                                   const MutexLock lock(mutex_);
                                   ended_ = why;
+                                  end_ = end;
                                 });
     ASSERT_TRUE(keeper.ok()) << keeper.status();
     keeper_ = *std::move(keeper);
@@ -183,6 +187,10 @@ class KeeperTest : public testing::Test {
   std::string ended() {
     const MutexLock lock(mutex_);
     return ended_;
+  }
+  KeeperEnd end() {
+    const MutexLock lock(mutex_);
+    return end_;
   }
   /// Waits for so many further orders.
   void AwaitOrders(std::uint64_t count) {
@@ -219,6 +227,7 @@ class KeeperTest : public testing::Test {
   Membership membership_;
   Mutex mutex_;
   std::string ended_ ABSL_GUARDED_BY(mutex_);
+  KeeperEnd end_ ABSL_GUARDED_BY(mutex_) = KeeperEnd::kStartsAgain;
   std::unique_ptr<ServerEnd> server_;
   std::unique_ptr<Keeper> keeper_;
 };
@@ -322,9 +331,7 @@ TEST_F(KeeperTest, AMemberInTheConfigurationKeepsItsData) {  // K11
   Put(With("b", {self(), {.id = "b", .life = kLifeOfB}}));
   bool may_copy = false;
   on_order_ = [&](const MemberOrders& orders) { may_copy |= orders.may_copy; };
-  Start();
-  AwaitOrders(2);
-  server_->Report([](MemberReport& report) { report.has_copy = true; });
+  Start({}, /*has_copy=*/true);  // from the first order on: b is silent, so a member without one takes over
   Await([&] { return !ended().empty(); }, "it ends");
   EXPECT_THAT(ended(), HasSubstr("the configuration counts on those here"));
   EXPECT_FALSE(std::filesystem::exists(dir_.path() + "/REMORA-COPY-STATE"));
@@ -345,6 +352,141 @@ TEST_F(KeeperTest, AReplacedPrimaryEnds) {  // K5
   const std::uint64_t limit = server_->taken() + 200;
   Await([&] { return !ended().empty() || server_->taken() > limit; }, "it ends");
   EXPECT_THAT(ended(), HasSubstr("member b is the primary, in epoch 5"));
+  EXPECT_EQ(end(), KeeperEnd::kStartsAgain);
+}
+
+TEST_F(KeeperTest, APrimaryFollowsAnOperatorsChange) {  // K14
+  Put(With("a", {self(), {.id = "b", .life = kLifeOfB}, {.id = "c", .life = kLifeOfB}}));
+  Start();
+  const MemberReport::Follower follows{.state = LinkState::kConnected, .life = kLifeOfB};
+  ReportFollowers(follows, follows);
+  AwaitLead();
+  server_->Report([](MemberReport& report) { report.is_open = false; });  // so it adds nobody
+  const auto has_followers = [&](std::size_t count) {
+    return [this, count] { return server_->orders().lead->followers.size() == count; };
+  };
+  ASSERT_TRUE(has_followers(2)());
+  Put(*RemoveReplica(Now().first, "c", 0));
+  Await(has_followers(1), "it has no link to c any more");
+  MemberOrders orders = server_->orders();
+  EXPECT_EQ(orders.lead->followers[0].address.path, dir_.path() + "/b");
+  EXPECT_THAT(orders.counts, ElementsAre(true));
+  EXPECT_THAT((std::vector{orders.members, orders.in_sync, orders.min_in_sync}), ElementsAre(2, 2, 2));
+  Put(*AddReplica(Now().first, {.id = "aa", .address = absl::StrCat("local://", dir_.path(), "/aa")}, 0));
+  Await(has_followers(2), "it has a link to aa");
+  orders = server_->orders();
+  EXPECT_EQ(orders.lead->followers[0].address.path, dir_.path() + "/aa");
+  EXPECT_THAT(orders.counts, ElementsAre(false, true));
+  EXPECT_THAT(ended(), IsEmpty());
+}
+
+TEST_F(KeeperTest, AMemberThatWasRemovedEnds) {  // K14
+  Put(With("b", {{.id = "b", .life = kLifeOfB}, {.id = "c", .life = 9}}));
+  Start();
+  AwaitOrders(2);
+  Put(*RemoveReplica(Now().first, "a", 0));
+  Await([&] { return !ended().empty(); }, "it ends");
+  EXPECT_THAT(ended(), HasSubstr("it was removed from the shard"));
+  EXPECT_EQ(end(), KeeperEnd::kRemoved);
+}
+
+TEST_F(KeeperTest, APrimaryThatWasReplacedAndRemovedEnds) {  // K5, K14
+  Put(With("a", {self(), {.id = "b", .life = kLifeOfB}}));
+  Start();
+  ReportFollowers({.state = LinkState::kConnected, .life = kLifeOfB});
+  AwaitLead();
+  const auto taken = TakeOver(Now().first, {.id = "b", .life = kLifeOfB}, 70);
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  Put(*RemoveReplica(*taken, "a", 1));
+  Await([&] { return !ended().empty(); }, "it ends");
+  EXPECT_EQ(end(), KeeperEnd::kRemoved);
+}
+
+TEST_F(KeeperTest, APrimaryWhoseDiskFailedMakesWayForAMemberInSync) {  // K16
+  const MemberReport::Follower follows{.state = LinkState::kConnected, .life = kLifeOfB};
+  const MemberReport::Follower silent{.state = LinkState::kConnected};  // it has acknowledged nothing
+  Put(With("a", {self(), {.id = "b", .life = kLifeOfB}}));
+  Start();
+  ReportFollowers(follows);
+  AwaitLead();
+  server_->Report([](MemberReport& report) { report.disk_failure = "the disk does not sync"; });
+  AwaitOrders(10);
+  EXPECT_THAT(ended(), IsEmpty()) << "without it, too few are in sync";
+  ReportFollowers(silent, silent);
+  ShardConfiguration next = Now().first;
+  next.in_sync.push_back({.id = "c", .life = kLifeOfB});
+  next.change = 2;
+  Put(next);
+  Await([&] { return server_->orders().in_sync == 3; }, "c is in sync");
+  AwaitOrders(10);
+  EXPECT_THAT(ended(), IsEmpty()) << "nobody follows it";
+  ReportFollowers(silent, follows);
+  Await([&] { return !ended().empty(); }, "it ends");
+  EXPECT_THAT(ended(), HasSubstr("another member takes over: the disk does not sync"));
+  EXPECT_EQ(end(), KeeperEnd::kStartsAgain);
+}
+
+TEST_F(KeeperTest, AMemberThatIsOutTakesOverByForce) {  // K7, K15
+  Put(With("c", {{.id = "c", .life = 9}}));
+  std::vector<std::uint64_t> epochs;  // in etcd, when the member stops to answer
+  on_order_ = [&](const MemberOrders& orders) {
+    if (!orders.lead && orders.min_epoch == 4) epochs.push_back(Now().first.epoch);
+  };
+  Start();
+  AwaitOrders(30);  // several times the silence after which a primary is given up
+  EXPECT_FALSE(server_->orders().lead.has_value());
+  server_->Report([](MemberReport& report) { report.wish = MemberWish::kForces; });
+  AwaitLead();
+  const MemberOrders orders = server_->orders();
+  const ShardConfiguration now = Now().first;
+  EXPECT_EQ(orders.lead->epoch, 4);
+  EXPECT_TRUE(orders.lead->was_unasked);
+  EXPECT_GE(orders.lead->versions_from, std::uint64_t{1} << 50);
+  EXPECT_EQ(orders.lead->versions_from, now.versions_from);
+  EXPECT_THAT(now.in_sync, ElementsAre(self()));
+  EXPECT_FALSE(orders.has_minimum) << "K2";
+  keeper_.reset();
+  server_.reset();
+  EXPECT_THAT(epochs, ElementsAre(3));
+}
+
+TEST_F(KeeperTest, NobodyIsForcedBesideAPrimary) {  // K15
+  const auto membership = std::make_shared<Membership>();
+  ServerOptions options;
+  options.store.memory_size = std::size_t{16} << 20;
+  options.store.durability = Durability::kLogged;
+  options.store.data_dir = dir_.path() + "/data of c";
+  options.store.commit_log_bytes = std::uint64_t{64} << 20;
+  options.replication.membership = membership;
+  const auto c = ServerThread::Start(options, *rdma::ParseAddress(replicas_[2].address));
+  ASSERT_TRUE(c.ok()) << c.status();
+  MemberOrders leads{.life = 9, .min_epoch = 3};
+  Await(
+      [&] {
+        const auto report = membership->Ask(leads, std::chrono::seconds(30));
+        if (report && !report->is_loading) leads.lead = MemberOrders::Lead{.epoch = 3};
+        return report && report->is_primary;
+      },
+      "c leads");
+  Put(With("c", {{.id = "c", .life = 9}}));
+  std::string fault;
+  on_order_ = [&](const MemberOrders& orders) {
+    const MutexLock lock(mutex_);
+    if (!orders.wish_fault.empty()) fault = orders.wish_fault;
+  };
+  Start();
+  server_->Report([](MemberReport& report) { report.wish = MemberWish::kForces; });
+  Await(
+      [&] {
+        if (server_->orders().lead) return true;
+        const MutexLock lock(mutex_);
+        return !fault.empty();
+      },
+      "it is rejected");
+  keeper_.reset();
+  server_.reset();
+  EXPECT_THAT(fault, HasSubstr("member c leads in epoch 3"));
+  EXPECT_EQ(Now().first.epoch, 3);
 }
 
 }  // namespace

@@ -5,11 +5,11 @@
 #include <chrono>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "store/server_store.h"
 #include "test_files.h"
+#include "tests/support/manual_clock.h"
 
 namespace remora {
 namespace {
@@ -41,6 +41,7 @@ Write Check(std::string_view key, Condition condition) {
 class BatchTest : public testing::TestWithParam<Durability> {
  protected:
   TempDir temp_;
+  ManualClock clock_;
   std::unique_ptr<ServerStore> store_ = Open();
 
   std::unique_ptr<ServerStore> Open() {
@@ -48,6 +49,7 @@ class BatchTest : public testing::TestWithParam<Durability> {
     if (GetParam() == Durability::kLogged) options = LoggedIn(temp_ / "store");
     options.memory_size = kMinMemorySize;
     options.eviction = Eviction::kNone;
+    options.clock = &clock_;
     absl::StatusOr<std::unique_ptr<ServerStore>> store = ServerStore::Open(options);
     EXPECT_TRUE(store.ok()) << store.status();
     return *std::move(store);
@@ -233,7 +235,7 @@ TEST_P(BatchTest, WantOfSpaceHitsAllOfIt) {
       ASSERT_EQ(codes[0], absl::StatusCode::kAborted);
       ++put_off;
       for (const std::string& key : keys) ASSERT_EQ(Get(key), key + std::to_string(round - 1) + value);
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      clock_.Advance(std::chrono::milliseconds(50));
     }
     for (std::size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(Get(keys[i]), values[i]);
   }
@@ -242,12 +244,13 @@ TEST_P(BatchTest, WantOfSpaceHitsAllOfIt) {
   for (;; ++count) {
     const std::string one = "one " + std::to_string(count);
     const std::string other = "other " + std::to_string(count);
-    WriteBatch batch;
-    batch.Put(one, value);
-    batch.Put(other, value);
-    const absl::Status status = store_->Apply(batch);
-    if (status.ok()) continue;
-    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    const std::vector<Write> batch = Batch({Put(one, value), Put(other, value)});
+    absl::StatusCode code;
+    while ((code = Commit({batch})[0]) == absl::StatusCode::kAborted) {
+      clock_.Advance(std::chrono::milliseconds(50));
+    }
+    if (code == kOk) continue;
+    EXPECT_EQ(code, absl::StatusCode::kResourceExhausted);
     EXPECT_EQ(Get(one), "NOT_FOUND");
     EXPECT_EQ(Get(other), "NOT_FOUND");
     break;

@@ -387,7 +387,9 @@ TEST_F(DurableTierTest, KeysOfEverySizeAtBorders) {
   ASSERT_TRUE(tier->Write().ok());
   for (int from = 0; from < 2; ++from) {  // from memory, then from a table
     for (const std::size_t parts : {2u, 3u, 7u, 64u, 1000u}) {
-      EXPECT_GT(Counts(*tier, parts).size(), 1u);
+      // RocksDB estimates what is in memory by the heights of a skip list, which are random: a single border
+      // may come out before all keys.
+      EXPECT_GT(Counts(*tier, parts).size(), from == 0 && parts < 7 ? 0u : 1u);
     }
     tier.reset();
     tier = Open();

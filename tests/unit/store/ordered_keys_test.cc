@@ -111,6 +111,28 @@ TEST_P(OrderedKeysModelTest, AgreesWithASet) {
   EXPECT_EQ(keys_.size(), 0u);
 }
 
+// Keys in ascending order are appended without a search (O6). Some are erased again, the last one among them.
+TEST_P(OrderedKeysModelTest, AgreesWithASetOfKeysInSequence) {
+  for (int round = 0; round < 3; ++round) {
+    std::set<std::string> sequence;
+    for (std::uint64_t i = 0; i < std::min<std::uint64_t>(mix_.keys, 3'000); ++i) sequence.insert(AnyKey());
+    std::uint64_t done = 0;
+    for (const std::string& key : sequence) {
+      ASSERT_EQ(keys_.Insert(key), model_.insert(key).second) << key;
+      const std::string erased = random_() % 2 == 0 ? key : AnyKey();
+      if (random_() % 4 == 0) {
+        ASSERT_EQ(keys_.Erase(erased), model_.erase(erased) == 1) << erased;
+      }
+      if (++done % (mix_.shape.leaf_bytes < 1000 ? 8 : 128) == 0) {
+        ASSERT_EQ(keys_.FindFault(), "");
+      }
+    }
+    Look();
+    ASSERT_EQ(keys_.FindFault(), "");
+    ASSERT_EQ(keys_.size(), model_.size());
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Mixes, OrderedKeysModelTest,
     testing::Values(OrderedMix{"TinyNumbers", {.leaf_bytes = 48, .fanout = 4}, Kind::kNumbers, 3000},

@@ -18,7 +18,6 @@
 #include "store/ordered/ordered_index.h"
 #include "store/scan.h"
 #include "store/server_store.h"
-#include "test_files.h"
 #include "tests/support/sizes.h"
 #include "tests/support/test_clock.h"
 
@@ -309,15 +308,6 @@ TEST_F(OrderedScanTest, AScanInAnyOrderIsInOrder) {
   const auto by_hash = Begin({.resume_token = MakeScanToken({.by_hash = true, .after = KeyOf(5)})});
   EXPECT_TRUE(by_hash->by_hash());
   EXPECT_LT(Rest(*by_hash).size(), 200u);
-}
-
-TEST_F(OrderedScanTest, IsOnlyForStoresInMemory) {
-  const TempDir temp;
-  StoreOptions options = LoggedIn(temp / "store");
-  options.ordered_index = true;
-  const absl::Status status = ServerStore::Open(options).status();
-  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("ordered_index"));
 }
 
 TEST_F(OrderedScanTest, TheIndexGrowsAndShrinksWithTheKeys) {

@@ -54,11 +54,14 @@ struct SeenEntry {
 
 class ReplicatedTest : public testing::Test {
  protected:
+  /// `in_order`: the stores have an ordered index.
+  explicit ReplicatedTest(bool in_order = false) : in_order_(in_order) {}
   StoreOptions Options(const std::string& name, std::size_t memory_size = kMinMemorySize) {
     StoreOptions options = LoggedIn(temp_ / name, memory_size);
     options.syncing = Syncing::kInSteps;
     options.clock = &clock_;
     options.commit_log_bytes = std::uint64_t{64} << 20;
+    options.ordered_index = in_order_;
     return options;
   }
   StoreOptions FollowerOptions(const std::string& name, std::size_t memory_size = kMinMemorySize) {
@@ -116,6 +119,7 @@ class ReplicatedTest : public testing::Test {
     return entries;
   }
 
+  const bool in_order_;
   const TempDir temp_;
   ManualClock clock_;
 };

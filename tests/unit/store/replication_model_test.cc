@@ -115,7 +115,8 @@ class GroupModel {
 
 class ReplicationModelTest : public ReplicatedTest, public testing::WithParamInterface<int> {
  protected:
-  ReplicationModelTest() {
+  /// Odd seeds: with an ordered index.
+  ReplicationModelTest() : ReplicatedTest(/*in_order=*/GetParam() % 2 == 1) {
     for (const std::string& name : names_) followers_.push_back(Open(FollowerOptions(name)));
     EXPECT_TRUE(primary_->SetGroupSink(groups_.get()).ok());
     model_.Start(*groups_);
@@ -261,14 +262,16 @@ class ReplicationModelTest : public ReplicatedTest, public testing::WithParamInt
     Note();
     if (absl::IsAborted(scan.status())) return;
     ASSERT_TRUE(scan.ok()) << scan.status();
-    ++scans_;
     std::vector<SeenEntry> entries;
     while ((*scan)->Next()) {
       const StoreScan& at = **scan;
       entries.push_back({std::string(at.key()), std::string(at.value()), at.version(), at.expiry_ms()});
     }
-    ASSERT_TRUE((*scan)->status().ok());
+    // The large record of a key that is cold, and whose next write is pending.
+    if (in_order_ && absl::IsAborted((*scan)->status())) return;
+    ASSERT_TRUE((*scan)->status().ok()) << (*scan)->status();
     ASSERT_TRUE(entries == model_.Contents(clock_.UnixMillis()));
+    ++scans_;
   }
   void ReadWatch() {
     for (;;) {

@@ -65,15 +65,20 @@ ScanPairs ExpectedPairs(const ScanMap& map, const ScanOptions& options) {
 }
 
 /// The part of the scanned store that has the order.
-enum class OrderBy : std::uint8_t { kRocksdbLog = 1, kCommitLog = 2, kOrderedIndex = 3 };
+enum class OrderBy : std::uint8_t { kRocksdbLog = 1, kCommitLog = 2, kOrderedIndex = 3, kOrderedOnDisk = 4 };
 
 class ScanTest : public ScanFixture, public testing::WithParamInterface<OrderBy> {
  protected:
-  ScanTest() : ScanFixture(GetParam() == OrderBy::kCommitLog ? kSomeCommitLog : 0) {}
+  ScanTest() : ScanFixture(GetParam() == OrderBy::kRocksdbLog ? 0 : kSomeCommitLog) {}
 
   StoreOptions InOrder() {
-    if (GetParam() != OrderBy::kOrderedIndex) return Logged();
+    if (GetParam() != OrderBy::kOrderedIndex) return WithDisk();
     return {.memory_size = LoggedIn({}).memory_size, .ordered_index = true};
+  }
+  StoreOptions WithDisk() {
+    StoreOptions options = Logged();
+    options.ordered_index = GetParam() == OrderBy::kOrderedOnDisk;
+    return options;
   }
 };
 std::string NameOfScanned(const testing::TestParamInfo<OrderBy>& info) {
@@ -82,12 +87,15 @@ std::string NameOfScanned(const testing::TestParamInfo<OrderBy>& info) {
       return "RocksdbLog";
     case OrderBy::kCommitLog:
       return "CommitLog";
-    default:
+    case OrderBy::kOrderedIndex:
       return "OrderedIndex";
+    default:
+      return "OrderedOnDisk";
   }
 }
-constexpr auto kAllOrders = {OrderBy::kRocksdbLog, OrderBy::kCommitLog, OrderBy::kOrderedIndex};
-constexpr auto kLoggedOrders = {OrderBy::kRocksdbLog, OrderBy::kCommitLog};
+constexpr auto kAllOrders = {OrderBy::kRocksdbLog, OrderBy::kCommitLog, OrderBy::kOrderedIndex,
+                             OrderBy::kOrderedOnDisk};
+constexpr auto kLoggedOrders = {OrderBy::kRocksdbLog, OrderBy::kCommitLog, OrderBy::kOrderedOnDisk};
 INSTANTIATE_TEST_SUITE_P(All, ScanTest, testing::ValuesIn(kAllOrders), NameOfScanned);
 /// Scans of a store with a disk.
 class LoggedScanTest : public ScanTest {};
@@ -221,7 +229,7 @@ TEST_P(ScanTest, ExpiredKeysAreNotShown) {
 }
 
 TEST_P(LoggedScanTest, ColdKeysAreShown) {
-  StoreOptions options = Logged();
+  StoreOptions options = WithDisk();
   options.memory_size = kMinMemorySize;
   Open(options);
   ScanMap map;
@@ -239,9 +247,9 @@ TEST_P(LoggedScanTest, ColdKeysAreShown) {
 }
 
 TEST_P(LoggedScanTest, KeysThatAreNotLoadedAreShownAndDeleted) {
-  Open(Logged());
+  Open(WithDisk());
   for (int i = 0; i < 3000; ++i) ASSERT_NO_FATAL_FAILURE(Put(std::to_string(i), "value"));
-  StoreOptions options = Logged();
+  StoreOptions options = WithDisk();
   options.loading = Loading::kInSteps;
   Open(options);
   ASSERT_TRUE(store_->loading());
@@ -335,7 +343,7 @@ TEST_P(ScanWhileWritingTest, AGetSeesAllThatAScanShowed) {
 }
 
 TEST_P(LoggedScanWhileWritingTest, GrowthCleaningAndEvictionHideNothing) {
-  StoreOptions options = Logged();
+  StoreOptions options = WithDisk();
   options.memory_size = kMinMemorySize;
   Open(options);
   constexpr int kKept = 300;
@@ -381,12 +389,12 @@ TEST_P(ScanTest, ATokenGoesOnBehindEachEntry) {
 }
 
 TEST_P(LoggedScanTest, PagesByTokensAcrossARestartShowAll) {
-  Open(Logged());
+  Open(WithDisk());
   for (int i = 0; i < 100; ++i) ASSERT_NO_FATAL_FAILURE(Put("key " + std::to_string(100 + i), "v"));
   std::vector<std::string> keys;
   std::string token;
   for (bool more = true; more;) {
-    Open(Logged());
+    Open(WithDisk());
     const auto scan = token.empty() ? BeginScan(*store_, {.limit = 7})
                                     : BeginScan(*store_, {.limit = 7, .resume_token = token});
     more = false;

@@ -35,7 +35,7 @@ struct StoreParts {
   explicit StoreParts(std::size_t segment_count, Evictor::Mode eviction = Evictor::Mode::kOff)
       : memory(std::move(*AnonymousMemory::Map(segment_count * kSegmentSize))),
         evictor(eviction, segments, log, index, /*ordered=*/nullptr, cold_expirer, frequency,
-                /*tier=*/nullptr) {}
+                /*tier=*/nullptr, /*changes=*/nullptr, unsynced) {}
 
   // --- Writing, as the store does it.
 
@@ -151,7 +151,14 @@ struct StoreParts {
   StoreShape shape = Shape();
   UnsyncedKeys unsynced;
   const std::atomic<bool> follows = false;
-  Expirer expirer{segments, log, index, /*ordered=*/nullptr, /*tier=*/nullptr, unsynced, follows};
+  Expirer expirer{segments,
+                  log,
+                  index,
+                  /*ordered=*/nullptr,
+                  /*tier=*/nullptr,
+                  /*changes=*/nullptr,
+                  unsynced,
+                  follows};
   LoadCoverage known_keys;
   ColdExpirer cold_expirer{nullptr, index, expirer, known_keys, unsynced};
   AccessFrequency frequency{region.size()};

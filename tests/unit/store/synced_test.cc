@@ -294,6 +294,27 @@ TEST_F(SyncedTest, TheSweeperLeavesAKeyAloneThatHasAPendingWrite) {
   EXPECT_EQ(Get("key"), "new");
 }
 
+// A sweep passes over a record that no reader sees yet. It must not be forgotten.
+TEST_F(SyncedTest, AWriteThatIsPendingDuringASweepExpires) {
+  Write first = PutOf("expires before", "x", Durability::kLogged);
+  first.ttl = milliseconds(500);
+  ASSERT_EQ(Submit({first}), Outcomes{"OK"});
+  Write pending = PutOf("expires behind", "y");
+  pending.ttl = std::chrono::seconds(20);
+  ASSERT_EQ(Submit({pending}), Outcomes{"pending"});
+  const auto sweep = [&] {
+    clock_.Advance(std::chrono::seconds(10));
+    while (store_->RunMaintenance()) {
+    }
+    return store_->Read(Metric::kExpired);
+  };
+  EXPECT_EQ(sweep(), 1u);
+  Sync();
+  EXPECT_EQ(Get("expires behind"), "y");
+  sweep();
+  EXPECT_EQ(sweep(), 2u);
+}
+
 // S3, S4: meanwhile, other writes fill the log many times.
 TEST_F(SyncedTest, PendingRecordsStayWhileTheLogIsCleanedAndOldOnesAreEvicted) {
   const std::string value(50'000, 'v');

@@ -431,7 +431,7 @@ TEST_F(LoggedTierTest, AWriteThatCannotBeLoggedIsNotVisible) {  // C1, C9
   absl::Status status;
   {
     FileSizeLimit limit(4096);  // so the log can make no file
-    for (int i = 1; i < 1000 && status.ok(); ++i) {
+    for (int i = 1; i < 20'000 && status.ok(); ++i) {
       status = store->Put("key", value + std::to_string(i));
       if (status.ok()) last = value + std::to_string(i);
     }
@@ -476,7 +476,7 @@ TEST_F(LoggedTierTest, AWriteIsAppliedBeforeItsEviction) {  // C6
   const auto tier = *OpenTier(kLogBytes);
   StoreParts parts(16, Evictor::Mode::kMarkCold);
   Evictor evictor(Evictor::Mode::kMarkCold, parts.segments, parts.log, parts.index, nullptr,
-                  parts.cold_expirer, parts.frequency, tier.get());
+                  parts.cold_expirer, parts.frequency, tier.get(), /*changes=*/nullptr, parts.unsynced);
   ASSERT_TRUE(parts.Put("key", "value"));
   tier->SetVersionLimit(1000);
   tier->Put("key", {.version = parts.version}, "value");

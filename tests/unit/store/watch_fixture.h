@@ -1,4 +1,5 @@
-// Watches of a store in steps, at a time that the test sets, with or without a commit log.
+// Watches of a store in steps, at a time that the test sets: of a store with or without a commit log, or only
+// in memory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,18 +21,28 @@ namespace remora {
 
 using Lines = std::vector<std::string>;
 
+/// The log of a watched store.
+struct WatchedLog {
+  std::uint64_t commit_log_bytes = 0;  // of StoreOptions
+  std::uint64_t change_log_bytes = 0;  // likewise; not 0: the store is only in memory
+};
+
 class WatchFixture : public testing::Test {
  protected:
-  /// `commit_log_bytes`: StoreOptions::commit_log_bytes.
-  explicit WatchFixture(std::uint64_t commit_log_bytes) : commit_log_bytes_(commit_log_bytes) { Open(); }
+  explicit WatchFixture(const WatchedLog& log) : log_(log) { Open(); }
 
   StoreOptions Options() {
     StoreOptions options = LoggedIn(temp_ / "store");
+    if (log_.change_log_bytes > 0) {
+      options.durability = Durability::kMemory;
+      options.data_dir.clear();
+      options.change_log_bytes = log_.change_log_bytes;
+    }
     options.syncing = Syncing::kInSteps;
     options.clock = &clock_;
     options.watch_retention_bytes = retention_bytes_;
     options.watch_retention = retention_;
-    options.commit_log_bytes = commit_log_bytes_;
+    options.commit_log_bytes = log_.commit_log_bytes;
     return options;
   }
   void Open() {
@@ -79,7 +90,7 @@ class WatchFixture : public testing::Test {
   }
 
   const TempDir temp_;
-  std::uint64_t commit_log_bytes_;
+  WatchedLog log_;
   std::uint64_t retention_bytes_ = StoreOptions().watch_retention_bytes;
   std::chrono::seconds retention_{0};
   ManualClock clock_;

@@ -29,7 +29,7 @@ constexpr std::uint64_t kLeastLog = std::uint64_t{1} << 20;
 
 class LogWatchTest : public WatchFixture {
  protected:
-  LogWatchTest() : WatchFixture(kLeastLog) {}
+  LogWatchTest() : WatchFixture({.commit_log_bytes = kLeastLog}) {}
 
   std::string LogDir() const { return temp_ / "store/commit-log"; }
   /// Opens a copy of the directory as a kill would leave it now.
@@ -198,14 +198,14 @@ TEST_F(LogWatchTest, ATokenOfAnEarlierStoreIsNoPlaceInTheLog) {
   watch_.reset();
   store_.reset();
   std::filesystem::remove_all(temp_ / "store");
-  commit_log_bytes_ = 0;
+  log_.commit_log_bytes = 0;
   Open();
   ASSERT_TRUE(Begin().ok());
   const std::string first = watch_->resume_token();
   for (int i = 0; i < 1000; ++i) Put("key", "");
   Rest();
   const std::string last = watch_->resume_token();
-  commit_log_bytes_ = kLeastLog;
+  log_.commit_log_bytes = kLeastLog;
   Open();
   EXPECT_EQ(Begin(first).code(), absl::StatusCode::kOutOfRange);
   EXPECT_EQ(Begin(last).code(), absl::StatusCode::kOutOfRange);

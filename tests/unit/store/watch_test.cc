@@ -20,16 +20,28 @@ namespace {
 
 using std::chrono::milliseconds;
 
-class WatchTest : public WatchFixture, public testing::WithParamInterface<std::uint64_t> {
+/// Tests of all stores that keep their changes.
+class AnyWatchTest : public WatchFixture, public testing::WithParamInterface<WatchedLog> {
  protected:
-  WatchTest() : WatchFixture(GetParam()) {}
+  AnyWatchTest() : WatchFixture(GetParam()) {}
 };
+/// Tests of stores with a data directory.
+class WatchTest : public AnyWatchTest {};
 
-// The log has files of 2 MiB, which are larger than all values here.
-INSTANTIATE_TEST_SUITE_P(All, WatchTest, testing::Values(0, std::uint64_t{32} << 20),
-                         [](const auto& suite) { return suite.param == 0 ? "RocksdbLog" : "CommitLog"; });
+const char* NameOf(const testing::TestParamInfo<WatchedLog>& test) {
+  if (test.param.change_log_bytes > 0) return "ChangeLog";
+  return test.param.commit_log_bytes > 0 ? "CommitLog" : "RocksdbLog";
+}
 
-TEST_P(WatchTest, ShowsWhatIsWrittenFromThenOn) {
+constexpr WatchedLog kRocksdbLog{};
+// With files of 2 MiB, which are larger than all values here.
+constexpr WatchedLog kCommitLog{.commit_log_bytes = std::uint64_t{32} << 20};
+constexpr WatchedLog kChangeLog{.change_log_bytes = kMinChangeLogBytes};
+
+INSTANTIATE_TEST_SUITE_P(All, AnyWatchTest, testing::Values(kRocksdbLog, kCommitLog, kChangeLog), NameOf);
+INSTANTIATE_TEST_SUITE_P(All, WatchTest, testing::Values(kRocksdbLog, kCommitLog), NameOf);
+
+TEST_P(AnyWatchTest, ShowsWhatIsWrittenFromThenOn) {
   Put("before", "");
   ASSERT_TRUE(Begin().ok());
   EXPECT_EQ(Rest(), Lines());
@@ -44,7 +56,7 @@ TEST_P(WatchTest, ShowsWhatIsWrittenFromThenOn) {
   EXPECT_EQ(Rest(), Lines({"a=4"}));
 }
 
-TEST_P(WatchTest, ChangesHaveVersionsAndExpiries) {
+TEST_P(AnyWatchTest, ChangesHaveVersionsAndExpiries) {
   ASSERT_TRUE(Begin().ok());
   std::uint64_t version = 0;
   Put("key", "value", {.ttl = milliseconds(5000), .version = &version});
@@ -53,7 +65,7 @@ TEST_P(WatchTest, ChangesHaveVersionsAndExpiries) {
   EXPECT_EQ(watch_->expiry_ms(), static_cast<std::uint64_t>(clock_.UnixMillis()) + 5000);
 }
 
-TEST_P(WatchTest, ABatchIsShownInItsOrder) {
+TEST_P(AnyWatchTest, ABatchIsShownInItsOrder) {
   ASSERT_TRUE(Begin().ok());
   WriteBatch batch;
   batch.Put("x", "1");
@@ -65,7 +77,7 @@ TEST_P(WatchTest, ABatchIsShownInItsOrder) {
 }
 
 // The watch alone is enough: no other call writes or does maintenance.
-TEST_P(WatchTest, ShowsWhatHasExpiredAtTheNextTick) {
+TEST_P(AnyWatchTest, ShowsWhatHasExpiredAtTheNextTick) {
   ASSERT_TRUE(Begin().ok());
   for (int i = 0; i < 3; ++i) Put(std::to_string(i), "", {.ttl = milliseconds(10 + 900 * i)});
   Put("stays", "");
@@ -79,7 +91,7 @@ TEST_P(WatchTest, ShowsWhatHasExpiredAtTheNextTick) {
   EXPECT_EQ(store_->Read(Metric::kExpired), 3u);
 }
 
-TEST_P(WatchTest, ShowsWhatAServerHasRemovedWithoutAnotherWrite) {
+TEST_P(AnyWatchTest, ShowsWhatAServerHasRemovedWithoutAnotherWrite) {
   ASSERT_TRUE(Begin().ok());
   Put("short", "1", {.ttl = milliseconds(10)});
   clock_.Advance(milliseconds(1000));
@@ -126,7 +138,7 @@ TEST_P(WatchTest, ShowsWhatExpiresWhileItIsNotInMemory) {
   EXPECT_EQ(lines.size(), 300u);
 }
 
-TEST_P(WatchTest, APrefixLeavesOutTheOthers) {
+TEST_P(AnyWatchTest, APrefixLeavesOutTheOthers) {
   ASSERT_TRUE(Begin({}, "user/").ok());
   for (int i = 0; i < 3000; ++i) Put("other/" + std::to_string(i), "");
   Put("user/1", "a");
@@ -135,7 +147,7 @@ TEST_P(WatchTest, APrefixLeavesOutTheOthers) {
   EXPECT_EQ(Rest(), Lines({"user/1=a", "user/2=c"}));
 }
 
-TEST_P(WatchTest, ATokenGoesOnBehindWhatWasShown) {
+TEST_P(AnyWatchTest, ATokenGoesOnBehindWhatWasShown) {
   ASSERT_TRUE(Begin().ok());
   const std::string start = watch_->resume_token();
   WriteBatch batch;
@@ -228,7 +240,7 @@ TEST_P(WatchTest, SaysSoWhenTheIncarnationWentOnAndLost) {
   EXPECT_EQ(Begin(MakeChangeToken(*position)).code(), absl::StatusCode::kOutOfRange);
 }
 
-TEST_P(WatchTest, RejectsWhatIsNoToken) {
+TEST_P(AnyWatchTest, RejectsWhatIsNoToken) {
   ASSERT_TRUE(Begin().ok());
   const std::string token = watch_->resume_token();
   EXPECT_EQ(Begin("nonsense").code(), absl::StatusCode::kInvalidArgument);
@@ -246,11 +258,6 @@ TEST_P(WatchTest, RejectsWhatIsNoToken) {
   EXPECT_EQ(Begin(MakeChangeToken(*position)).code(), absl::StatusCode::kInvalidArgument);
   position->incarnation ^= 1;
   EXPECT_EQ(Begin(MakeChangeToken(*position)).code(), absl::StatusCode::kOutOfRange);
-}
-
-TEST_P(WatchTest, AStoreInMemoryHasNoLog) {
-  auto store = ServerStore::Open({.memory_size = kMinMemorySize});
-  EXPECT_EQ((*store)->Watch().status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_P(WatchTest, ShowsNothingThatWaitsForTheDisk) {

@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 
 class WalWatchTest : public WatchFixture {
  protected:
-  WalWatchTest() : WatchFixture(0) {}
+  WalWatchTest() : WatchFixture(WatchedLog()) {}
 
   std::vector<std::string> ArchivedLogs() const {
     return LogsIn(temp_ / "store/archive").value_or(std::vector<std::string>());

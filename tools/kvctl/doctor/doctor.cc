@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -100,8 +98,7 @@ std::string ToJson(const Checks& checks, const std::string& version) {
                                   static_cast<json_int_t>(CountOf(checks, Verdict::kWarning)), "problems",
                                   static_cast<json_int_t>(CountOf(checks, Verdict::kProblem)), "checks",
                                   list));
-  const std::unique_ptr<char, decltype(&std::free)> text(json_dumps(all.get(), JSON_COMPACT), &std::free);
-  return absl::StrCat(text.get(), "\n");
+  return json::Text(all.get()) + "\n";
 }
 
 bool HasProblem(const Checks& checks) { return CountOf(checks, Verdict::kProblem) > 0; }

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdlib>
-#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -154,9 +152,7 @@ std::string MembersReport::ToJson() const {
   json_t* const members = json_array();
   for (const MemberLine& member : members_) json_array_append_new(members, kvctl::ToJson(member));
   json_object_set_new(object.get(), "members", members);
-  const std::unique_ptr<char, decltype(&std::free)> dumped(
-      json_dumps(object.get(), JSON_COMPACT | JSON_ENSURE_ASCII), std::free);
-  return absl::StrCat(dumped.get(), "\n");
+  return json::Text(object.get(), JSON_ENSURE_ASCII) + "\n";
 }
 
 Outcome MembersReport::Verdict() const {

@@ -1,7 +1,9 @@
 // kvctl cluster members: a shard in its configuration in etcd, and in the answers of its members.
 //
 //   report.h       the two side by side, as text and as JSON, and the verdict
-//   ../members.cc  reads the configuration, and asks the members
+//   shard.h        the configuration, which commands read and change, and the members, which they ask
+//   changes.cc     cluster remove, add and force
+//   ../members.cc  cluster members and switch
 #pragma once
 
 #include <cstdint>

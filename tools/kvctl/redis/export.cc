@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/client.h"
+#include "client/cluster/cluster_client.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 #include "tools/kvctl/history_check.h"
@@ -34,7 +34,7 @@ constexpr std::size_t kBytesAtOnce = std::size_t{4} << 20;
 
 class RedisExporter {
  public:
-  RedisExporter(Client& client, const Arguments& arguments, const Clock& clock)
+  RedisExporter(ClusterClient& client, const Arguments& arguments, const Clock& clock)
       : client_(client),
         arguments_(arguments),
         clock_(clock),
@@ -65,7 +65,7 @@ class RedisExporter {
   }
 
  private:
-  /// The resume token is that of the scan, the run of the Redis, and the mark of the server's history, with
+  /// The resume token is that of the scan, the run of the Redis, and the mark of the servers' histories, with
   /// dots between them.
   absl::Status Begin() {
     std::string_view run;
@@ -73,9 +73,11 @@ class RedisExporter {
     scan_token_ = arguments_.resume_token;
     if (!arguments_.resume_token.empty()) {
       const std::string_view token = arguments_.resume_token;
-      const std::size_t first = token.find('.');
+      // The token of a scan may have dots, too.
       const std::size_t last = token.rfind('.');
-      if (first == last || first == 0 || last + 1 == token.size()) {
+      const std::size_t first = last == 0 ? last : token.rfind('.', last - 1);
+      if (last == std::string_view::npos || first == std::string_view::npos || first == last || first == 0 ||
+          last + 1 == token.size()) {
         return absl::InvalidArgumentError("--resume: this is no resume token of an export");
       }
       scan_token_ = token.substr(0, first);
@@ -108,7 +110,7 @@ class RedisExporter {
   }
   bool is_lost() const { return has_lost_ || history_.is_lost(); }
 
-  absl::StatusOr<std::unique_ptr<ClientScan>> Scan(std::string_view resume_token) {
+  absl::StatusOr<std::unique_ptr<ClusterScan>> Scan(std::string_view resume_token) {
     // A token has the range and the order of its scan.
     if (!resume_token.empty()) return client_.Scan({.resume_token = resume_token});
     return client_.Scan({.prefix = arguments_.prefix, .any_order = arguments_.any_order});
@@ -138,10 +140,10 @@ class RedisExporter {
     if (!(*scan)->status().ok()) return FromStatus((*scan)->status());
     if (Outcome outcome = TakeReplies(); Failed(outcome)) return outcome;
     // If the server lost its records during the scan, the scan ended early without an error.
-    return FromStatus(history_.CompareNow().status());
+    return FromStatus(history_.CompareNow());
   }
 
-  void SendRecord(const ClientScan& scan) {
+  void SendRecord(const ClusterScan& scan) {
     const std::string expiry = std::to_string(scan.expiry_ms());
     std::vector<std::string_view> words{"SET", scan.key(), scan.value()};
     if (scan.expiry_ms() != 0) words.insert(words.end(), {"PXAT", expiry});
@@ -241,7 +243,7 @@ class RedisExporter {
     return absl::OkStatus();
   }
 
-  Client& client_;
+  ClusterClient& client_;
   const Arguments& arguments_;
   const Clock& clock_;
   HistoryCheck history_;
@@ -259,7 +261,7 @@ class RedisExporter {
 
 }  // namespace
 
-Outcome ExportToRedis(Client& client, const Arguments& arguments, const Clock& clock) {
+Outcome ExportToRedis(ClusterClient& client, const Arguments& arguments, const Clock& clock) {
   return RedisExporter(client, arguments, clock).Run();
 }
 

@@ -45,7 +45,7 @@ namespace {
 
 class RedisImporter {
  public:
-  RedisImporter(Client& client, const Arguments& arguments, const Clock& clock)
+  RedisImporter(ClusterClient& client, const Arguments& arguments, const Clock& clock)
       : client_(client),
         arguments_(arguments),
         clock_(clock),
@@ -208,7 +208,7 @@ class RedisImporter {
     return absl::OkStatus();
   }
 
-  Client& client_;
+  ClusterClient& client_;
   const Arguments& arguments_;
   const Clock& clock_;
   RecordWriter writer_;
@@ -221,7 +221,7 @@ class RedisImporter {
 
 }  // namespace
 
-Outcome ImportFromRedis(Client& client, const Arguments& arguments, const Clock& clock) {
+Outcome ImportFromRedis(ClusterClient& client, const Arguments& arguments, const Clock& clock) {
   return RedisImporter(client, arguments, clock).Run();
 }
 

@@ -1,20 +1,20 @@
 // import --from and export --to: copies records from a Redis, and to one.
 //
 // Both go on where they stopped, with the resume token that they print. Then keys that are there stay as they
-// are, so that no newer write is undone, unless --overwrite is given. The resume token names the server and
-// the Redis as they were, and a copy does not go on if one of them may have lost records since.
+// are, so that no newer write is undone, unless --overwrite is given. The resume token names the servers
+// and the Redis as they were, and a copy does not go on if one of them may have lost records since.
 #pragma once
 
 #include <string>
 
-#include "client/client.h"
+#include "client/cluster/cluster_client.h"
 #include "store/base/clock.h"
 #include "tools/kvctl/kvctl.h"
 
 namespace remora::kvctl {
 
-Outcome ImportFromRedis(Client& client, const Arguments& arguments, const Clock& clock);
-Outcome ExportToRedis(Client& client, const Arguments& arguments, const Clock& clock);
+Outcome ImportFromRedis(ClusterClient& client, const Arguments& arguments, const Clock& clock);
+Outcome ExportToRedis(ClusterClient& client, const Arguments& arguments, const Clock& clock);
 
 /// Adds to the outcome of a copy that stopped where it stopped, and how it goes on. No resume token: it
 /// cannot.

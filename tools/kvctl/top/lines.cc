@@ -1,8 +1,5 @@
 #include "tools/kvctl/top/lines.h"
 
-#include <cstdlib>
-#include <memory>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "store/format/memory/metric_registry.h"
@@ -72,9 +69,7 @@ std::string JsonLine(const Interval& interval) {
   }
   const json::Value all(json_pack("{s:o, s:f, s:o, s:o}", "unix_ms", json::NewCount(interval.after().unix_ms),
                                   "seconds", interval.seconds(), "rates", rates, "metrics", metrics));
-  const std::unique_ptr<char, decltype(&std::free)> text(
-      json_dumps(all.get(), JSON_COMPACT | JSON_REAL_PRECISION(9)), &std::free);
-  return absl::StrCat(text.get(), "\n");
+  return json::Text(all.get(), JSON_REAL_PRECISION(9)) + "\n";
 }
 
 }  // namespace remora::top

@@ -32,11 +32,12 @@ constexpr std::string_view kTrackingSetting = "tracking-table-max-keys";
 /// The settings that the gate has, and those that programs ask Redis for before anything else.
 std::vector<std::pair<std::string, std::string>> Settings(const GateState& gate) {
   return {{"appendonly", "no"},
+          {"cluster-enabled", gate.options.cluster ? "yes" : "no"},
           {"databases", "1"},
           {"io-threads", absl::StrCat(gate.options.threads)},
           {std::string(kMaxClientsSetting), absl::StrCat(gate.max_clients.load())},
           {"maxmemory", "0"},
-          {std::string(kNotifySetting), gate.watcher->flags().ToString()},
+          {std::string(kNotifySetting), gate.watchers->flags().ToString()},
           {"proto-max-bulk-len", absl::StrCat(RequestParser::kMaxStatedLength)},
           {"save", ""},
           {std::string(kTrackingSetting), absl::StrCat(gate.tracking.max_keys())}};
@@ -104,17 +105,17 @@ std::string AddChange(const GateState& gate, std::string_view name, std::string_
 
 /// Sets the flags. Behind it, all changes have their notifications.
 Task<absl::Status> SetFlags(Call& call, EventFlags flags) {
-  ChangeWatcher& watcher = *call.services.gate.watcher;
+  ChangeWatchers& watchers = *call.services.gate.watchers;
   if (flags.empty()) {
-    watcher.SetFlags(flags);
+    watchers.SetFlags(flags);
     co_return absl::OkStatus();
   }
   const auto timeout = call.services.gate.options.client.timeout;
   const auto set = co_await call.services.blocking.Run<bool>(
-      [&watcher, flags, timeout](Client& client) -> absl::StatusOr<bool> {
-        REMORA_RETURN_IF_ERROR(ChangeWatcher::CanWatch(client));
-        watcher.SetFlags(flags);
-        watcher.AwaitBegin(timeout);
+      [&watchers, flags, timeout](ClusterClient& client) -> absl::StatusOr<bool> {
+        REMORA_RETURN_IF_ERROR(ChangeWatchers::CanWatch(client));
+        watchers.SetFlags(flags);
+        watchers.AwaitBegin(timeout);
         return true;
       });
   co_return set.status();

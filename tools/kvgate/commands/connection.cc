@@ -15,6 +15,7 @@
 #include "tools/kvgate/commands/groups.h"
 #include "tools/kvgate/commands/help.h"
 #include "tools/kvgate/commands/redis_version.h"
+#include "tools/kvgate/commands/subcommands.h"
 #include "tools/kvgate/resp/number_text.h"
 #include "tools/kvgate/tracking/client_tracking.h"
 
@@ -38,7 +39,9 @@ void Echo(Call& call) { call.reply.Bulk(call.argument(1)); }
 void Select(Call& call) {
   const std::optional<std::int64_t> database = ParseInteger(call.argument(1));
   if (!database) return call.reply.Error(kNotAnInteger);
-  database == 0 ? call.reply.Ok() : call.reply.Error("ERR DB index is out of range");
+  if (*database == 0) return call.reply.Ok();
+  call.reply.Error(call.services.gate.options.cluster ? "ERR SELECT is not allowed in cluster mode"
+                                                      : "ERR DB index is out of range");
 }
 
 void Quit(Call& call) {
@@ -86,8 +89,9 @@ void Reset(Call& call) {
   EndTracking(call.session, call.services.gate);
   if (!call.session.subscriptions->empty()) {
     call.session.subscriptions->Reset();
-    call.session.record->channels = call.session.record->patterns = 0;
-    call.services.gate.watcher->Update();
+    ClientRecord& record = *call.session.record;
+    record.channels = record.patterns = record.shard_channels = 0;
+    call.services.gate.watchers->Update();
   }
   call.session.replies = true;
   call.session.skips_next_reply = false;
@@ -150,7 +154,7 @@ void Hello(Call& call) {
   reply.Bulk("id");
   reply.Integer(call.session.record->id);
   reply.Bulk("mode");
-  reply.Bulk("standalone");
+  reply.Bulk(call.services.gate.options.mode());
   reply.Bulk("role");
   reply.Bulk("master");
   reply.Bulk("modules");
@@ -162,7 +166,7 @@ void Hello(Call& call) {
 /// Returns the letters of Redis.
 std::string FlagsOf(const ClientRecord& client) {
   std::string flags;
-  if (client.channels + client.patterns > 0) flags += 'P';
+  if (client.is_subscriber()) flags += 'P';
   if (client.redirect >= 0) flags += 't';
   if (client.is_redirect_broken) flags += 'R';
   if (client.has_broadcast) flags += 'B';
@@ -171,12 +175,12 @@ std::string FlagsOf(const ClientRecord& client) {
 
 std::string Describe(const ClientRecord& client, std::int64_t now_ms) {
   return absl::StrFormat(
-      "id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=0 sub=%d psub=%d ssub=0 multi=-1 "
+      "id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=0 sub=%d psub=%d ssub=%d multi=-1 "
       "cmd=%s user=%s redir=%d resp=%d lib-name=%s lib-ver=%s\n",
       client.id, client.address, client.local_address, client.fd, client.name,
       (now_ms - client.connected_ms) / 1000, (now_ms - client.active_ms) / 1000, FlagsOf(client),
-      client.channels.load(), client.patterns.load(), client.command.load(), client.user,
-      client.redirect.load(), client.protocol.load(), client.library, client.library_version);
+      client.channels.load(), client.patterns.load(), client.shard_channels.load(), client.command.load(),
+      client.user, client.redirect.load(), client.protocol.load(), client.library, client.library_version);
 }
 
 void ClientInfo(Call& call) {
@@ -275,12 +279,6 @@ void RejectTracking(Call& call) {
 
 void ClientId(Call& call) { call.reply.Integer(call.session.record->id); }
 
-struct Subcommand {
-  std::string_view name;
-  int arity;  // with both names
-  void (*run)(Call&);
-};
-
 bool IsTracking(const Request& request) { return request.size() > 2 && IsWord(request[1], "TRACKING"); }
 
 /// CLIENT TRACKING waits for the server.
@@ -305,14 +303,7 @@ void RunClient(Call& call) {
       {"tracking", -3, RejectTracking},
       {"trackinginfo", 2, ClientTrackingInfo},
   };
-  for (const Subcommand& subcommand : kSubcommands) {
-    if (!IsWord(call.argument(1), subcommand.name)) continue;
-    const auto count = static_cast<int>(call.request.size());
-    const bool fits = subcommand.arity >= 0 ? count == subcommand.arity : count >= -subcommand.arity;
-    if (fits) return subcommand.run(call);
-    return call.reply.Error(WrongArity(absl::StrCat("client|", AbslView(subcommand.name))));
-  }
-  call.reply.Error(UnknownSubcommand(call.argument(1), "client"));
+  if (const Subcommand* const found = FindSubcommand(call, kSubcommands)) found->run(call);
 }
 
 constexpr Command kConnectionCommands[] = {

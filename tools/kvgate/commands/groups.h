@@ -7,6 +7,7 @@
 
 namespace remora::kvgate {
 
+std::span<const Command> ClusterCommands();
 std::span<const Command> ConnectionCommands();
 std::span<const Command> ConfigCommands();
 std::span<const Command> ServerCommands();

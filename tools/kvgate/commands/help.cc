@@ -37,6 +37,17 @@ constexpr SubcommandHelp kOfClient[] = {
      "Sets whether this connection gets invalidations of keys that it has read."},
     {"TRACKINGINFO", "Describes the tracking of this connection."},
 };
+constexpr SubcommandHelp kOfCluster[] = {
+    {"INFO", "Describes the state of the cluster, which is always ok."},
+    {"KEYSLOT <key>", "Returns the slot of a key."},
+    {"LINKS", "Returns an empty array: the nodes have no links to each other."},
+    {"MYID", "Returns the ID of this node."},
+    {"NODES", "Returns a line for each node."},
+    {"REPLICAS <id>", "Returns an empty array: the nodes have no replicas."},
+    {"SHARDS", "Returns the slots of each node, and the node."},
+    {"SLAVES <id>", "Returns an empty array: the nodes have no replicas."},
+    {"SLOTS", "Returns the slots of each node, and its address."},
+};
 constexpr SubcommandHelp kOfCommand[] = {
     {"(no subcommand)", "Describes all commands."},
     {"COUNT", "Returns the number of commands."},
@@ -61,14 +72,17 @@ constexpr SubcommandHelp kOfPubsub[] = {
     {"CHANNELS [<pattern>]", "Returns the subscribed channels that fit a pattern."},
     {"NUMPAT", "Returns the number of subscribed patterns."},
     {"NUMSUB [<channel> ...]", "Returns the number of subscribers of channels, without those by patterns."},
+    {"SHARDCHANNELS [<pattern>]", "Returns the subscribed channels of shards that fit a pattern."},
+    {"SHARDNUMSUB [<channel> ...]", "Returns the number of subscribers of channels of shards."},
 };
 
 struct CommandHelp {
   std::string_view name;
   std::span<const SubcommandHelp> subcommands;
 };
-constexpr CommandHelp kHelps[] = {{"client", kOfClient}, {"command", kOfCommand}, {"config", kOfConfig},
-                                  {"memory", kOfMemory}, {"object", kOfObject},   {"pubsub", kOfPubsub}};
+constexpr CommandHelp kHelps[] = {{"client", kOfClient}, {"cluster", kOfCluster}, {"command", kOfCommand},
+                                  {"config", kOfConfig}, {"memory", kOfMemory},   {"object", kOfObject},
+                                  {"pubsub", kOfPubsub}};
 
 std::span<const SubcommandHelp> SubcommandsOf(std::string_view command) {
   for (const CommandHelp& help : kHelps) {

@@ -97,10 +97,10 @@ Task<void> Copy(Call& call) {
 }
 
 Task<void> DbSize(Call& call) {
-  const absl::StatusOr<std::uint64_t> count =
-      co_await call.services.blocking.Run<std::uint64_t>([](Client& client) { return client.Count(); });
+  const absl::StatusOr<std::uint64_t> count = co_await call.services.blocking.Run<std::uint64_t>(
+      [](ClusterClient& client) { return client.Count(); });
   if (!count.ok()) co_return FailCall(call, count.status());
-  call.reply.Integer(static_cast<std::int64_t>(*count));
+  call.reply.Integer(static_cast<std::int64_t>(call.services.gate.options.PartOf(*count)));
 }
 
 constexpr Command kKeyCommands[] = {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -11,8 +12,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/cluster/slots.h"
 #include "store/base/absl_view.h"
 #include "store/format/memory/layout.h"
+#include "tools/kvgate/cluster/redis_slot.h"
 #include "tools/kvgate/command_table.h"
 #include "tools/kvgate/commands/groups.h"
 #include "tools/kvgate/commands/store_calls.h"
@@ -134,20 +137,32 @@ Order OrderOfDelete(const Request& request) {
 
 // --- MSET -----------------------------------------------------------------------------------------------
 
-/// Puts all pairs of the request or none. If a key comes more than once, its last value counts.
-Task<absl::Status> PutPairs(Call& call, Condition condition) {
-  const std::size_t pairs = (call.request.size() - 1) / 2;
-  if (pairs == 1) {
-    co_return co_await call.kv().Put(call.argument(1), call.argument(2), {.condition = condition});
-  }
-  std::vector<std::size_t> last;  // pairs whose keys do not come again
+/// A pair of a request.
+struct Pair {
+  std::string_view key;
+  std::string_view value;
+};
+
+/// Returns the pairs of the request, in its order, in which watchers see them. If a key comes more than once,
+/// its last value counts.
+std::vector<Pair> PairsOf(const Call& call) {
+  std::vector<Pair> pairs;
   std::set<std::string_view> seen;
-  for (std::size_t pair = pairs; pair > 0; --pair) {
-    if (seen.insert(call.argument(2 * pair - 1)).second) last.push_back(pair);
+  for (std::size_t i = call.request.size() - 1; i > 1; i -= 2) {
+    if (seen.insert(call.argument(i - 1)).second) pairs.push_back({call.argument(i - 1), call.argument(i)});
   }
-  WriteBatch batch;  // in the order of the request, in which watchers see it
-  for (auto pair = last.rbegin(); pair != last.rend(); ++pair) {
-    batch.Put(call.argument(2 * *pair - 1), call.argument(2 * *pair), {.condition = condition});
+  std::ranges::reverse(pairs);
+  return pairs;
+}
+
+/// Puts all pairs or none.
+Task<absl::Status> PutAsOne(Call& call, const std::vector<Pair>& pairs, Condition condition) {
+  if (pairs.size() == 1) {
+    co_return co_await call.kv().Put(pairs[0].key, pairs[0].value, {.condition = condition});
+  }
+  WriteBatch batch;
+  for (const Pair& pair : pairs) {
+    batch.Put(pair.key, pair.value, {.condition = condition});
     if (std::string fault = batch.fault(); !fault.empty()) {
       co_return absl::InvalidArgumentError(
           absl::StrCat(call.command->name, ": not all of it fits into an atomic batch: ", fault));
@@ -156,15 +171,53 @@ Task<absl::Status> PutPairs(Call& call, Condition condition) {
   co_return co_await call.kv().Apply(batch);
 }
 
+/// Returns whether the servers do the pairs slot by slot. Clients of a Redis Cluster divide an MSET by the
+/// slots of Redis, so keys come together that have different slots here, and no common tag.
+bool IsDivided(const Call& call, const std::vector<Pair>& pairs) {
+  const GateOptions& options = call.services.gate.options;
+  if (!options.cluster || options.topology->shards().size() == 1 || call.is_within_transaction())
+    return false;
+  const std::uint32_t slot = RedisSlotOf(pairs[0].key);
+  return std::ranges::all_of(pairs, [slot](const Pair& pair) { return RedisSlotOf(pair.key) == slot; });
+}
+
+Task<void> PutPart(Call& call, const std::vector<Pair>& pairs, absl::Status& status, Join& join) {
+  status = co_await PutAsOne(call, pairs, {});
+  join.End();
+}
+
+/// Puts the pairs of each slot as one. Returns the first error; other slots have their pairs all the same.
+Task<absl::Status> PutBySlot(Call& call, const std::vector<Pair>& pairs) {
+  std::map<std::uint32_t, std::vector<Pair>> by_slot;
+  for (const Pair& pair : pairs) by_slot[SlotOfKey(pair.key)].push_back(pair);
+  std::vector<absl::Status> outcomes(by_slot.size());
+  Join join;
+  auto outcome = outcomes.begin();
+  for (const auto& [slot, of_slot] : by_slot) {
+    join.Begin();
+    call.Start(PutPart(call, of_slot, *outcome++, join));
+  }
+  co_await join;
+  const auto failed = std::ranges::find_if(outcomes, [](const absl::Status& one) { return !one.ok(); });
+  co_return failed == outcomes.end() ? absl::OkStatus() : *failed;
+}
+
 Task<void> MSet(Call& call) {
   if (call.request.size() % 2 == 0) co_return call.reply.Error(WrongArity(call.command->name));
-  const absl::Status status = co_await PutPairs(call, {});
+  const std::vector<Pair> pairs = PairsOf(call);
+  absl::Status status;
+  if (IsDivided(call, pairs)) {
+    status = co_await PutBySlot(call, pairs);
+  } else {
+    status = co_await PutAsOne(call, pairs, {});
+  }
   status.ok() ? call.reply.Ok() : FailCall(call, status);
 }
 
 Task<void> MSetNx(Call& call) {
   if (call.request.size() % 2 == 0) co_return call.reply.Error(WrongArity(call.command->name));
-  const absl::Status status = co_await PutPairs(call, Condition::Absent());
+  const std::vector<Pair> pairs = PairsOf(call);
+  const absl::Status status = co_await PutAsOne(call, pairs, Condition::Absent());
   if (!status.ok() && !absl::IsAlreadyExists(status)) co_return FailCall(call, status);
   call.reply.Integer(status.ok() ? 1 : 0);
 }

@@ -18,7 +18,7 @@ Task<void> Add(Call& call, std::int64_t delta) {
   const absl::StatusOr<std::int64_t> sum = co_await call.kv().Increment(call.argument(1), delta);
   if (sum.ok()) co_return call.reply.Integer(*sum);
   // A connection may fail with the same code.
-  const bool is_connected = call.kv().is_connected();
+  const bool is_connected = call.kv().is_connected(call.argument(1));
   if (absl::IsOutOfRange(sum.status())) {
     call.reply.Error("ERR increment or decrement would overflow");
   } else if (absl::IsFailedPrecondition(sum.status()) && is_connected) {

@@ -1,4 +1,4 @@
-// Commands about how a key is kept, and about replicas, of which a gate has none.
+// Commands about how a key is kept.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -75,21 +75,11 @@ Task<void> Memory(Call& call) {
       static_cast<std::int64_t>(sizeof(RecordHeader) + call.argument(2).size() + (*found)->value.size()));
 }
 
-void Wait(Call& call) {
-  if (!ParseInteger(call.argument(1))) return call.reply.Error(kNotAnInteger);
-  const std::optional<std::int64_t> timeout = ParseInteger(call.argument(2));
-  if (!timeout) return call.reply.Error("ERR timeout is not an integer or out of range");
-  if (*timeout < 0) return call.reply.Error("ERR timeout is negative");
-  call.reply.Integer(0);
-}
-
 constexpr Command kObjectCommands[] = {
     {"memory", -2, Order::kRead, kFlagReadonly, 2, 2, 1, "server", "Returns the bytes of a key's record",
      nullptr, Memory},
     {"object", -2, Order::kRead, kFlagReadonly, 2, 2, 1, "generic", "Describes how a key is kept", nullptr,
      Object},
-    {"wait", 3, Order::kLocal, kAlwaysFlags, 0, 0, 0, "generic", "Returns the number of replicas, 0", Wait,
-     nullptr},
 };
 
 }  // namespace

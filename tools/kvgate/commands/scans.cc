@@ -36,10 +36,10 @@ struct Piece {
   std::string rest{};  // resume token; empty: the scan is at its end
 };
 
-/// Reads the next `count` keys, or fewer, and keeps those that fit the pattern. `rest`: resume token; empty:
-/// from the first key that begins with `prefix` on.
-absl::StatusOr<Piece> ReadPiece(Client& client, std::string_view rest, std::string_view prefix,
-                                std::size_t count, std::string_view pattern) {
+/// Reads the next `count` keys, or fewer, and keeps those that fit the pattern and that the gate tells of.
+/// `rest`: resume token; empty: from the first key that begins with `prefix` on.
+absl::StatusOr<Piece> ReadPiece(ClusterClient& client, const GateOptions& gate, std::string_view rest,
+                                std::string_view prefix, std::size_t count, std::string_view pattern) {
   // One more, to tell whether it is the end.
   ScanOptions options{.limit = count + 1, .keys_only = true, .resume_token = rest};
   if (rest.empty()) {
@@ -54,7 +54,8 @@ absl::StatusOr<Piece> ReadPiece(Client& client, std::string_view rest, std::stri
   while ((*scan)->Next()) {
     ++seen;
     bytes += (*scan)->key().size();
-    if (FitsPattern(pattern, (*scan)->key())) piece.keys.emplace_back((*scan)->key());
+    const std::string_view key = (*scan)->key();
+    if (FitsPattern(pattern, key) && gate.TellsOf(key)) piece.keys.emplace_back(key);
     if (seen < count && bytes < kMaxPieceBytes) continue;
     piece.rest = (*scan)->resume_token();
     if (!(*scan)->Next()) piece.rest.clear();
@@ -132,8 +133,9 @@ Task<void> Scan(Call& call) {
   Piece piece;
   if (arguments.has_strings) {
     // No prefix: the next call may come with another pattern.
-    absl::StatusOr<Piece> read = co_await call.services.blocking.Run<Piece>(
-        [&](Client& client) { return ReadPiece(client, *rest, {}, arguments.count, arguments.pattern); });
+    absl::StatusOr<Piece> read = co_await call.services.blocking.Run<Piece>([&](ClusterClient& client) {
+      return ReadPiece(client, call.services.gate.options, *rest, {}, arguments.count, arguments.pattern);
+    });
     if (!read.ok()) co_return FailCall(call, read.status());
     piece = *std::move(read);
   }
@@ -156,8 +158,9 @@ Task<void> Keys(Call& call) {
   std::string rest;
   std::size_t bytes = 0;
   do {
-    absl::StatusOr<Piece> piece = co_await call.services.blocking.Run<Piece>(
-        [&](Client& client) { return ReadPiece(client, rest, PrefixOf(pattern), kMaxPieceKeys, pattern); });
+    absl::StatusOr<Piece> piece = co_await call.services.blocking.Run<Piece>([&](ClusterClient& client) {
+      return ReadPiece(client, call.services.gate.options, rest, PrefixOf(pattern), kMaxPieceKeys, pattern);
+    });
     if (!piece.ok()) co_return FailCall(call, piece.status());
     for (std::string& key : piece->keys) {
       bytes += key.size() + kKeyOverhead;
@@ -174,7 +177,7 @@ Task<void> Keys(Call& call) {
 }
 
 /// Returns one of the first keys behind a random place. Empty: there is none behind it.
-absl::StatusOr<std::string> KeyBehind(Client& client, const ScanRange& range, std::size_t skipped) {
+absl::StatusOr<std::string> KeyBehind(ClusterClient& client, const ScanRange& range, std::size_t skipped) {
   const std::string token = MakeScanToken(range);
   auto scan = client.Scan({.limit = skipped + 1, .keys_only = true, .resume_token = token});
   if (!scan.ok()) return scan.status();
@@ -185,7 +188,7 @@ absl::StatusOr<std::string> KeyBehind(Client& client, const ScanRange& range, st
 }
 
 /// Returns the first key, or the last one. Empty: there is none. FailedPrecondition: the store has no order.
-absl::StatusOr<std::string> OutermostKey(Client& client, bool last) {
+absl::StatusOr<std::string> OutermostKey(ClusterClient& client, bool last) {
   const auto scan = client.Scan({.reverse = last, .limit = 1, .keys_only = true});
   if (!scan.ok()) return scan.status();
   if ((*scan)->Next()) return std::string((*scan)->key());
@@ -208,7 +211,7 @@ std::string PlaceBetween(const std::string& first, const std::string& last, std:
 
 /// Returns a key. Empty: there is none. In a store without an order, a random hash decides. In an ordered
 /// one, a random place between the first key and the last one does, and a random number of keys behind it.
-absl::StatusOr<std::string> AnyKey(Client& client) {
+absl::StatusOr<std::string> AnyKey(ClusterClient& client) {
   thread_local std::mt19937_64 random{std::random_device()()};
   constexpr std::size_t kMostSkipped = 1000;
   const std::size_t skipped = random() % kMostSkipped;
@@ -241,8 +244,8 @@ Task<void> Flush(Call& call) {
   const bool has_mode =
       call.request.size() == 2 && (IsWord(call.argument(1), "ASYNC") || IsWord(call.argument(1), "SYNC"));
   if (call.request.size() > 1 && !has_mode) co_return call.reply.Error(kSyntaxError);
-  const absl::StatusOr<std::uint64_t> deleted =
-      co_await call.services.blocking.Run<std::uint64_t>([](Client& client) { return client.DeleteAll(); });
+  const absl::StatusOr<std::uint64_t> deleted = co_await call.services.blocking.Run<std::uint64_t>(
+      [](ClusterClient& client) { return client.DeleteAll(); });
   deleted.ok() ? call.reply.Ok() : FailCall(call, deleted.status());
 }
 

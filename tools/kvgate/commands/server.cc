@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -14,6 +15,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cluster/cluster_client.h"
+#include "client/cluster/cluster_shard.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 #include "tools/kvgate/command_table.h"
@@ -21,6 +24,7 @@
 #include "tools/kvgate/commands/help.h"
 #include "tools/kvgate/commands/redis_version.h"
 #include "tools/kvgate/commands/store_calls.h"
+#include "tools/kvgate/resp/number_text.h"
 
 namespace remora::kvgate {
 namespace {
@@ -114,38 +118,76 @@ void ShowCommands(Call& call) {
 
 // --- INFO -----------------------------------------------------------------------------------------------
 
-/// Facts that INFO asks the server for.
+// Makes one number of the incarnations of several servers; that of one server stays as it is.
+constexpr std::uint64_t kMultiplier = 0x9e3779b97f4a7c15;
+
+/// Facts that INFO asks the servers for.
 struct ServerFacts {
-  std::uint64_t incarnation = 0;
+  std::uint64_t incarnation = 0;  // of all servers: another one once one of them was started anew
   std::uint64_t keys = 0;
-  std::uint64_t used_bytes = 0;  // of its memory
+  std::uint64_t used_bytes = 0;  // of their memory
+  std::uint64_t replicas = 0;    // of each server, at least, that have each acknowledged write
+  std::uint64_t connected_replicas = 0;
 };
 
-absl::StatusOr<ServerFacts> AskServer(Client& client, bool has_keys, bool has_memory) {
-  REMORA_RETURN_IF_ERROR(client.Ping());
-  ServerFacts facts{.incarnation = client.incarnation()};
+/// Takes what a server's metrics tell.
+absl::Status AskMetrics(Client& client, ServerFacts* facts) {
+  REMORA_ASSIGN_OR_RETURN(const auto metrics, client.Stats());
+  const auto value_of = [&metrics](std::string_view name) -> std::uint64_t {
+    const auto found = std::ranges::find(metrics, name, [](const auto& metric) { return metric.first; });
+    return found == metrics.end() ? 0 : found->second;
+  };
+  const std::uint64_t memory = value_of("memory_bytes");
+  facts->used_bytes += memory - std::min(memory, value_of("memory_bytes_free"));
+  // A primary with a fixed set of followers acknowledges what all of them have, and one that leads a shard
+  // what the members in sync have, itself among them.
+  const std::uint64_t connected = value_of("followers");
+  const std::uint64_t in_sync = value_of("cluster_members_in_sync");
+  const std::uint64_t replicas = in_sync > 0 ? in_sync - 1 : connected + value_of("followers_away");
+  facts->connected_replicas += connected;
+  facts->replicas = std::min(facts->replicas, replicas);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ServerFacts> AskServer(ClusterClient& client, bool has_keys, bool has_metrics) {
+  ServerFacts facts;
+  if (has_metrics) facts.replicas = UINT64_MAX;
+  for (std::size_t i = 0; i < client.size(); ++i) {
+    const ShardPlace& place = client.topology().shards()[i];
+    REMORA_ASSIGN_OR_RETURN(Client* const server, client.shard(i));
+    if (const absl::Status pinged = server->Ping(); !pinged.ok()) return NameShard(place, pinged);
+    facts.incarnation = facts.incarnation * kMultiplier + server->incarnation();
+    if (!has_metrics) continue;
+    if (const absl::Status told = AskMetrics(*server, &facts); !told.ok()) return NameShard(place, told);
+  }
   if (has_keys) {
     REMORA_ASSIGN_OR_RETURN(facts.keys, client.Count());
   }
-  if (!has_memory) return facts;
-  REMORA_ASSIGN_OR_RETURN(const auto metrics, client.Stats());
-  std::uint64_t free_bytes = 0;
-  for (const auto& [name, value] : metrics) {
-    if (name == "memory_bytes") facts.used_bytes = value;
-    if (name == "memory_bytes_free") free_bytes = value;
-  }
-  facts.used_bytes -= std::min(facts.used_bytes, free_bytes);
   return facts;
 }
 
-/// `facts`: none if the server is away. The run is that of the gate, which knows the cursors of SCAN, and of
-/// its server, which has the data.
+/// Waits for nothing: each write before it has been acknowledged, and so is at all these replicas.
+Task<void> Wait(Call& call) {
+  const std::optional<std::int64_t> wanted = ParseInteger(call.argument(1));
+  if (!wanted) co_return call.reply.Error(kNotAnInteger);
+  const std::optional<std::int64_t> timeout = ParseInteger(call.argument(2));
+  if (!timeout) co_return call.reply.Error("ERR timeout is not an integer or out of range");
+  if (*timeout < 0) co_return call.reply.Error("ERR timeout is negative");
+  const auto facts = co_await call.services.blocking.Run<ServerFacts>(
+      [](ClusterClient& client) { return AskServer(client, /*has_keys=*/false, /*has_metrics=*/true); });
+  if (!facts.ok()) co_return FailCall(call, facts.status());
+  call.reply.Integer(static_cast<std::int64_t>(facts->replicas));
+}
+
+/// `facts`: none if a server is away. The run is that of the gate, which knows the cursors of SCAN, and of
+/// its servers, which have the data.
 void AddServerSection(const GateState& gate, std::int64_t now_ms, const absl::StatusOr<ServerFacts>& facts,
                       std::string* text) {
   const std::int64_t uptime = (now_ms - gate.started_ms) / 1000;
   absl::StrAppend(text, "# Server\r\nredis_version:", AbslView(kRedisVersion),
-                  "\r\nredis_mode:standalone\r\n", "remora_version:", gate.options.version,
-                  "\r\nremora_server:", gate.options.server, "\r\nprocess_id:", ::getpid(),
+                  "\r\nredis_mode:", AbslView(gate.options.mode()),
+                  "\r\nremora_version:", gate.options.version, "\r\nremora_server:", gate.options.server,
+                  "\r\nremora_shards:", gate.options.topology->shards().size(), "\r\nprocess_id:", ::getpid(),
                   "\r\nio_threads:", gate.options.threads, "\r\nuptime_in_seconds:", uptime,
                   "\r\nuptime_in_days:", uptime / 86'400, "\r\n");
   if (!facts.ok()) return;
@@ -168,6 +210,7 @@ void AddStatsSection(const GateState& gate, std::string* text) {
                   "\r\nrejected_connections:", gate.rejected.load(),
                   "\r\npubsub_channels:", gate.hub.CountNames(NameKind::kChannel),
                   "\r\npubsub_patterns:", gate.hub.CountNames(NameKind::kPattern),
+                  "\r\npubsubshard_channels:", gate.hub.CountNames(NameKind::kShardChannel),
                   "\r\ntracking_total_keys:", tracked.keys, "\r\ntracking_total_items:", tracked.items,
                   "\r\ntracking_total_prefixes:", tracked.prefixes, "\r\n");
 }
@@ -176,7 +219,7 @@ void AppendSeconds(std::string_view name, const timeval& time, std::string* text
   absl::StrAppendFormat(text, "%s:%d.%06d\r\n", name, time.tv_sec, time.tv_usec);
 }
 
-/// Adds the time that the gate has taken, without its server.
+/// Adds the time that the gate has taken, without its servers.
 void AddCpuSection(std::string* text) {
   rusage used{};
   ::getrusage(RUSAGE_SELF, &used);
@@ -206,11 +249,12 @@ Task<void> Info(Call& call) {
   absl::StatusOr<ServerFacts> facts = ServerFacts();
   const bool has_keys = all || wanted.contains("keyspace");
   const bool has_memory = all || wanted.contains("memory");
-  if (has_keys || has_memory || wanted.contains("server")) {
+  const bool has_metrics = has_memory || wanted.contains("replication");
+  if (has_keys || has_metrics || wanted.contains("server")) {
     facts = co_await call.services.blocking.Run<ServerFacts>(
-        [=](Client& client) { return AskServer(client, has_keys, has_memory); });
+        [=](ClusterClient& client) { return AskServer(client, has_keys, has_metrics); });
   }
-  if ((has_keys || has_memory) && !facts.ok()) co_return FailCall(call, facts.status());
+  if ((has_keys || has_metrics) && !facts.ok()) co_return FailCall(call, facts.status());
   if (std::string* const text = add("server")) {
     AddServerSection(gate, call.services.clock.UnixMillis(), facts, text);
   }
@@ -219,8 +263,15 @@ Task<void> Info(Call& call) {
     absl::StrAppend(&sections.emplace_back(), "# Memory\r\nused_memory:", facts->used_bytes, "\r\n");
   }
   if (std::string* const text = add("stats")) AddStatsSection(gate, text);
+  if (std::string* const text = add("replication")) {
+    absl::StrAppend(text, "# Replication\r\nrole:master\r\nconnected_slaves:", facts->connected_replicas,
+                    "\r\n");
+  }
   if (std::string* const text = add("cpu")) AddCpuSection(text);
-  if (has_keys) AddKeyspaceSection(facts->keys, &sections.emplace_back());
+  if (std::string* const text = add("cluster")) {
+    absl::StrAppend(text, "# Cluster\r\ncluster_enabled:", gate.options.cluster ? 1 : 0, "\r\n");
+  }
+  if (has_keys) AddKeyspaceSection(gate.options.PartOf(facts->keys), &sections.emplace_back());
   std::string text;
   for (const std::string& section : sections) absl::StrAppend(&text, text.empty() ? "" : "\r\n", section);
   call.reply.Verbatim(text);
@@ -231,6 +282,8 @@ constexpr Command kServerCommands[] = {
      nullptr},
     {"info", -1, Order::kExclusive, kAlwaysFlags, 0, 0, 0, "server", "Describes the gate and its server",
      nullptr, Info},
+    {"wait", 3, Order::kExclusive, kAlwaysFlags, 0, 0, 0, "generic",
+     "Returns the number of replicas that have each acknowledged write", nullptr, Wait},
     {"time", 1, Order::kLocal, kAlwaysFlags | kFlagFast, 0, 0, 0, "server", "Returns the time of the gate",
      Time, nullptr},
 };

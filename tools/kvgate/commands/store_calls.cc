@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "store/format/types/bounds.h"
 
@@ -21,6 +22,7 @@ void FailCall(Call& call, const absl::Status& status) {
   absl::string_view kind = "ERR ";
   if (absl::IsResourceExhausted(status)) kind = "OOM ";
   if (absl::IsPermissionDenied(status)) kind = "NOPERM ";
+  if (absl::StartsWith(status.message(), kCrossSlot)) kind = "";
   call.reply.Clear();
   call.reply.Error(absl::StrCat(kind, status.message()));
 }

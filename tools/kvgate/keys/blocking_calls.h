@@ -12,20 +12,20 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/client.h"
+#include "client/cluster/cluster_client.h"
 #include "store/base/clock.h"
 #include "tools/kvgate/keys/helper_thread.h"
 #include "tools/kvgate/network/inbox.h"
 
 namespace remora::kvgate {
 
-/// A blocking client that connects at its first call. The first connection waits for a server that is not
-/// there, as a later one does. A coroutine that awaits Run resumes in the thread of the inbox.
+/// A blocking client of all servers that connects at its first call. The first connection waits for a server
+/// that is not there, as a later one does. A coroutine that awaits Run resumes in the thread of the inbox.
 ///
 /// Thread safety: Run belongs to the thread of the inbox.
 class BlockingCalls {
  public:
-  using Connect = std::function<absl::StatusOr<std::unique_ptr<Client>>()>;
+  using Connect = std::function<absl::StatusOr<std::unique_ptr<ClusterClient>>()>;
 
   /// Starts the helper thread. `inbox` and `clock` live longer. `timeout`: a call waits so long for the first
   /// connection.
@@ -45,9 +45,10 @@ class BlockingCalls {
     helper_.reset();
   }
 
-  /// Awaits call(client), which returns an absl::StatusOr<T>. Its status may also be one of Client::Connect.
+  /// Awaits call(client), which returns an absl::StatusOr<T>. Its status may also be one of
+  /// ClusterClient::Connect.
   template <typename T>
-  auto Run(std::function<absl::StatusOr<T>(Client&)> call) {
+  auto Run(std::function<absl::StatusOr<T>(ClusterClient&)> call) {
     return Awaiter<T>{*this, std::move(call), absl::UnknownError("store call: it has not run yet; await it")};
   }
 
@@ -55,14 +56,14 @@ class BlockingCalls {
   template <typename T>
   struct Awaiter {
     BlockingCalls& calls;
-    std::function<absl::StatusOr<T>(Client&)> call;
+    std::function<absl::StatusOr<T>(ClusterClient&)> call;
     absl::StatusOr<T> result;
 
     bool await_ready() const noexcept { return false; }
     void await_suspend(std::coroutine_handle<> waiting) {
       // Calls that wait one behind the other for the same server do not add up their times.
       calls.helper_->Post([this, waiting, deadline = calls.clock_.Now() + calls.timeout_] {
-        absl::StatusOr<Client*> client =
+        absl::StatusOr<ClusterClient*> client =
             absl::CancelledError("store call: the gate is stopping; connect again later");
         if (!calls.stopping_) client = calls.Connected(deadline);
         result = client.ok() ? call(**client) : absl::StatusOr<T>(client.status());
@@ -84,7 +85,7 @@ class BlockingCalls {
         clock_(clock),
         helper_(std::move(helper)) {}
 
-  absl::StatusOr<Client*> Connected(TimePoint deadline) {
+  absl::StatusOr<ClusterClient*> Connected(TimePoint deadline) {
     for (auto pause = kFirstPause; client_ == nullptr; pause = std::min(2 * pause, kLongestPause)) {
       auto connected = connect_();
       if (connected.ok()) {
@@ -109,7 +110,7 @@ class BlockingCalls {
   Inbox& inbox_;
   const Clock& clock_;
   std::atomic<bool> stopping_{false};
-  std::unique_ptr<Client> client_;
+  std::unique_ptr<ClusterClient> client_;
   std::unique_ptr<HelperThread> helper_;  // last: its thread uses the others
 };
 

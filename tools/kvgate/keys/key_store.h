@@ -1,4 +1,4 @@
-// The keys as commands see them: those of the server, or those within a transaction.
+// The keys as commands see them: those of the servers, or those within a transaction.
 #pragma once
 
 #include <chrono>
@@ -14,6 +14,9 @@
 #include "store/format/wire/write_batch.h"
 
 namespace remora::kvgate {
+
+/// Begins the error of a batch whose keys have different slots, as that of Redis Cluster does.
+inline constexpr char kCrossSlot[] = "CROSSSLOT Keys in request don't hash to the same slot";
 
 /// Operations of the client of that name, with the same outcomes. Keys, values and batches live until the
 /// task ends. Options have neither a durability nor a pointer for the version.
@@ -34,8 +37,8 @@ class KeyStore {
   virtual Task<absl::StatusOr<std::int64_t>> Increment(std::string_view key, std::int64_t delta) = 0;
   virtual Task<absl::StatusOr<std::size_t>> Append(std::string_view key, std::string_view bytes) = 0;
   virtual Task<absl::Status> Apply(const WriteBatch& batch) = 0;
-  /// Returns whether there is a connection to the server now.
-  virtual bool is_connected() const = 0;
+  /// Returns whether there is a connection to the key's server now.
+  virtual bool is_connected(std::string_view key) const = 0;
 };
 
 }  // namespace remora::kvgate

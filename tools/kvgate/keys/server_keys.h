@@ -1,47 +1,96 @@
-// The keys of the server.
+// The keys of the servers.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "client/cluster/batch_slot.h"
+#include "client/cluster/cluster_shard.h"
 #include "tools/kvgate/keys/key_store.h"
+#include "tools/kvgate/network/server_links.h"
 
 namespace remora::kvgate {
 
-/// Each operation is one of the client, which begins it before the task waits for the first time.
+/// Each operation is one of the client of the key's shard, which begins it before the task waits for the
+/// first time. A batch is one of several shards only if all its keys have the same slot.
 ///
-/// Thread safety: that of the client.
+/// Thread safety: that of the clients.
 class ServerKeys final : public KeyStore {
  public:
-  /// `kv` lives longer.
-  explicit ServerKeys(CoroutineClient& kv) : kv_(kv) {}
+  /// `servers` live longer.
+  explicit ServerKeys(ServerLinks& servers) : servers_(servers) {}
 
-  Task<absl::StatusOr<std::string>> Get(std::string_view key) override { co_return co_await kv_.Get(key); }
+  Task<absl::StatusOr<std::string>> Get(std::string_view key) override {
+    return On<absl::StatusOr<std::string>>(key, [=](CoroutineClient& kv) { return kv.Get(key); });
+  }
   Task<absl::StatusOr<KeyRecord>> GetRecord(std::string_view key) override {
-    co_return co_await kv_.GetRecord(key);
+    return On<absl::StatusOr<KeyRecord>>(key, [=](CoroutineClient& kv) { return kv.GetRecord(key); });
   }
   Task<absl::StatusOr<KeyExpiry>> GetExpiry(std::string_view key) override {
-    co_return co_await kv_.GetExpiry(key);
+    return On<absl::StatusOr<KeyExpiry>>(key, [=](CoroutineClient& kv) { return kv.GetExpiry(key); });
   }
-  Task<absl::StatusOr<bool>> Exists(std::string_view key) override { co_return co_await kv_.Exists(key); }
+  Task<absl::StatusOr<bool>> Exists(std::string_view key) override {
+    return On<absl::StatusOr<bool>>(key, [=](CoroutineClient& kv) { return kv.Exists(key); });
+  }
   Task<absl::Status> Put(std::string_view key, std::string_view value, PutOptions options) override {
-    co_return co_await kv_.Put(key, value, options);
+    return On<absl::Status>(key, [=](CoroutineClient& kv) { return kv.Put(key, value, options); });
   }
   Task<absl::Status> Delete(std::string_view key, WriteOptions options) override {
-    co_return co_await kv_.Delete(key, options);
+    return On<absl::Status>(key, [=](CoroutineClient& kv) { return kv.Delete(key, options); });
   }
   Task<absl::Status> Touch(std::string_view key, std::chrono::milliseconds ttl,
                            WriteOptions options) override {
-    co_return co_await kv_.Touch(key, ttl, options);
+    return On<absl::Status>(key, [=](CoroutineClient& kv) { return kv.Touch(key, ttl, options); });
   }
   Task<absl::StatusOr<std::int64_t>> Increment(std::string_view key, std::int64_t delta) override {
-    co_return co_await kv_.Increment(key, delta);
+    return On<absl::StatusOr<std::int64_t>>(key,
+                                            [=](CoroutineClient& kv) { return kv.Increment(key, delta); });
   }
   Task<absl::StatusOr<std::size_t>> Append(std::string_view key, std::string_view bytes) override {
-    co_return co_await kv_.Append(key, bytes);
+    return On<absl::StatusOr<std::size_t>>(key, [=](CoroutineClient& kv) { return kv.Append(key, bytes); });
   }
-  Task<absl::Status> Apply(const WriteBatch& batch) override { co_return co_await kv_.Apply(batch); }
-  bool is_connected() const override { return kv_.client().status().ok(); }
+  Task<absl::Status> Apply(const WriteBatch& batch) override {
+    if (servers_.topology().shards().size() > 1 && batch.fault().empty() && !SlotOfBatch(batch).ok()) {
+      co_return absl::InvalidArgumentError(
+          absl::StrCat(kCrossSlot, "; give them the same {tag}, as in {42}:name"));
+    }
+    std::string_view bytes = batch.bytes();
+    const std::optional<BatchWrite> first = TakeBatchWrite(&bytes);
+    const std::string_view key = first ? first->key : std::string_view();  // any shard rejects a faulty batch
+    co_return co_await On<absl::Status>(key, [&](CoroutineClient& kv) { return kv.Apply(batch); });
+  }
+  bool is_connected(std::string_view key) const override {
+    CoroutineClient* const kv = servers_.client(servers_.ShardOf(key));
+    return kv != nullptr && kv->client().status().ok();
+  }
 
  private:
-  CoroutineClient& kv_;
+  /// Returns the result of the operation that `begin` begins with the client of the key's shard.
+  template <typename Result, typename Begin>
+  Task<Result> On(std::string_view key, Begin begin) {
+    const std::size_t shard = servers_.ShardOf(key);
+    CoroutineClient* const kv = servers_.client(shard);
+    if (kv == nullptr)
+      co_return absl::CancelledError("store call: the gate is stopping; connect again later");
+    Result result = co_await begin(*kv);
+    if (result.ok()) co_return result;
+    co_return NameShardUnlessOfKey(servers_.topology().shards()[shard], StatusIn(result));
+  }
+  static const absl::Status& StatusIn(const absl::Status& status) { return status; }
+  template <typename T>
+  static const absl::Status& StatusIn(const absl::StatusOr<T>& result) {
+    return result.status();
+  }
+
+  ServerLinks& servers_;
 };
 
 }  // namespace remora::kvgate

@@ -324,16 +324,21 @@ Task<absl::Status> TransactionKeys::Commit() {
   // One read has its moment by itself.
   if (writes == 0 && (checks == 0 || (checks == 1 && watched_.empty()))) co_return absl::OkStatus();
   absl::Status status;
+  std::string_view key;  // all have the same server
   if (writes == 1 && checks == 0) {
-    for (const auto& [key, entry] : entries_) {
-      if (entry.is_written) status = co_await WriteOne(key, entry);
+    for (const auto& [name, entry] : entries_) {
+      if (!entry.is_written) continue;
+      key = name;
+      status = co_await WriteOne(name, entry);
     }
   } else {
     if (const std::string fault = batch.fault(); !fault.empty()) co_return absl::InvalidArgumentError(fault);
+    std::string_view bytes = batch.bytes();
+    key = TakeBatchWrite(&bytes)->key;
     status = co_await server_.Apply(batch);
   }
   // A connection may fail with the same codes, and then nobody knows what was done.
-  if (IsOvertaken(status) && is_connected()) co_return Overtaken();
+  if (IsOvertaken(status) && is_connected(key)) co_return Overtaken();
   co_return status;
 }
 

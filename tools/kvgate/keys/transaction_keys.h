@@ -48,7 +48,7 @@ class TransactionKeys final : public KeyStore {
   Task<absl::StatusOr<std::int64_t>> Increment(std::string_view key, std::int64_t delta) override;
   Task<absl::StatusOr<std::size_t>> Append(std::string_view key, std::string_view bytes) override;
   Task<absl::Status> Apply(const WriteBatch& batch) override;
-  bool is_connected() const override { return server_.is_connected(); }
+  bool is_connected(std::string_view key) const override { return server_.is_connected(key); }
 
   /// Returns why the commands saw no keys of one moment, so that their replies are void:
   ///   Aborted: another client has changed a key meanwhile.

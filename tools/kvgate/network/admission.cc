@@ -17,7 +17,7 @@ namespace {
 bool ChangesSomething(const Call& call) {
   if ((call.command->flags & kFlagWrite) != 0) return true;
   const std::string_view name = call.command->name;
-  if (name == "publish") return true;
+  if (name == "publish" || name == "spublish") return true;
   return call.request.size() > 1 && ((name == "config" && IsWord(call.argument(1), "SET")) ||
                                      (name == "client" && IsWord(call.argument(1), "KILL")));
 }

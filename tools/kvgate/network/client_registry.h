@@ -28,12 +28,14 @@ struct ClientRecord {
   std::atomic<int> protocol{2};
   std::atomic<int> channels{0};  // that it has subscribed to
   std::atomic<int> patterns{0};
+  std::atomic<int> shard_channels{0};
   std::atomic<std::int64_t> redirect{-1};  // of CLIENT TRACKING; 0: to itself; -1: it does not track
   std::atomic<bool> has_broadcast{false};  // CLIENT TRACKING with BCAST
   std::atomic<bool> is_redirect_broken{false};
   std::string user{"default"};
   /// Returns its type in CLIENT LIST and CLIENT KILL.
-  const char* type() const { return channels + patterns > 0 ? "pubsub" : "normal"; }
+  bool is_subscriber() const { return channels + patterns + shard_channels > 0; }
+  const char* type() const { return is_subscriber() ? "pubsub" : "normal"; }
   bool is_shut_down = false;  // its thread has not noticed yet
   std::string name{};
   std::string library{};

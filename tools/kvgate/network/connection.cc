@@ -92,7 +92,7 @@ Connection::~Connection() {
   EndTracking(session_, services_.gate);
   if (session_.subscriptions->empty()) return;
   session_.subscriptions->Reset();
-  services_.gate.watcher->Update();
+  services_.gate.watchers->Update();
 }
 
 // --- Input ----------------------------------------------------------------------------------------------

@@ -12,16 +12,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/async_client.h"
-#include "client/client.h"
+#include "client/cluster/cluster_client.h"
 #include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
 
 namespace remora::kvgate {
 namespace {
 
-// Operations in flight of all connections of a thread.
-constexpr std::size_t kDepth = 512;
 // Polls before the thread sleeps, while operations are in flight: most end within microseconds.
 constexpr int kPollsBeforeSleep = 64;
 constexpr int kMostEvents = 64;
@@ -50,19 +47,17 @@ absl::Status GatewayThread::Prepare() {
   epoll_fd_ = ::epoll_create1(EPOLL_CLOEXEC);
   if (epoll_fd_ < 0) return absl::ResourceExhaustedError(absl::StrCat("epoll: ", std::strerror(errno)));
   REMORA_ASSIGN_OR_RETURN(inbox_, Inbox::Make());
-  REMORA_ASSIGN_OR_RETURN(auto client, AsyncClient::Connect(state_.options.server, state_.options.client,
-                                                            {.depth = kDepth}, clock_));
-  // From here on, Poll leaves dialling to another thread.
+  const GateOptions& options = state_.options;
+  REMORA_ASSIGN_OR_RETURN(servers_, ServerLinks::Connect(*options.topology, options.client, *inbox_, clock_));
   REMORA_RETURN_IF_ERROR(WatchDescriptor(epoll_fd_, EPOLL_CTL_ADD, inbox_->fd(), EPOLLIN, kInboxEvent));
-  REMORA_RETURN_IF_ERROR(WatchDescriptor(epoll_fd_, EPOLL_CTL_ADD, client->fd(), EPOLLIN, kStoreEvent));
-  kv_ = std::make_unique<CoroutineClient>(std::move(client));
-  keys_ = std::make_unique<ServerKeys>(*kv_);
+  for (const int fd : servers_->fds()) {
+    REMORA_RETURN_IF_ERROR(WatchDescriptor(epoll_fd_, EPOLL_CTL_ADD, fd, EPOLLIN, kStoreEvent));
+  }
+  keys_ = std::make_unique<ServerKeys>(*servers_);
   const auto connect = [this] {
-    return Client::Connect(state_.options.server, state_.options.client, clock_);
+    return ClusterClient::Connect(*state_.options.topology, state_.options.client, clock_);
   };
-  REMORA_ASSIGN_OR_RETURN(blocking_,
-                          BlockingCalls::Start(connect, state_.options.client.timeout, *inbox_, clock_));
-  REMORA_ASSIGN_OR_RETURN(dialer_, HelperThread::Start());
+  REMORA_ASSIGN_OR_RETURN(blocking_, BlockingCalls::Start(connect, options.client.timeout, *inbox_, clock_));
   return absl::OkStatus();
 }
 
@@ -94,27 +89,26 @@ void GatewayThread::Adopt(int fd, std::shared_ptr<ClientRecord> record,
 // --- The loop -------------------------------------------------------------------------------------------
 
 void GatewayThread::Run() {
-  AsyncClient& client = kv_->client();
   int idle_polls = 0;
   while (!stopping_) {
     const bool has_worked = Step();
     if (has_worked) {
       idle_polls = 0;
       Await(0);
-    } else if (client.in_flight() > 0 && ++idle_polls < kPollsBeforeSleep) {
+    } else if (servers_->has_in_flight() && ++idle_polls < kPollsBeforeSleep) {
       continue;
     } else {
-      client.Arm();
+      servers_->Arm();
       // Events before Arm make no descriptor readable.
       Await(Step() ? 0 : TimeoutMs());
-      client.Disarm();
+      servers_->Disarm();
     }
   }
   End();
 }
 
 bool GatewayThread::Step() {
-  bool has_worked = PollStore();
+  bool has_worked = servers_->Poll();
   std::vector<std::uint64_t> replied;
   replied.swap(replied_);
   for (const std::uint64_t id : replied) {
@@ -128,26 +122,11 @@ bool GatewayThread::Step() {
   return has_worked;
 }
 
-bool GatewayThread::PollStore() {
-  const bool has_ended = kv_->Poll() > 0;
-  if (!is_dialling_ && kv_->client().BeginReconnect()) {
-    is_dialling_ = true;
-    dialer_->Post([this] {
-      kv_->client().Reconnect();
-      inbox_->Post([this] {
-        kv_->client().EndReconnect();
-        is_dialling_ = false;
-      });
-    });
-  }
-  return has_ended;
-}
-
 int GatewayThread::TimeoutMs() const {
-  const std::optional<TimePoint> deadline = kv_->client().next_deadline();
+  const std::optional<TimePoint> deadline = servers_->next_deadline();
   if (!deadline) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - clock_.Now()).count();
-  return static_cast<int>(std::clamp<std::int64_t>(left, is_dialling_ ? 1 : 0, 1000));
+  return static_cast<int>(std::clamp<std::int64_t>(left, servers_->is_dialling() ? 1 : 0, 1000));
 }
 
 void GatewayThread::Await(int timeout_ms) {
@@ -169,7 +148,7 @@ void GatewayThread::WatchNew(std::unique_ptr<Channel> channel, std::shared_ptr<C
   const int fd = channel->fd();
   const auto id = static_cast<std::uint64_t>(record->id);
   auto connection = std::make_unique<Connection>(
-      std::move(channel), std::move(record), Services{*kv_, *keys_, *blocking_, state_, clock_},
+      std::move(channel), std::move(record), Services{*servers_, *keys_, *blocking_, state_, clock_},
       [this](Connection& replied) { replied_.push_back(static_cast<std::uint64_t>(replied.id())); },
       [this, id] { inbox_->Post([this, id] { replied_.push_back(id); }); });
   if (!WatchDescriptor(epoll_fd_, EPOLL_CTL_ADD, fd, EPOLLIN, id).ok()) {
@@ -213,9 +192,9 @@ void GatewayThread::End() {
   for (auto& [id, watched] : connections_) watched.connection->Abandon();
   // Each of them resumes coroutines, which may await the other.
   blocking_->Stop();
-  dialer_.reset();
+  servers_->StopDialling();
   inbox_->Drain();
-  kv_.reset();
+  servers_.reset();
   for (auto& [id, watched] : connections_) state_.clients.Remove(static_cast<std::int64_t>(id));
   connections_.clear();
 }

@@ -1,4 +1,4 @@
-// A thread of the gate: an event loop with its connections, and one client of the server.
+// A thread of the gate: an event loop with its connections, and one client of each server.
 #pragma once
 
 #include <atomic>
@@ -11,16 +11,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/coroutine_client.h"
 #include "rdma/tcp/stream/tls_context.h"
 #include "store/base/clock.h"
 #include "tools/kvgate/gate_state.h"
 #include "tools/kvgate/keys/blocking_calls.h"
-#include "tools/kvgate/keys/helper_thread.h"
 #include "tools/kvgate/keys/server_keys.h"
 #include "tools/kvgate/network/channel.h"
 #include "tools/kvgate/network/connection.h"
 #include "tools/kvgate/network/inbox.h"
+#include "tools/kvgate/network/server_links.h"
 
 namespace remora::kvgate {
 
@@ -30,7 +29,7 @@ namespace remora::kvgate {
 /// Thread safety: any thread may call Adopt and Stop.
 class GatewayThread {
  public:
-  /// Connects to the server, and starts the thread. `state` and `clock` live longer. Outcomes as for
+  /// Connects to the servers, and starts the thread. `state` and `clock` live longer. Outcomes as for
   /// AsyncClient::Connect.
   static absl::StatusOr<std::unique_ptr<GatewayThread>> Start(GateState& state, const Clock& clock);
   /// Ends the thread, its connections, and their commands in flight.
@@ -48,7 +47,6 @@ class GatewayThread {
   void Run();
   /// Does all that is due without waiting. Returns whether there was anything.
   bool Step();
-  bool PollStore();
   /// Waits until a socket, the inbox or the server has something, and serves the sockets.
   void Await(int timeout_ms);
   int TimeoutMs() const;
@@ -68,11 +66,9 @@ class GatewayThread {
   const Clock& clock_;
   int epoll_fd_ = -1;
   std::unique_ptr<Inbox> inbox_;
-  std::unique_ptr<CoroutineClient> kv_;
+  std::unique_ptr<ServerLinks> servers_;
   std::unique_ptr<ServerKeys> keys_;
   std::unique_ptr<BlockingCalls> blocking_;
-  std::unique_ptr<HelperThread> dialer_;
-  bool is_dialling_ = false;
   std::unordered_map<std::uint64_t, Watched> connections_;  // by the client's ID
   std::vector<std::uint64_t> replied_;                      // IDs whose commands have ended
   std::atomic<bool> stopping_{false};

@@ -27,9 +27,12 @@ bool HasNoChanges(const absl::Status& status) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ChangeWatcher>> ChangeWatcher::Start(Connect connect, MessageHub& hub,
+absl::StatusOr<std::unique_ptr<ChangeWatcher>> ChangeWatcher::Start(std::string name, Connect connect,
+                                                                    const RedisCluster* cluster,
+                                                                    MessageHub& hub,
                                                                     TrackingTable& tracking) {
-  std::unique_ptr<ChangeWatcher> watcher(new ChangeWatcher(std::move(connect), hub, tracking));
+  std::unique_ptr<ChangeWatcher> watcher(
+      new ChangeWatcher(std::move(name), std::move(connect), cluster, hub, tracking));
   REMORA_ASSIGN_OR_RETURN(
       watcher->thread_, StartThread([&watcher] { return std::thread(&ChangeWatcher::Run, watcher.get()); }));
   return watcher;
@@ -48,8 +51,6 @@ void ChangeWatcher::Stop() {
   }
   changed_.notify_all();
 }
-
-absl::Status ChangeWatcher::CanWatch(Client& client) { return client.Watch().status(); }
 
 // --- What is wanted -------------------------------------------------------------------------------------
 
@@ -123,10 +124,7 @@ void ChangeWatcher::WatchAll(Period period) {
     if (status.ok() || absl::IsCancelled(status)) continue;
     if (!token.empty() && IsPlaceLost(status)) {
       token.clear();
-      command_line::SayError(absl::StrCat(
-          "kvgate: keyspace notifications: changes were lost, and the watch continues with those from now "
-          "on: ",
-          status.message()));
+      Say("changes were lost, and the watch continues with those from now on", status);
       continue;
     }
     Complain(status);
@@ -177,6 +175,7 @@ void ChangeWatcher::Show(EventFlags wanted, ChangeKind kind, std::string_view ke
   if (tracking_.has_clients()) tracking_.Invalidate(key);
   const bool is_put = kind == ChangeKind::kPut;
   if (!(is_put ? wanted.has_sets() : wanted.has_deletions())) return;
+  if (cluster_ != nullptr && !cluster_->IsOwn(key)) return;
   const std::string_view event = is_put ? "set" : "del";
   if (wanted.has_keyspace() && hub_.wants_keyspace()) {
     hub_.Publish(absl::StrCat(AbslView(kKeyspacePrefix), AbslView(key)), event);
@@ -189,8 +188,11 @@ void ChangeWatcher::Show(EventFlags wanted, ChangeKind kind, std::string_view ke
 void ChangeWatcher::Complain(const absl::Status& status) {
   if (complaint_ == status.message()) return;
   complaint_ = std::string(status.message());
-  command_line::SayError(
-      absl::StrCat("kvgate: keyspace notifications: none until the server serves again: ", complaint_));
+  Say("none until the server serves again", status);
+}
+
+void ChangeWatcher::Say(absl::string_view what, const absl::Status& why) const {
+  command_line::SayError(absl::StrCat("kvgate: keyspace notifications: ", name_, what, ": ", why.message()));
 }
 
 void ChangeWatcher::Pause() {

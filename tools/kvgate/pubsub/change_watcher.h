@@ -1,4 +1,4 @@
-// Keyspace notifications and invalidations: messages for the changes of the server's keys, by any client.
+// Keyspace notifications and invalidations: messages for the changes of a server's keys, by any client.
 #pragma once
 
 #include <atomic>
@@ -16,10 +16,12 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "client/client.h"
 #include "client/watch.h"
 #include "store/base/clock.h"
 #include "store/base/mutex.h"
+#include "tools/kvgate/cluster/redis_cluster.h"
 #include "tools/kvgate/pubsub/event_flags.h"
 #include "tools/kvgate/pubsub/message_hub.h"
 #include "tools/kvgate/tracking/tracking_table.h"
@@ -39,16 +41,16 @@ class ChangeWatcher {
   /// Connects to the server with the clock.
   using Connect = std::function<absl::StatusOr<std::unique_ptr<Client>>(const Clock& clock)>;
 
-  /// `hub` and `tracking` live longer. ResourceExhausted: the system does not start a thread.
-  static absl::StatusOr<std::unique_ptr<ChangeWatcher>> Start(Connect connect, MessageHub& hub,
+  /// `name`: of the server, for errors; empty: there is one alone. `cluster`: of the gate, which has the
+  /// events of its keys alone; null: those of all keys. It, `hub` and `tracking` live longer.
+  /// ResourceExhausted: the system does not start a thread.
+  static absl::StatusOr<std::unique_ptr<ChangeWatcher>> Start(std::string name, Connect connect,
+                                                              const RedisCluster* cluster, MessageHub& hub,
                                                               TrackingTable& tracking);
   /// Stops, and waits for the thread.
   ~ChangeWatcher();
   ChangeWatcher(const ChangeWatcher&) = delete;
   ChangeWatcher& operator=(const ChangeWatcher&) = delete;
-
-  /// Returns OK if the client's server has changes to watch. Errors as for Client::Watch.
-  static absl::Status CanWatch(Client& client);
 
   EventFlags flags() const;
   void SetFlags(EventFlags flags);
@@ -73,8 +75,13 @@ class ChangeWatcher {
     std::atomic<bool> is_stopped_{false};
   };
 
-  ChangeWatcher(Connect connect, MessageHub& hub, TrackingTable& tracking)
-      : connect_(std::move(connect)), hub_(hub), tracking_(tracking) {}
+  ChangeWatcher(std::string name, Connect connect, const RedisCluster* cluster, MessageHub& hub,
+                TrackingTable& tracking)
+      : name_(std::move(name)),
+        connect_(std::move(connect)),
+        cluster_(cluster),
+        hub_(hub),
+        tracking_(tracking) {}
 
   /// A time in which changes are wanted. One that ends never goes on: the next one shows no change of before.
   using Period = std::uint64_t;
@@ -92,6 +99,7 @@ class ChangeWatcher {
   void DisconnectTracking();
   /// Says a reason for which there are no notifications now, once.
   void Complain(const absl::Status& status);
+  void Say(absl::string_view what, const absl::Status& why) const;
   void Pause();
   bool IsWanted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Ends the period if nothing is wanted now.
@@ -99,7 +107,9 @@ class ChangeWatcher {
   /// Returns the flags. Nullopt: the period is over.
   std::optional<EventFlags> FlagsIn(Period period) const;
 
+  const std::string name_;
   const Connect connect_;
+  const RedisCluster* const cluster_;
   MessageHub& hub_;
   TrackingTable& tracking_;
   StoppableClock clock_;

@@ -24,10 +24,13 @@ void AppendInvalidation(const std::string* key, Reply* reply) {
 }  // namespace
 
 void AppendDelivery(const Delivery& delivery, Reply* reply) {
-  if (delivery.kind != DeliveryKind::kMessage) return AppendInvalidation(delivery.key.get(), reply);
+  const bool is_of_shard = delivery.kind == DeliveryKind::kShardMessage;
+  if (!is_of_shard && delivery.kind != DeliveryKind::kMessage) {
+    return AppendInvalidation(delivery.key.get(), reply);
+  }
   const bool has_pattern = delivery.pattern != nullptr;
   reply->Push(has_pattern ? 4 : 3);
-  reply->Bulk(has_pattern ? "pmessage" : "message");
+  reply->Bulk(has_pattern ? "pmessage" : is_of_shard ? "smessage" : "message");
   if (has_pattern) reply->Bulk(*delivery.pattern);
   reply->Bulk(delivery.message->channel);
   reply->Bulk(delivery.message->payload);

@@ -33,7 +33,13 @@ inline constexpr std::string_view kInvalidationChannel = "__redis__:invalidate";
 ///   kInvalidation: for CLIENT TRACKING of this client. It leaves behind the replies to all commands that
 ///                  have begun, or goes to the client that REDIRECT names.
 ///   kRedirected:   an invalidation of another client, which REDIRECT has sent here.
-enum class DeliveryKind : std::uint8_t { kMessage = 1, kInvalidation = 2, kRedirected = 3 };
+///   kShardMessage: a message of a channel of a shard.
+enum class DeliveryKind : std::uint8_t {
+  kMessage = 1,
+  kInvalidation = 2,
+  kRedirected = 3,
+  kShardMessage = 4
+};
 
 /// A message in flight to one client.
 struct Delivery {

@@ -8,6 +8,7 @@
 namespace remora::kvgate {
 
 bool MayBeginWith(NameKind kind, std::string_view name, std::string_view prefix) {
+  if (kind == NameKind::kShardChannel) return false;
   const std::string_view fixed = kind == NameKind::kChannel ? name : PrefixOf(name);
   if (fixed.size() >= prefix.size()) return fixed.starts_with(prefix);
   return fixed.size() < name.size() && prefix.starts_with(fixed);
@@ -40,16 +41,26 @@ void MessageHub::Unsubscribe(NameKind kind, std::string_view name, const std::sh
   names.erase(found);
 }
 
+std::size_t MessageHub::Deliver(NameKind kind, const Delivery& delivery) {
+  const Names& channels = names_[PlaceOf(kind)];
+  const auto found = channels.find(delivery.message->channel);
+  if (found == channels.end()) return 0;
+  const TimePoint now = clock_.Now();
+  for (const auto& mailbox : found->second.mailboxes) mailbox->Add(delivery, now);
+  return found->second.mailboxes.size();
+}
+
+std::size_t MessageHub::PublishInShard(std::string_view channel, std::string_view payload) {
+  const auto message = std::make_shared<const Message>(Message{std::string(channel), std::string(payload)});
+  const MutexLock lock(mutex_);
+  return Deliver(NameKind::kShardChannel, {.message = message, .kind = DeliveryKind::kShardMessage});
+}
+
 std::size_t MessageHub::Publish(std::string_view channel, std::string_view payload) {
   const auto message = std::make_shared<const Message>(Message{std::string(channel), std::string(payload)});
   const TimePoint now = clock_.Now();
-  std::size_t count = 0;
   const MutexLock lock(mutex_);
-  const Names& channels = names_[PlaceOf(NameKind::kChannel)];
-  if (const auto found = channels.find(channel); found != channels.end()) {
-    for (const auto& mailbox : found->second.mailboxes) mailbox->Add({message, nullptr}, now);
-    count += found->second.mailboxes.size();
-  }
+  std::size_t count = Deliver(NameKind::kChannel, {.message = message});
   for (const auto& [pattern, subscribed] : names_[PlaceOf(NameKind::kPattern)]) {
     if (!FitsPattern(pattern, channel)) continue;
     for (const auto& mailbox : subscribed.mailboxes) mailbox->Add({message, subscribed.name}, now);
@@ -58,18 +69,18 @@ std::size_t MessageHub::Publish(std::string_view channel, std::string_view paylo
   return count;
 }
 
-std::vector<std::string> MessageHub::Channels(std::string_view pattern) const {
+std::vector<std::string> MessageHub::Channels(NameKind kind, std::string_view pattern) const {
   std::vector<std::string> channels;
   const MutexLock lock(mutex_);
-  for (const auto& [name, subscribed] : names_[PlaceOf(NameKind::kChannel)]) {
+  for (const auto& [name, subscribed] : names_[PlaceOf(kind)]) {
     if (FitsPattern(pattern, name)) channels.push_back(name);
   }
   return channels;
 }
 
-std::size_t MessageHub::CountSubscribers(std::string_view channel) const {
+std::size_t MessageHub::CountSubscribers(NameKind kind, std::string_view channel) const {
   const MutexLock lock(mutex_);
-  const Names& channels = names_[PlaceOf(NameKind::kChannel)];
+  const Names& channels = names_[PlaceOf(kind)];
   const auto found = channels.find(channel);
   return found == channels.end() ? 0 : found->second.mailboxes.size();
 }

@@ -20,8 +20,10 @@
 
 namespace remora::kvgate {
 
-/// Kind of a subscription: to a channel by its name, or to all channels that fit a pattern.
-enum class NameKind : std::uint8_t { kChannel, kPattern };
+/// Kind of a subscription: to a channel by its name, to all channels that fit a pattern, or to a channel of a
+/// shard. The latter has nothing in common with a channel of the same name.
+enum class NameKind : std::uint8_t { kChannel, kPattern, kShardChannel };
+inline constexpr std::size_t kNameKinds = 3;
 
 /// Returns whether a channel that begins with `prefix`, and has more behind it, may be one of the name.
 bool MayBeginWith(NameKind kind, std::string_view name, std::string_view prefix);
@@ -40,11 +42,14 @@ class MessageHub {
   /// Adds the message to the mailboxes of all subscribers: one by its name, then one for each pattern that
   /// the channel fits. Returns how many it has added.
   std::size_t Publish(std::string_view channel, std::string_view payload);
+  /// Adds the message to the mailboxes of all subscribers of a shard's channel. Returns how many it has
+  /// added.
+  std::size_t PublishInShard(std::string_view channel, std::string_view payload);
 
-  /// Returns the subscribed channels that fit the pattern.
-  std::vector<std::string> Channels(std::string_view pattern) const;
+  /// Returns the subscribed names of a kind that fit the pattern.
+  std::vector<std::string> Channels(NameKind kind, std::string_view pattern) const;
   /// Returns the number of clients that have subscribed to the channel by its name.
-  std::size_t CountSubscribers(std::string_view channel) const;
+  std::size_t CountSubscribers(NameKind kind, std::string_view channel) const;
   /// Returns the number of names with subscribers.
   std::size_t CountNames(NameKind kind) const;
 
@@ -61,12 +66,14 @@ class MessageHub {
   using Names = std::map<std::string, Subscribed, std::less<>>;
 
   static std::size_t PlaceOf(NameKind kind) { return static_cast<std::size_t>(kind); }
+  /// Adds the delivery to the mailboxes of the name. Returns how many it has added.
+  std::size_t Deliver(NameKind kind, const Delivery& delivery) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Counts a name that has got its first subscriber (1), or lost its last (-1).
   void CountWishes(NameKind kind, std::string_view name, int change);
 
   const Clock& clock_;
   mutable Mutex mutex_;
-  std::array<Names, 2> names_ ABSL_GUARDED_BY(mutex_);  // by PlaceOf
+  std::array<Names, kNameKinds> names_ ABSL_GUARDED_BY(mutex_);  // by PlaceOf
   std::atomic<int> keyspace_names_{0};
   std::atomic<int> keyevent_names_{0};
 };

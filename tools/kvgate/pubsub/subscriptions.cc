@@ -24,7 +24,7 @@ void Subscriptions::Unsubscribe(NameKind kind, std::string_view name) {
 }
 
 void Subscriptions::Reset() {
-  for (const NameKind kind : {NameKind::kChannel, NameKind::kPattern}) {
+  for (const NameKind kind : {NameKind::kChannel, NameKind::kPattern, NameKind::kShardChannel}) {
     while (!names(kind).empty()) Unsubscribe(kind, std::string(*names(kind).begin()));
   }
   mailbox_->Clear();

@@ -1,4 +1,4 @@
-// The channels and patterns that one connection has subscribed to.
+// The names that one connection has subscribed to.
 #pragma once
 
 #include <array>
@@ -40,8 +40,8 @@ class Subscriptions {
   void Reset();
 
   const Names& names(NameKind kind) const { return names_[static_cast<std::size_t>(kind)]; }
-  /// Returns how many there are of both kinds.
-  std::size_t size() const { return names_[0].size() + names_[1].size(); }
+  /// Returns how many there are of all kinds.
+  std::size_t size() const { return names_[0].size() + names_[1].size() + names_[2].size(); }
   bool empty() const { return size() == 0; }
   Mailbox& mailbox() { return *mailbox_; }
   const std::shared_ptr<Mailbox>& shared_mailbox() const { return mailbox_; }
@@ -49,7 +49,7 @@ class Subscriptions {
  private:
   MessageHub& hub_;
   const std::shared_ptr<Mailbox> mailbox_;
-  std::array<Names, 2> names_;
+  std::array<Names, kNameKinds> names_;
   std::size_t name_bytes_ = 0;
 };
 

@@ -114,13 +114,13 @@ std::string CheckWish(const TrackingWish& wish, const Tracking* now) {
 
 /// Returns once the watch of the changes has begun, which goes on while the table has a client.
 Task<absl::Status> AwaitWatch(Call& call) {
-  ChangeWatcher& watcher = *call.services.gate.watcher;
+  ChangeWatchers& watchers = *call.services.gate.watchers;
   const auto timeout = call.services.gate.options.client.timeout;
-  const auto begun =
-      co_await call.services.blocking.Run<bool>([&watcher, timeout](Client& client) -> absl::StatusOr<bool> {
-        REMORA_RETURN_IF_ERROR(ChangeWatcher::CanWatch(client));
-        watcher.Update();
-        return watcher.AwaitBegin(timeout);
+  const auto begun = co_await call.services.blocking.Run<bool>(
+      [&watchers, timeout](ClusterClient& client) -> absl::StatusOr<bool> {
+        REMORA_RETURN_IF_ERROR(ChangeWatchers::CanWatch(client));
+        watchers.Update();
+        return watchers.AwaitBegin(timeout);
       });
   if (!begun.ok()) co_return begun.status();
   if (!*begun) co_return absl::UnavailableError("watch: it has not begun in time; try again");
@@ -159,7 +159,7 @@ Task<void> ClientTracking(Call& call) {
                                                session.subscriptions->shared_mailbox());
     if (const absl::Status status = co_await AwaitWatch(call); !status.ok()) {
       tracking.reset();
-      gate.watcher->Update();
+      gate.watchers->Update();
       co_return call.reply.Error(absl::StrCat(
           "ERR CLIENT TRACKING: the server does not show its changes, so there are no invalidations: ",
           status.message()));
@@ -175,7 +175,7 @@ void EndTracking(Session& session, GateState& gate) {
   session.tracking.reset();
   session.record->redirect = -1;
   session.record->has_broadcast = session.record->is_redirect_broken = false;
-  gate.watcher->Update();
+  gate.watchers->Update();
 }
 
 void ClientCaching(Call& call) {

@@ -1,0 +1,67 @@
+// The functions of binding.h for a client of each shard of a cluster.
+#include "client/cluster/topology.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/c/binding.h"
+#include "client/c/call.h"
+#include "client/cluster/batch_slot.h"
+#include "client/cluster/cluster_shard.h"
+
+using namespace remora::c;  // NOLINT: every call here uses it
+
+struct remora_topology {
+  explicit remora_topology(remora::Topology read) : topology(std::move(read)) {
+    for (const remora::ShardPlace& shard : topology.shards()) names.push_back(ShownAs(shard));
+  }
+
+  const remora::Topology topology;
+  std::vector<std::string> names;  // of the shards, for errors
+};
+
+remora_code remora_topology_read(const char* path, remora_topology** topology) {
+  return Call([&]() -> absl::Status {
+    absl::StatusOr<remora::Topology> read = remora::Topology::Read(path);
+    if (!read.ok()) return read.status();
+    *topology = std::make_unique<remora_topology>(*std::move(read)).release();
+    return absl::OkStatus();
+  });
+}
+
+void remora_topology_free(remora_topology* topology) { delete topology; }
+
+size_t remora_topology_count(const remora_topology* topology) { return topology->names.size(); }
+
+const char* remora_topology_name(const remora_topology* topology, size_t shard) {
+  return topology->names[shard].c_str();
+}
+
+size_t remora_topology_shard_of(const remora_topology* topology, const void* key, size_t key_size) {
+  return topology->topology.ShardOf(View(key, key_size));
+}
+
+remora_code remora_topology_shard_of_batch(const remora_topology* topology, const remora_batch* batch,
+                                           size_t* shard) {
+  return Call([&]() -> absl::Status {
+    const absl::StatusOr<std::uint32_t> slot = remora::SlotOfBatch(batch->batch);
+    if (!slot.ok()) return slot.status();
+    *shard = topology->topology.ShardOfSlot(*slot);
+    return absl::OkStatus();
+  });
+}
+
+remora_code remora_topology_open(const remora_topology* topology, size_t shard, const remora_options* options,
+                                 size_t depth, int (*interrupted)(void* context), void* context,
+                                 remora_async** async) {
+  return Call([&]() -> absl::Status {
+    const absl::StatusOr<remora::ClientOptions> wanted = ClientOptionsOf(options);
+    if (!wanted.ok()) return wanted.status();
+    const remora::Topology& of = topology->topology;
+    return Open(of.shards()[shard].addresses, remora::OptionsOfShard(of, shard, *wanted), depth, interrupted,
+                context, async);
+  });
+}

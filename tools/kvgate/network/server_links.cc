@@ -1,0 +1,96 @@
+#include "tools/kvgate/network/server_links.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "client/async_client.h"
+#include "client/cluster/cluster_shard.h"
+#include "store/base/status_macros.h"
+
+namespace remora::kvgate {
+namespace {
+
+// Operations in flight at each shard, of all connections of a thread.
+constexpr std::size_t kDepth = 512;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ServerLinks>> ServerLinks::Connect(const Topology& topology,
+                                                                  const ClientOptions& options, Inbox& inbox,
+                                                                  const Clock& clock) {
+  std::unique_ptr<ServerLinks> links(new ServerLinks(topology, inbox));
+  for (std::size_t i = 0; i < topology.shards().size(); ++i) {
+    const ShardPlace& place = topology.shards()[i];
+    auto client =
+        AsyncClient::Connect(place.addresses, OptionsOfShard(topology, i, options), {.depth = kDepth}, clock);
+    if (!client.ok()) return NameShard(place, client.status());
+    auto link = std::make_unique<Link>();
+    link->kv = std::make_unique<CoroutineClient>(*std::move(client));
+    REMORA_ASSIGN_OR_RETURN(link->dialer, HelperThread::Start());
+    links->links_.push_back(std::move(link));
+  }
+  return links;
+}
+
+// The first client runs the tasks, and so is the last one to go.
+ServerLinks::~ServerLinks() {
+  StopDialling();
+  for (std::size_t i = links_.size(); i-- > 0;) links_[i]->kv.reset();
+}
+
+bool ServerLinks::Poll() {
+  std::size_t ended = 0;
+  for (const std::unique_ptr<Link>& link : links_) {
+    ended += link->kv->Poll();
+    if (!link->is_dialling && link->kv->client().BeginReconnect()) BeginDialling(*link);
+  }
+  return ended > 0;
+}
+
+void ServerLinks::BeginDialling(Link& link) {
+  link.is_dialling = true;
+  link.dialer->Post([this, &link] {
+    link.kv->client().Reconnect();
+    inbox_.Post([&link] {
+      link.kv->client().EndReconnect();
+      link.is_dialling = false;
+    });
+  });
+}
+
+bool ServerLinks::has_in_flight() const {
+  return std::ranges::any_of(links_, [](const auto& link) { return link->kv->client().in_flight() > 0; });
+}
+
+void ServerLinks::Arm() {
+  for (const std::unique_ptr<Link>& link : links_) link->kv->client().Arm();
+}
+
+void ServerLinks::Disarm() {
+  for (const std::unique_ptr<Link>& link : links_) link->kv->client().Disarm();
+}
+
+std::vector<int> ServerLinks::fds() const {
+  std::vector<int> all;
+  for (const std::unique_ptr<Link>& link : links_) all.push_back(link->kv->client().fd());
+  return all;
+}
+
+std::optional<TimePoint> ServerLinks::next_deadline() const {
+  std::optional<TimePoint> first;
+  for (const std::unique_ptr<Link>& link : links_) {
+    const std::optional<TimePoint> deadline = link->kv->client().next_deadline();
+    if (deadline && (!first || *deadline < *first)) first = deadline;
+  }
+  return first;
+}
+
+bool ServerLinks::is_dialling() const {
+  return std::ranges::any_of(links_, [](const auto& link) { return link->is_dialling; });
+}
+
+void ServerLinks::StopDialling() {
+  for (const std::unique_ptr<Link>& link : links_) link->dialer.reset();
+}
+
+}  // namespace remora::kvgate
