@@ -3,8 +3,11 @@
 import base64
 import json
 import os
+import selectors
 import signal
+import socket
 import subprocess
+import threading
 import time
 import unittest
 
@@ -253,6 +256,119 @@ class TransferTest(harness.TestCase):
 
 def records_by_key(records):
     return {record["key"]: record for record in records if "key" in record}
+
+
+class Relay:
+    """Passes on what goes between clients and a server at a port of this host. While `keeps` is set, the server's
+    bytes go no further; cut() ends the connections there are."""
+
+    def __init__(self, port):
+        self.server_port = port
+        self.keeps = threading.Event()
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listening.getsockname()[1]
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(self.listening, selectors.EVENT_READ)
+        self.ending, self.wake = socket.socketpair()
+        self.selector.register(self.ending, selectors.EVENT_READ)
+        self.connections = []  # that of a client, and that of the server behind it
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
+        while True:
+            for key, _ in self.selector.select():
+                if key.fileobj is self.ending:
+                    return
+                if key.fileobj is self.listening:
+                    client, server = self.listening.accept()[0], socket.create_connection(("127.0.0.1", self.server_port))
+                    self.connections.append((client, server))
+                    self.selector.register(client, selectors.EVENT_READ, server)
+                    self.selector.register(server, selectors.EVENT_READ, client)
+                    continue
+                try:
+                    some = key.fileobj.recv(65536)
+                    if key.data.getpeername()[1] == self.server_port or not self.keeps.is_set():
+                        key.data.sendall(some)
+                except OSError:
+                    some = b""
+                if not some:
+                    self.selector.unregister(key.fileobj)
+                    shut(key.data)
+
+    def cut(self):
+        for end in sum(self.connections, ()):
+            shut(end)
+
+    def close(self):
+        self.wake.close()
+        self.thread.join()
+        for end in [self.ending, self.listening, *sum(self.connections, ())]:
+            end.close()
+        self.selector.close()
+
+
+def shut(connection):
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # it has ended already
+
+
+class LostAnswersTest(harness.TestCase):
+    """A connection ends while the server has records of an import that it has not answered."""
+
+    LINES = [b'{"key":"key%03d","value":"of %d"}\n' % (i, i) for i in range(200)]
+
+    def begin(self, address, *flags):
+        """Begins an import, and returns when 100 records are stored."""
+        run = subprocess.Popen(
+            [harness.program("kvctl"), f"--server={address}", f"--timeout={harness.PATIENCE * 1000}", "import", *flags],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        self.addCleanup(run.communicate)
+        self.addCleanup(run.kill)
+        run.stdin.write(FIRST + b"".join(self.LINES[:100]))
+        run.stdin.flush()
+        self.await_records(100)
+        return run
+
+    def await_records(self, count):
+        harness.wait_until(lambda: kvctl(self.address, "count").stdout == b"%d\n" % count, f"{count} records are stored")
+
+    def end(self, run, **expected):
+        output, errors = run.communicate(last(200), timeout=harness.PATIENCE)
+        self.assertEqual((run.returncode, output, errors), (0, counts(**expected), b""))
+        self.assertEqual(kvctl(self.address, "get", "key199").stdout, b"of 199")
+        self.await_records(200)
+
+    def test_a_server_that_is_killed_with_a_put_that_it_did_not_take(self):
+        server = self.logged_server()
+        run = self.begin(self.address)
+        harness.freeze(server.process)
+        run.stdin.write(b"".join(self.LINES[100:]))
+        run.stdin.flush()
+        time.sleep(0.2)  # until it has most likely sent them
+        server.kill()
+        self.logged_server()
+        self.end(run, imported=200)
+
+    def test_answers_that_are_lost(self):
+        port = harness.free_port()
+        self.address = f"tcp://127.0.0.1:{port}"
+        self.memory_server()
+        relay = Relay(port)
+        self.addCleanup(relay.close)
+        run = self.begin(f"tcp://127.0.0.1:{relay.port}", "--if_absent")
+        self.assertEqual(kvctl(self.address, "put", "key150", "of another").returncode, 0)
+        relay.keeps.set()
+        run.stdin.write(b"".join(self.LINES[100:]))
+        run.stdin.flush()
+        harness.wait_until(lambda: int(kvctl(self.address, "count").stdout) > 101, "some of them are stored")
+        relay.keeps.clear()
+        relay.cut()
+        self.end(run, imported=199, already_there=1)
+        self.assertEqual(kvctl(self.address, "get", "key150").stdout, b"of another")
 
 
 if __name__ == "__main__":

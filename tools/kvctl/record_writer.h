@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,9 +35,10 @@ class RecordWriter {
     std::size_t index = 0;  // of the first request that failed
     Outcome outcome;
   };
-  /// Puts them, each for itself; their conditions are set here. If a server is started anew meanwhile and has
-  /// all earlier ones, puts its part once more. Returns the failure of the first request that has one. A key
-  /// that is there, or a time that is over, is none; a server that may have lost earlier ones is one.
+  /// Puts them, each for itself; their conditions are set here. If a connection is lost, or a server is
+  /// started anew meanwhile, and it has all earlier ones, puts its part once more. Returns the failure of the
+  /// first request that has one. A key that is there, or a time that is over, is none; a server that may have
+  /// lost earlier ones is one.
   std::optional<Failure> Put(std::vector<PutRequest> requests);
   /// Returns the failure if a server may have lost records that were put.
   Outcome End();
@@ -51,11 +53,15 @@ class RecordWriter {
   const HistoryCheck& history() const { return history_; }
 
  private:
+  /// How far earlier attempts have stored a record.
+  enum class Stored { kNo, kPerhaps, kYes };
+
   /// Puts the part of a shard. Returns its first failure.
   std::optional<Failure> PutPart(std::size_t shard);
-  /// Counts the results of a part. `stored`: those that an earlier attempt has stored. Returns the first
-  /// failure.
-  std::optional<Failure> Count(std::size_t shard, const std::vector<bool>& stored);
+  /// Counts the results of a part. Returns the first failure.
+  std::optional<Failure> Count(std::size_t shard, std::span<const Stored> stored);
+  /// Returns whether the record that is there is that of an earlier attempt.
+  bool IsOurs(const PutRequest& request, Stored stored);
   /// Returns the failure, and takes back the counts if it is that of records that are lost.
   Outcome Fail(const absl::Status& status);
 
