@@ -34,6 +34,9 @@ void remora_topology_free(remora_topology* topology);
 size_t remora_topology_count(const remora_topology* topology);
 /* Returns the name and addresses of a shard for errors, valid as long as the topology. */
 const char* remora_topology_name(const remora_topology* topology, size_t shard);
+/* Returns 1 if an error of a call with one key may be the server's, by its code; 0: it is the key's. Such an
+ * error gets the shard's name. */
+int remora_is_of_server(remora_code code);
 /* Returns the index of the shard that has the key. */
 size_t remora_topology_shard_of(const remora_topology* topology, const void* key, size_t key_size);
 /* Sets *shard to the index of the shard that has all keys of the batch. REMORA_INVALID_ARGUMENT: as for

@@ -1,6 +1,7 @@
 // The functions of binding.h for a client of each shard of a cluster.
 #include "client/cluster/topology.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -38,6 +39,11 @@ size_t remora_topology_count(const remora_topology* topology) { return topology-
 
 const char* remora_topology_name(const remora_topology* topology, size_t shard) {
   return topology->names[shard].c_str();
+}
+
+int remora_is_of_server(remora_code code) {
+  const auto has_code = [&](absl::StatusCode of_key) { return CodeOf(absl::Status(of_key, "")) == code; };
+  return std::ranges::none_of(remora::kCodesOfKey, has_code) ? 1 : 0;
 }
 
 size_t remora_topology_shard_of(const remora_topology* topology, const void* key, size_t key_size) {

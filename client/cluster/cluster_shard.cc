@@ -26,16 +26,7 @@ absl::Status NameShard(const ShardPlace& place, const absl::Status& status) {
 }
 
 absl::Status NameShardUnlessOfKey(const ShardPlace& place, const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kOk:
-    case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kAlreadyExists:
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kOutOfRange:
-      return status;
-    default:
-      return NameShard(place, status);
-  }
+  return std::ranges::count(kCodesOfKey, status.code()) > 0 ? status : NameShard(place, status);
 }
 
 ClusterShard::ClusterShard(ShardPlace place, const ClientOptions& options, const Clock& clock)

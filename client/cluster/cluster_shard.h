@@ -1,6 +1,7 @@
 // One shard of a cluster's client: the clients of its server, and its name in errors.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -27,7 +28,11 @@ ClientOptions OptionsOfShard(const Topology& topology, std::size_t shard, Client
 
 /// Returns the status with the shard's name and addresses, unless it is OK or the shard has no name.
 absl::Status NameShard(const ShardPlace& place, const absl::Status& status);
-/// Returns the status with them if it may be the server's, not the key's.
+/// Codes of a call with one key that are the key's, not the server's.
+inline constexpr std::array kCodesOfKey = {absl::StatusCode::kOk, absl::StatusCode::kNotFound,
+                                           absl::StatusCode::kAlreadyExists,
+                                           absl::StatusCode::kInvalidArgument, absl::StatusCode::kOutOfRange};
+/// Returns the status with them, unless its code is of kCodesOfKey.
 absl::Status NameShardUnlessOfKey(const ShardPlace& place, const absl::Status& status);
 
 /// The clients of one shard's server. They are connected when they are wanted.

@@ -96,17 +96,10 @@ static void FreeOperation(Operation* operation) {
   PyMem_Free(operation);
 }
 
-// Returns true if an error may come from the server, and not from the key: the same codes as in
-// NameShardUnlessOfKey (client/cluster/cluster_shard.h).
-static int IsOfServer(remora_code code) {
-  return code != REMORA_OK && code != REMORA_NOT_FOUND && code != REMORA_ALREADY_EXISTS &&
-         code != REMORA_INVALID_ARGUMENT && code != REMORA_OUT_OF_RANGE;
-}
-
 // The message, with the shard's name where a server may be the reason. *text keeps it, unless null.
 static const char* Named(const Async* self, remora_code code, const char* message, PyObject** text) {
   *text = NULL;
-  if (self->name == NULL || !IsOfServer(code)) return message;
+  if (self->name == NULL || !remora_is_of_server(code)) return message;
   *text = PyUnicode_FromFormat("%U: %s", self->name, message);
   const char* const named = *text == NULL ? NULL : PyUnicode_AsUTF8AndSize(*text, NULL);
   if (named != NULL) return named;
