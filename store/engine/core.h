@@ -104,6 +104,17 @@ struct StoreCore {
   void NoteLoad(std::string_view key) REMORA_WRITER {
     if (ordered != nullptr) ordered->NoteLoad(key);
   }
+  /// Appends a put that has become visible to `changes`, if there is such a log.
+  void NoteVisiblePut(std::string_view key, std::string_view value, std::uint64_t version,
+                      std::uint64_t expiry_ms) REMORA_WRITER {
+    if (changes == nullptr) return;
+    changes->Append(
+        {.kind = ChangeKind::kPut, .version = version, .expiry_ms = expiry_ms, .key = key, .value = value});
+  }
+  /// Appends a deletion likewise.
+  void NoteVisibleDelete(std::string_view key) REMORA_WRITER {
+    if (changes != nullptr) changes->Append({.kind = ChangeKind::kDelete, .key = key});
+  }
   /// Counts a use of the key with this hash.
   void NoteRead(std::uint64_t key_hash) {
     if (wants_reads()) frequency.Note(key_hash);

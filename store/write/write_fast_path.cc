@@ -90,13 +90,7 @@ bool WriteFastPath::TryPut(Write& write, TimePoint now, std::int64_t unix_ms) {
   } else {
     core_.index.Insert(key_hash, place, now);
   }
-  if (core_.changes != nullptr) {
-    core_.changes->Append({.kind = ChangeKind::kPut,
-                           .version = write.version,
-                           .expiry_ms = expiry_ms,
-                           .key = key,
-                           .value = core_.log.Value(place)});
-  }
+  core_.NoteVisiblePut(key, core_.log.Value(place), write.version, expiry_ms);
   core_.NoteRead(key_hash);  // eviction counts a write as a use
   core_.metrics.CountOne(Metric::kPuts);
   write.slot = EncodeSlot({Fingerprint(key_hash), place.extent_code, place.offset_units});

@@ -351,6 +351,7 @@ void WritePipeline::Publish(const StagedWrite& staged, TimePoint now) {
     } else if (cold) {
       core_.index.EraseCold(*cold);
     }
+    core_.NoteVisibleDelete(staged.key);
     core_.metrics.CountOne(Metric::kDeletes);
   } else {
     core_.log.MakeLive(staged.place);
@@ -361,17 +362,11 @@ void WritePipeline::Publish(const StagedWrite& staged, TimePoint now) {
     } else {
       core_.index.Insert(staged.key_hash, staged.place, now);
     }
+    core_.NoteVisiblePut(staged.key, staged.value, staged.version, staged.expiry_ms);
     core_.NoteRead(staged.key_hash);  // eviction counts a write as a use
     core_.metrics.CountOne(staged.write->kind == Write::Kind::kTouch ? Metric::kTouches : Metric::kPuts);
     staged.write->slot =
         EncodeSlot({Fingerprint(staged.key_hash), staged.place.extent_code, staged.place.offset_units});
-  }
-  if (core_.changes != nullptr) {
-    core_.changes->Append({.kind = staged.is_delete() ? ChangeKind::kDelete : ChangeKind::kPut,
-                           .version = staged.is_delete() ? 0 : staged.version,
-                           .expiry_ms = staged.expiry_ms,
-                           .key = staged.key,
-                           .value = staged.is_delete() ? std::string_view() : staged.value});
   }
   staged.write->version = staged.version;
   last_visible_ = std::max(last_visible_, staged.version);
