@@ -1,7 +1,4 @@
-"""A real kvserver on a disk that fails: its messages, its service meanwhile, and its return when the cause is gone.
-
-The disk is that of disk.h: REMORA_DISK_LIBRARY names the library.
-"""
+"""A real kvserver on a disk that fails: its messages, its service meanwhile, and its return when the cause is gone."""
 
 import errno
 import os
@@ -12,37 +9,19 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "endtoend"))
 import harness  # noqa: E402
+from faulty_disk import CHANGE, ONLY, READ, RESERVE, SYNC, WRITE, FaultyDisk  # noqa: E402
 from harness import kvctl  # noqa: E402
 
-# As disk.h has them.
-CHANGE, WRITE, SYNC, READ, ONLY, RESERVE = 0, 1, 2, 3, 6, 7
 
-
-class FaultyDisk:
+class OnFaultyDisk:
     """The tests of a server with a commit log, and of one with RocksDB's own log. LOG: the flags for that."""
 
     def setUp(self):
         super().setUp()
         self.data = self.folder / "disk" / "data"
         self.data.parent.mkdir()
-        self.faults = self.folder / "faults"
-        self.faults.write_bytes(bytes(64))
-        self.environment = {
-            "LD_PRELOAD": os.environ["REMORA_DISK_LIBRARY"],
-            "REMORA_DISK": str(self.data.parent),
-            "REMORA_DISK_FAULTS": str(self.faults),
-            "REMORA_DISK_BOOT": str(self.folder / "boot"),
-        }
-        self.start_machine("first")
-
-    def start_machine(self, boot):
-        """The servers that are started from now on find a machine that was started again."""
-        (self.folder / "boot").write_text(boot + "\n")
-
-    def set(self, fault, value):
-        with self.faults.open("r+b") as file:
-            file.seek(fault)
-            file.write(bytes([value]))
+        disk = FaultyDisk(self.data.parent, self.folder / "faults", self.folder / "boot")
+        self.environment, self.start_machine, self.set = disk.environment, disk.start_machine, disk.set
 
     def start(self, *flags, memory="64M", durability="logged"):
         server = harness.Server(
@@ -315,7 +294,7 @@ class FaultyDisk:
         self.get("key7", "\0" * 8000)
 
 
-class RocksdbsLogTest(FaultyDisk, harness.TestCase):
+class RocksdbsLogTest(OnFaultyDisk, harness.TestCase):
     LOG = ("--commit_log=off",)
 
     def the_log(self):
@@ -455,7 +434,7 @@ class RocksdbsLogTest(FaultyDisk, harness.TestCase):
         server.stop()
 
 
-class CommitLogTest(FaultyDisk, harness.TestCase):
+class CommitLogTest(OnFaultyDisk, harness.TestCase):
     """A log that is full is another matter: DiskFullTest and its neighbours have it (tests/unit/store)."""
 
     LOG = ()
