@@ -65,7 +65,7 @@ class Access : public Behaviour {
     auto connection = deployment_->Dial();
     EXPECT_TRUE(connection.ok()) << connection.status();
     const absl::Status status =
-        (*connection)->Connect(AsBytes(hello), deployment_->clock().Now() + std::chrono::seconds(5));
+        (*connection)->Connect(AsBytes(hello), deployment_->clock().Now() + std::chrono::seconds(60));
     HelloRejection rejection;
     if (status.ok()) return std::nullopt;
     EXPECT_CODE(kFailedPrecondition, status);

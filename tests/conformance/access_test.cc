@@ -85,7 +85,7 @@ TEST_P(Access, AnAsyncClientProvesItToo) {
   ASSERT_TRUE(made.ok()) << made.status();
   AsyncClient& async = **made;
   const auto wait = [&] {
-    ASSERT_TRUE(async.WaitAll(deployment_->clock().Now() + std::chrono::seconds(20)).ok());
+    ASSERT_TRUE(async.WaitAll(deployment_->clock().Now() + std::chrono::seconds(60)).ok());
   };
   std::string value(1000, 'v');
   ASSERT_CODE(kOk, Put("key", value));
@@ -185,7 +185,7 @@ TEST_P(Access, AReaderGetsWhatIsOnDiskOnly) {
   int right = 0;
   for (int i = 0; i < 300; ++i) {
     while ((*async)->free_slots() == 0) {
-      ASSERT_TRUE((*async)->Wait(deployment_->clock().Now() + std::chrono::seconds(20)).ok());
+      ASSERT_TRUE((*async)->Wait(deployment_->clock().Now() + std::chrono::seconds(60)).ok());
     }
     ASSERT_TRUE((*async)
                     ->Get(key_of(i),
@@ -195,7 +195,7 @@ TEST_P(Access, AReaderGetsWhatIsOnDiskOnly) {
                           })
                     .ok());
   }
-  ASSERT_TRUE((*async)->WaitAll(deployment_->clock().Now() + std::chrono::seconds(20)).ok());
+  ASSERT_TRUE((*async)->WaitAll(deployment_->clock().Now() + std::chrono::seconds(60)).ok());
   EXPECT_EQ(right, 300);
   EXPECT_GT((*async)->counters().cold, 50u);
 }
@@ -320,7 +320,7 @@ TEST_P(Access, AClientAboveItsRateWaitsAndOthersDoNot) {
   }
   (*slow)->Poll();
   for (int i = 0; i < 200; ++i) ASSERT_CODE(kOk, fast->Put("other", "value"));
-  ASSERT_TRUE((*slow)->WaitAll(deployment_->clock().Now() + std::chrono::seconds(20)).ok());
+  ASSERT_TRUE((*slow)->WaitAll(deployment_->clock().Now() + std::chrono::seconds(60)).ok());
   EXPECT_LE(count(Metric::kRequestsDelayed), puts.size() + 10);
   EXPECT_EQ(Get("key"), "value");
 }

@@ -153,7 +153,7 @@ class Costs : public testing::TestWithParam<std::tuple<DeploymentKind, Durabilit
     });
     for (int i = 0; i < 100; ++i) Put(KeyOf(i), "watched");
     counted_["`ClientWatch::Next`, of 100 changes (logged)"] = Of([&] {
-      for (int i = 0; i < 100; ++i) ASSERT_TRUE(watch->Next(std::chrono::seconds(20)).value());
+      for (int i = 0; i < 100; ++i) ASSERT_TRUE(watch->Next(std::chrono::seconds(60)).value());
     });
     counted_["`ClientWatch::Next`, where nothing came (logged)"] =
         Of([&] { ASSERT_FALSE(watch->Next(std::chrono::milliseconds(0)).value()); });

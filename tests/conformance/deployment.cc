@@ -245,7 +245,7 @@ class ThreadedDeployment final : public Deployment {
   }
   void Stop() override { server_.reset(); }
   absl::StatusOr<std::unique_ptr<rdma::ClientConnection>> Dial() override {
-    return rdma::Dial(NextAddress(), rdma::QueueLimits(), clock_, clock_.Now() + std::chrono::seconds(5),
+    return rdma::Dial(NextAddress(), rdma::QueueLimits(), clock_, clock_.Now() + std::chrono::seconds(60),
                       {.files = files_, .secret = ""});
   }
   void ReloadTokens() override { server_->server().ReloadTokens(); }

@@ -20,6 +20,7 @@
 #include "client/client.h"
 #include "server/monitoring/log_events.h"
 #include "store/base/mutex.h"
+#include "tests/support/patience.h"
 #include "tests/support/server_thread.h"
 
 namespace remora {
@@ -41,7 +42,7 @@ class ReplicasFixture : public testing::TestWithParam<rdma::TransportKind> {
     }
     /// Waits for a line of this event with this text.
     bool Await(LogEvent event, std::string_view text) const {
-      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      const auto deadline = std::chrono::steady_clock::now() + Patience(std::chrono::seconds(60));
       while (std::chrono::steady_clock::now() < deadline) {
         if (Has(event, text)) return true;
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -95,13 +96,13 @@ class ReplicasFixture : public testing::TestWithParam<rdma::TransportKind> {
     member.server = *std::move(started);
   }
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const Member& member, bool is_admin = false) {
-    ClientOptions options{.connect_timeout = std::chrono::seconds(5), .timeout = std::chrono::seconds(60)};
+    ClientOptions options{.connect_timeout = std::chrono::seconds(30), .timeout = std::chrono::seconds(60)};
     options.admin_connection = is_admin;
     return Client::Connect(member.server->address(), options);
   }
   /// Returns a client once the server serves.
   static std::unique_ptr<Client> Await(const Member& member) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto deadline = std::chrono::steady_clock::now() + Patience(std::chrono::seconds(60));
     while (std::chrono::steady_clock::now() < deadline) {
       auto client = Connect(member);
       if (client.ok()) return *std::move(client);
@@ -116,7 +117,7 @@ class ReplicasFixture : public testing::TestWithParam<rdma::TransportKind> {
   }
   /// Waits until the server has logged more groups than so many.
   static void AwaitLogged(const Member& member, std::uint64_t before) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    const auto deadline = std::chrono::steady_clock::now() + Patience(std::chrono::seconds(60));
     while (Logged(member) == before && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }

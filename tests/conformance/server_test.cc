@@ -202,7 +202,7 @@ absl::StatusOr<HelloRejection> RejectionOf(Deployment& deployment, const HelloRe
   auto connection = deployment.Dial();
   if (!connection.ok()) return connection.status();
   const absl::Status status =
-      (*connection)->Connect(AsBytes(hello), deployment.clock().Now() + std::chrono::seconds(5));
+      (*connection)->Connect(AsBytes(hello), deployment.clock().Now() + std::chrono::seconds(60));
   HelloRejection rejection;
   if (!absl::IsFailedPrecondition(status) || !FromBytes((*connection)->peer_data(), &rejection)) {
     return absl::InternalError("not rejected: " + status.ToString());
@@ -257,7 +257,7 @@ class RawClient {
   explicit RawClient(Deployment& deployment) : deployment_(deployment), connection_(*deployment.Dial()) {
     registration_ = *connection_->RegisterMessages(buffer_);
     Check(connection_->PostRecv(0, rdma::MakeSge(*registration_, kReplyAt, kMaxReplySize)));
-    Check(connection_->Connect(AsBytes(HelloRequest()), deployment.clock().Now() + std::chrono::seconds(5)));
+    Check(connection_->Connect(AsBytes(HelloRequest()), deployment.clock().Now() + std::chrono::seconds(60)));
     EXPECT_TRUE(FromBytes(connection_->peer_data(), &hello_));
   }
 
@@ -275,7 +275,7 @@ class RawClient {
     std::array<rdma::Completion, 4> completions;
     for (;;) {
       const auto count = rdma::PollUntil(*connection_, completions,
-                                         deployment_.clock().Now() + std::chrono::seconds(5), spinner_);
+                                         deployment_.clock().Now() + std::chrono::seconds(60), spinner_);
       if (!count.ok()) {
         ADD_FAILURE() << count.status();
         return rdma::CompletionKind::kSend;

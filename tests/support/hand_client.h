@@ -74,7 +74,7 @@ class HandClient {
     connection_->PostSend(0, rdma::MakeSge(*registration_, kRequestAt, sizeof(request))).IgnoreError();
   }
   /// The answer to the last request. Nothing: the connection ended, or no answer came in `patience`.
-  std::optional<Answer> Await(std::chrono::milliseconds patience = std::chrono::seconds(20)) {
+  std::optional<Answer> Await(std::chrono::milliseconds patience = std::chrono::seconds(60)) {
     const TimePoint deadline = clock_.Now() + patience;
     while (answered_ < last_id_) {
       std::array<rdma::Completion, 4> completions;
@@ -174,7 +174,7 @@ class HandClient {
   static_assert(kMaxReplySize <= kReceiveSize);
 
   static void Check(const absl::Status& status) { EXPECT_TRUE(status.ok()) << status; }
-  TimePoint Deadline() const { return clock_.Now() + std::chrono::seconds(5); }
+  TimePoint Deadline() const { return clock_.Now() + std::chrono::seconds(60); }
 
   absl::Status PostReceive(std::uint64_t index) {
     return connection_->PostRecv(index, rdma::MakeSge(*registration_, index * kReceiveSize, kReceiveSize));

@@ -37,7 +37,7 @@ int CountMapped(const std::string& name) {
 /// right for a moment, so it has to be right at two looks in a row.
 bool AwaitMapped(const std::string& name, int count) {
   int looks = 0;
-  for (int i = 0; i < 10'000 && looks < 2; ++i) {
+  for (int i = 0; i < 60'000 && looks < 2; ++i) {
     looks = CountMapped(name) == count ? looks + 1 : 0;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

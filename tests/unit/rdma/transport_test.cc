@@ -482,7 +482,7 @@ TEST_P(TransportTest, ResourcesAreGivenBack) {
   const int ready = is_verbs() || is_tcp() ? 0 : 3 * 4;
   // A thread of the service, which may have no CPU just now, closes the last descriptors.
   const auto rests = [&](std::ptrdiff_t most) {
-    for (int i = 0; i < 1000 && (CountOfConnections() != ready || CountHeld().descriptors > most); ++i) {
+    for (int i = 0; i < 6000 && (CountOfConnections() != ready || CountHeld().descriptors > most); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     EXPECT_EQ(CountOfConnections(), ready);

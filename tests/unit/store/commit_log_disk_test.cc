@@ -22,27 +22,28 @@
 #include "small_disk.h"
 #include "store/store.h"
 #include "test_files.h"
+#include "tests/support/patience.h"
 
 namespace remora {
 namespace {
 
 using testing::HasSubstr;
 
-/// Repeats `append` until it succeeds, or ten seconds have passed.
+/// Repeats `append` until it succeeds, or a minute has passed.
 template <typename Try>
 absl::Status TryUntilTaken(Try append) {
   absl::Status status;
-  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto give_up = std::chrono::steady_clock::now() + Patience(std::chrono::seconds(60));
   while (status = append().status(), !status.ok() && std::chrono::steady_clock::now() < give_up) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return status;
 }
 
-/// Returns whether the file is gone within ten seconds. An attempt to make a file leaves it there for a
+/// Returns whether the file is gone within a minute. An attempt to make a file leaves it there for a
 /// moment.
 bool IsGoneSoon(const std::string& path) {
-  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto give_up = std::chrono::steady_clock::now() + Patience(std::chrono::seconds(60));
   while (std::filesystem::exists(path)) {
     if (std::chrono::steady_clock::now() > give_up) return false;
     std::this_thread::yield();

@@ -15,6 +15,7 @@
 #include "commit_log_fixture.h"
 #include "store/base/shortage.h"
 #include "tests/crash/disk.h"
+#include "tests/support/patience.h"
 
 namespace remora {
 namespace {
@@ -61,7 +62,7 @@ class CommitLogFailingCallsTest : public CommitLogFixture {
   }
   absl::Status AppendUntilTaken(CommitLog& log) {
     absl::Status status;
-    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    const auto give_up = std::chrono::steady_clock::now() + Patience(std::chrono::seconds(60));
     while (status = TryAppend(log, 4000).status(),
            !status.ok() && std::chrono::steady_clock::now() < give_up) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

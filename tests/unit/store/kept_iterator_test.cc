@@ -54,7 +54,7 @@ class KeptIteratorTest : public testing::Test {
   }
   /// Waits until RocksDB has told of what it did. Returns false if memtables stay pinned.
   bool AwaitNonePinned() {
-    const auto give_up = std::chrono::steady_clock::now() + Patience(std::chrono::seconds(10));
+    const auto give_up = std::chrono::steady_clock::now() + Patience(std::chrono::seconds(60));
     while (PinnedBytes() > 0) {
       if (std::chrono::steady_clock::now() > give_up) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

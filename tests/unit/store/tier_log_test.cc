@@ -440,7 +440,7 @@ TEST_F(LoggedTierTest, AWriteThatCannotBeLoggedIsNotVisible) {  // C1, C9
   EXPECT_EQ(*store->Get("key"), last);
   EXPECT_FALSE(store->disk_status().ok());
   // The store recovers by itself.
-  for (int i = 0; i < 1000 && !store->Put("other", "1").ok(); ++i) {
+  for (int i = 0; i < 6000 && !store->Put("other", "1").ok(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_EQ(*store->Get("other"), "1");
