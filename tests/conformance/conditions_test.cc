@@ -226,11 +226,13 @@ TEST_P(Conditions, OfLargeValues) {
   EXPECT_EQ(got.version, version);
   EXPECT_TRUE(got.value == large);
   EXPECT_TRUE(Exists("key"));
+  ASSERT_TRUE(Await([&] { return store().Read(Metric::kLogBytesUsed) > large.size(); }));
   const std::uint64_t used = store().Read(Metric::kLogBytesUsed);
   EXPECT_CODE(kAlreadyExists, PutIf("key", larger, Condition::Absent()));
   EXPECT_CODE(kFailedPrecondition, PutIf("key", larger, Condition::Version(version + 1)));
   EXPECT_CODE(kNotFound, PutIf("other", larger, Condition::Present()));
-  EXPECT_EQ(store().Read(Metric::kLogBytesUsed), used) << "what was reserved was not given back";
+  EXPECT_TRUE(Await([&] { return store().Read(Metric::kLogBytesUsed) == used; }))
+      << "what was reserved was not given back";
   EXPECT_EQ(GetVersioned("key").version, version);
   EXPECT_CODE(kOk, PutIf("key", larger, Condition::Version(version)));
   EXPECT_TRUE(GetVersioned("key").value == larger);
