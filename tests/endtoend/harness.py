@@ -80,9 +80,10 @@ def is_free(host, port):
 
 
 def free_port(host="127.0.0.1", count=1):
-    """Returns the first of `count` free ports in a row, below those that the system gives to clients."""
+    """Returns the first of `count` free ports in a row, between those of tests in C++ (FreshAddress) and those that the
+    system gives to clients."""
     while True:
-        port = random.randint(10000, 30000 - count)
+        port = random.randint(20000, 30000 - count)
         if all(is_free(host, each) and reserve(each) for each in range(port, port + count)):
             return port
 

@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "store/base/check.h"
+#include "tests/support/server_thread.h"
 
 namespace remora {
 namespace {
@@ -32,15 +33,7 @@ sockaddr_in Loopback(int port) {
 
 }  // namespace
 
-int FreePort() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = Loopback(0);
-  socklen_t size = sizeof(address);
-  REMORA_CHECK(::bind(fd, reinterpret_cast<const sockaddr*>(&address), size) == 0);
-  REMORA_CHECK(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  ::close(fd);
-  return ntohs(address.sin_port);
-}
+int FreePort() { return FreshAddress(rdma::TransportKind::kTcp, /*directory=*/"").port; }
 
 EtcdProcess::EtcdProcess(Tls tls) : tls_(std::move(tls)) {
   folder_ = std::filesystem::temp_directory_path() / "remora-etcd-XXXXXX";

@@ -8,7 +8,7 @@
 
 namespace remora {
 
-/// Returns a TCP port of loopback that nobody listens at right now.
+/// Returns a TCP port of loopback that nobody listens at, and that the system gives to no client.
 int FreePort();
 
 /// One etcd, as a cluster of its own. It ends with this object.

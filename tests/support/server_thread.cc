@@ -80,11 +80,11 @@ rdma::Address FreshAddress(rdma::TransportKind kind, const std::string& director
     absl::StatusOr<std::string> host = VerbsHost();
     REMORA_CHECK(host.ok());
     address.host = *std::move(host);
-    address.port = static_cast<std::uint16_t>(10000 + (::getpid() * 131 + count++) % 20000);
+    address.port = static_cast<std::uint16_t>(10000 + (::getpid() * 131 + count++) % 10000);
   } else if (kind == rdma::TransportKind::kTcp) {
     address.host = "127.0.0.1";
-    do {  // below those that the system gives to clients
-      address.port = static_cast<std::uint16_t>(10000 + (::getpid() * 131 + count++) % 20000);
+    do {  // below those that tests/endtoend/harness.py takes, and that the system gives to clients
+      address.port = static_cast<std::uint16_t>(10000 + (::getpid() * 131 + count++) % 10000);
     } while (!IsFree(address.port));
   } else {
     address.path = absl::StrCat(directory, "/", count++, ".sock");
