@@ -288,6 +288,26 @@ class WatchTest(Base):
                 self.assertEqual(self.first_push(wire), invalidation(b"k"))
             wire.call(*OFF)
 
+    def test_it_is_on_once_its_watch_has_begun(self):
+        socket = self.folder / "own"
+        self.server("--durability=logged", f"--data_dir={self.folder}/own.data", "--memory=64M", address=f"local://{socket}")
+        gate = redis_pair.Gate(f"--listen=redis://{self.folder}/own.sock", f"--server=local://{socket}", "--timeout=500")
+        self.addCleanup(gate.close)
+        wire = self.connected(f"{self.folder}/own.sock")
+        harness.wait_until(lambda: wire.call(*ON) == b"+OK\r\n", "it is on")  # on a busy machine, not in half a second
+        self.assertEqual(wire.call(*OFF), b"+OK\r\n")
+        # The watch is a connection anew, and there are no others.
+        socket.rename(self.folder / "aside")
+
+        def says_why():
+            reply = wire.call(*ON)
+            self.assertTrue(reply.startswith(b"-ERR CLIENT TRACKING: the server does not show its changes"), reply)
+            return b"it has not begun in time" in reply
+
+        harness.wait_until(says_why, "it says why")
+        (self.folder / "aside").rename(socket)
+        harness.wait_until(lambda: wire.call(*ON) == b"+OK\r\n", "it is on again")
+
     def test_reads_are_registered(self):
         everything, writer = self.tracking("BCAST"), self.connected()
         for reads in ([("GET", "k")], [("MULTI",), ("GET", "k"), ("EXEC",)]):

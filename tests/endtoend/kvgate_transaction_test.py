@@ -7,9 +7,38 @@ import unittest
 
 import harness
 import redis_pair
+from transfer_test import Relay
 
 MIB = 1 << 20
 ABORTED = b"*-1\r\n"
+
+
+class HoldingRelay(Relay):
+    """A relay that can hold up what the server sends: `held` is set then, until `release` is."""
+
+    def __init__(self, port):
+        self.held, self.release = threading.Event(), threading.Event()
+        self.left = None
+        super().__init__(port)
+
+    def hold_after(self, count):
+        """The next bytes of the server, behind so many, are held up."""
+        self.held.clear()
+        self.release.clear()
+        self.left = count
+
+    def pass_on(self, some, to, is_of_server):
+        if is_of_server and self.left is not None:
+            self.left -= len(some)
+            if self.left < 0:
+                self.left = None
+                self.held.set()
+                self.release.wait()
+        super().pass_on(some, to, is_of_server)
+
+    def close(self):
+        self.release.set()
+        super().close()
 
 
 class Base(redis_pair.TestCase):
@@ -105,19 +134,29 @@ class TransactionTest(Base):
         self.run_together(move, read, read)
 
     def test_reads_far_apart_are_of_one_moment(self):
-        # Between its two reads of the keys, a transaction reads values for a while; the move falls in between.
-        reader, writer = self.wire(), self.wire()
-        large = [f"large {i}" for i in range(8)]
-        for key in large:
-            writer.call("SET", key, bytes(4 * MIB))
-        writer.call("SET", "left", "v")
-        words = [("MULTI",), ("EXISTS", "left"), *[("STRLEN", key) for key in large], ("EXISTS", "right"), ("EXEC",)]
-        for i in range(20):
-            here, there = ("left", "right") if i % 2 == 0 else ("right", "left")
-            reader.send(b"".join(redis_pair.request(*command) for command in words))
-            self.execute(writer, ("GETDEL", here), ("SET", there, "v"))
-            reply = [reader.reply() for _ in words][-1]
-            self.assertEqual(reply.count(b":1\r\n"), 1, reply)
+        # Between its two reads of the keys, a transaction reads a value. The move falls in between: the value is held
+        # up until it is over.
+        port = harness.free_port()
+        address = f"tcp://127.0.0.1:{port}"
+        self.memory_server(address=address)
+        relay = HoldingRelay(port)
+        self.addCleanup(relay.close)
+        gate = redis_pair.Gate(
+            f"--listen=redis://{self.folder}/far.sock", f"--server=tcp://127.0.0.1:{relay.port}", f"--timeout={harness.PATIENCE * 1000}"
+        )
+        self.addCleanup(gate.close)
+        wire = self.wire(f"{self.folder}/far.sock")
+        wire.call("SET", "large", bytes(2 * MIB))
+        wire.call("SET", "left", "v")
+        for here, there in ("left", "right"), ("right", "left"):
+            relay.hold_after(MIB)
+            words = [("MULTI",), ("EXISTS", "left"), ("STRLEN", "large"), ("EXISTS", "right"), ("EXEC",)]
+            wire.send(b"".join(redis_pair.request(*command) for command in words))
+            self.assertTrue(relay.held.wait(harness.PATIENCE))
+            for command in ("delete", here), ("put", there, "v"):
+                self.assertEqual(harness.kvctl(address, *command).returncode, 0)
+            relay.release.set()
+            self.assertEqual([wire.reply() for _ in words][-1].count(b":1\r\n"), 1)
 
     def test_a_missing_key_that_was_read_stays_missing(self):
         # Each client takes the lock if nobody has it. The transactions read it, and write other keys alone.

@@ -288,13 +288,17 @@ class Relay:
                     continue
                 try:
                     some = key.fileobj.recv(65536)
-                    if key.data.getpeername()[1] == self.server_port or not self.keeps.is_set():
-                        key.data.sendall(some)
+                    is_of_server = key.data.getpeername()[1] != self.server_port
+                    self.pass_on(some, key.data, is_of_server)
                 except OSError:
                     some = b""
                 if not some:
                     self.selector.unregister(key.fileobj)
                     shut(key.data)
+
+    def pass_on(self, some, to, is_of_server):
+        if not is_of_server or not self.keeps.is_set():
+            to.sendall(some)
 
     def cut(self):
         for end in sum(self.connections, ()):
