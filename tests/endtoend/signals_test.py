@@ -1,5 +1,6 @@
 """Signals and limits that end a process by default: kvserver outlives them, or says why it ends."""
 
+import itertools
 import os
 import resource
 import shutil
@@ -179,20 +180,27 @@ class StackTest(harness.TestCase):
 class ThreadsTest(harness.FewThreadsTestCase):
     def test_threads_that_cannot_be_started(self):
         """Whichever is the first of them: it ends with a line, or serves."""
-        outcomes = []
-        for most in range(1, 28):
-            with self.subTest(threads=most):
-                server, serves = self.start(most, f"data{most}")
-                outcomes.append(serves)
-                if serves:
-                    server.terminate()
-                    self.assertEqual(server.wait(harness.PATIENCE), 0)
-                    continue
-                self.assertEqual(server.wait(harness.PATIENCE), EX_OSERR)
+        starts = itertools.count()
+
+        def serves(most):
+            server, is_ready = self.start(most, f"data{next(starts)}")
+            if is_ready:
+                server.terminate()
+            self.assertEqual(server.wait(harness.PATIENCE), 0 if is_ready else EX_OSERR)
+            if not is_ready:
                 errors = (self.folder / "errors").read_bytes()
                 self.assertRegex(errors, rb"\Akvserver: [^\n]*thread[^\n]*ulimit -u[^\n]*\n\Z")
-        self.assertEqual(outcomes, sorted(outcomes))
-        self.assertEqual({False, True}, set(outcomes))
+            return is_ready
+
+        enough = None
+        for most in range(1, 28):
+            with self.subTest(threads=most):
+                if enough is not None:
+                    # The system counts a thread for a moment after it has ended, and may do so at one start.
+                    harness.wait_until(lambda: serves(most), f"it serves, as with {enough}")  # noqa: B023
+                elif serves(most):
+                    enough = most
+        self.assertNotIn(enough, (None, 1))
 
     def test_threads_of_kvbench(self):
         _, serves = self.start(1000)

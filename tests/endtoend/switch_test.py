@@ -114,7 +114,11 @@ class FailureTest(SwitchCase):
 
     def begin(self):
         """Returns the primary, which yields, and the member that is to take over."""
-        primary = self.start_all()
+        for name in NAMES:
+            if name not in self.servers or self.servers[name].process.poll() is not None:
+                self.start(name)
+        self.await_in_sync(3)
+        primary = self.primary()
         to = self.others(primary)[0]
         self.assertEqual(self.put(primary, "key", "1"), 0)
         asked = subprocess.Popen(
@@ -127,16 +131,25 @@ class FailureTest(SwitchCase):
         return primary, to
 
     def test_a_primary_goes_on_if_the_member_dies(self):
-        primary, to = self.begin()
-        self.servers[to].kill()
-        self.assertEqual(self.put(primary, "key", "2", "--timeout=30000"), 0)
+        while True:
+            primary, to = self.begin()
+            self.servers[to].kill()
+            if self.put(primary, "key", "2", "--timeout=30000") == 0:
+                break
+            # On a busy machine, the member has taken over before it was killed.
+            self.assertEqual(self.servers[primary].process.wait(harness.PATIENCE), 75, self.servers[primary].said())
         self.assertEqual(self.get(primary, "key"), "2")
         self.assertEqual(self.primary(), primary)
 
     def test_one_of_the_two_goes_on_if_etcd_is_away(self):
         primary, _ = self.begin()
         harness.freeze(self.etcd.process)
-        self.servers[primary].await_said(b"yields: no member has taken over: this primary goes on")
+        old = self.servers[primary]
+        # On a busy machine, the member has taken over before etcd was stopped.
+        harness.wait_until(
+            lambda: b"yields: no member has taken over: this primary goes on" in old.said() or old.process.poll() == 75,
+            "the primary goes on",
+        )
         self.etcd.process.send_signal(signal.SIGCONT)
 
         def takes_writes():
