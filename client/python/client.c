@@ -153,22 +153,23 @@ static PyObject* ClientGet(PyObject* object, PyObject* args, PyObject* kwargs) {
   return value;
 }
 
-static PyObject* ClientSubscript(PyObject* object, PyObject* index) {
+// Returns the value of a key that must exist. `version` may be null.
+static PyObject* GetExisting(PyObject* object, PyObject* argument, uint64_t* version) {
   Bytes key;
-  if (!Take(index, &key)) return NULL;
+  if (!Take(argument, &key)) return NULL;
   PyObject* value = NULL;
-  if (Get((Client*)object, &key, &value, NULL) == REMORA_NOT_FOUND) Raise(REMORA_NOT_FOUND);
+  if (Get((Client*)object, &key, &value, version) == REMORA_NOT_FOUND) Raise(REMORA_NOT_FOUND);
   Release(&key);
   return value;
 }
 
+static PyObject* ClientSubscript(PyObject* object, PyObject* index) {
+  return GetExisting(object, index, NULL);
+}
+
 static PyObject* ClientGetVersioned(PyObject* object, PyObject* argument) {
-  Bytes key;
-  if (!Take(argument, &key)) return NULL;
-  PyObject* value = NULL;
   uint64_t version = 0;
-  if (Get((Client*)object, &key, &value, &version) == REMORA_NOT_FOUND) Raise(REMORA_NOT_FOUND);
-  Release(&key);
+  PyObject* const value = GetExisting(object, argument, &version);
   return value == NULL ? NULL : Py_BuildValue("NK", value, (unsigned long long)version);
 }
 

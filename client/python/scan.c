@@ -130,7 +130,10 @@ PyObject* ClientKeys(PyObject* object, PyObject* Py_UNUSED(none)) { return Begin
 PyObject* ClientValues(PyObject* object, PyObject* Py_UNUSED(none)) { return BeginAll(object, kValues); }
 PyObject* ClientItems(PyObject* object, PyObject* Py_UNUSED(none)) { return BeginAll(object, kPairs); }
 
-PyObject* ClientCount(PyObject* object, PyObject* args, PyObject* kwargs) {
+typedef remora_code RangeCall(remora_client* client, const remora_range* range, uint64_t* count);
+
+// Returns the number that a call tells of the range in the arguments.
+static PyObject* CallWithRange(PyObject* object, PyObject* args, PyObject* kwargs, RangeCall* call) {
   static char* names[] = {"prefix", "begin", "end", NULL};
   Client* const self = (Client*)object;
   PyObject *prefix = NULL, *begin = NULL, *end = NULL;
@@ -140,15 +143,23 @@ PyObject* ClientCount(PyObject* object, PyObject* args, PyObject* kwargs) {
   if (!TakeRange(prefix, begin, end, taken, &range)) return NULL;
   PyObject* result = NULL;
   if (Begin(self)) {
-    const int bounded = range.prefix.size + range.begin.size + range.end.size > 0;
     remora_code code;
     uint64_t count = 0;
-    CALL(self, code, remora_count(self->client, bounded ? &range : NULL, &count));
+    CALL(self, code, call(self->client, &range, &count));
     result = code == REMORA_OK ? PyLong_FromUnsignedLongLong(count) : Raise(code);
     End(self);
   }
   ReleaseRange(taken);
   return result;
+}
+
+static remora_code CountIn(remora_client* client, const remora_range* range, uint64_t* count) {
+  const int is_bounded = range->prefix.size + range->begin.size + range->end.size > 0;
+  return remora_count(client, is_bounded ? range : NULL, count);
+}
+
+PyObject* ClientCount(PyObject* object, PyObject* args, PyObject* kwargs) {
+  return CallWithRange(object, args, kwargs, CountIn);
 }
 
 Py_ssize_t ClientLength(PyObject* object) {
@@ -163,23 +174,7 @@ Py_ssize_t ClientLength(PyObject* object) {
 }
 
 PyObject* ClientDeleteRange(PyObject* object, PyObject* args, PyObject* kwargs) {
-  static char* names[] = {"prefix", "begin", "end", NULL};
-  Client* const self = (Client*)object;
-  PyObject *prefix = NULL, *begin = NULL, *end = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOO", names, &prefix, &begin, &end)) return NULL;
-  remora_range range;
-  Bytes taken[3];
-  if (!TakeRange(prefix, begin, end, taken, &range)) return NULL;
-  PyObject* result = NULL;
-  if (Begin(self)) {
-    remora_code code;
-    uint64_t deleted = 0;
-    CALL(self, code, remora_delete_range(self->client, &range, &deleted));
-    result = code == REMORA_OK ? PyLong_FromUnsignedLongLong(deleted) : Raise(code);
-    End(self);
-  }
-  ReleaseRange(taken);
-  return result;
+  return CallWithRange(object, args, kwargs, remora_delete_range);
 }
 
 PyObject* ClientDeleteAll(PyObject* object, PyObject* Py_UNUSED(none)) {
