@@ -57,6 +57,10 @@ int remora_visit_is_in_place(const void* value);
  * remora_visit_is_in_place. */
 void remora_keep_addresses(const void* bytes);
 
+/* Gives each client of this process that connects from now on a mapping of its own of the server's memory, so
+ * that it is unmapped with the client. Others share one. */
+void remora_share_no_mappings(void);
+
 /* Returns a batch of the same writes, which the caller frees. Null: this process is out of memory. */
 remora_batch* remora_batch_copy(const remora_batch* batch);
 
