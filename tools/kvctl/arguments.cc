@@ -39,6 +39,7 @@ constexpr char kExitCodes[] =
     "Exit codes:\n"
     "   0  done\n"
     "   1  there is no such key; nothing was done. check, restore: damaged; nothing was restored.\n"
+    "      backups: the file of a set is damaged, and the others are listed.\n"
     "      doctor: it found a problem. import, export: --verify found a difference. cluster status: a\n"
     "      shard has keys of another one. cluster members: one is not in sync, or does not answer.\n"
     "      cluster switch: the member is not in sync, or the primary goes on; remove, add, force: the\n"
