@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "store/base/moved.h"
 #include "tools/kvgate/command_table.h"
 #include "tools/kvgate/commands/groups.h"
 #include "tools/kvgate/commands/store_calls.h"
@@ -21,7 +22,7 @@ Task<void> Add(Call& call, std::int64_t delta) {
   const bool is_connected = call.kv().is_connected(call.argument(1));
   if (absl::IsOutOfRange(sum.status())) {
     call.reply.Error("ERR increment or decrement would overflow");
-  } else if (absl::IsFailedPrecondition(sum.status()) && is_connected) {
+  } else if (absl::IsFailedPrecondition(sum.status()) && !IsMoved(sum.status()) && is_connected) {
     call.reply.Error(kNotAnInteger);
   } else {
     FailCall(call, sum.status());

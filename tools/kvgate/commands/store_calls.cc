@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "store/base/moved.h"
 #include "store/format/types/bounds.h"
 
 namespace remora::kvgate {
@@ -14,6 +15,7 @@ bool IsMissing(const absl::Status& status, std::string_view key) {
 }
 
 bool IsOvertaken(const absl::Status& status) {
+  if (IsMoved(status)) return false;
   return absl::IsFailedPrecondition(status) || absl::IsAlreadyExists(status) || absl::IsNotFound(status) ||
          absl::IsOutOfRange(status);
 }
