@@ -55,6 +55,9 @@ absl::Status ShardsFileFault(int error, absl::string_view what) {
     return absl::NotFoundError(
         absl::StrCat(what, ": ", std::strerror(error), "; make the folder above it, for the servers' user"));
   }
+  if (error == EEXIST || error == ENOTDIR) {
+    return absl::FailedPreconditionError(absl::StrCat(what, ": a file is there; name a folder"));
+  }
   if (error == EACCES) return absl::ErrnoToStatus(error, what);
   return MarkedByErrno(error, absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(error))));
 }

@@ -157,7 +157,10 @@ void AddShardsFlags(command_line::CommandLine& line, Flags* flags) {
            "With --shard: the slots of this server, as in 0-8191,8200. It does nothing for keys of others. "
            "Default: all; with --shards, the part of server I")
       .Check([](const std::string& text) {
-        return SlotsIn(text) ? "" : "is no set of slots; give numbers from 0 to 16383 and ranges";
+        return SlotsIn(text) ? ""
+                             : "'" + text +
+                                   "' is no set of slots; give numbers from 0 to 16383 and ranges, as in "
+                                   "0-8191,8200, and each slot once";
       })
       .TypeName("SLOTS");
 }

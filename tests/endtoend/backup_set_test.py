@@ -282,9 +282,10 @@ class MisuseTest(SetTestCase):
         self.assertEqual(self.sets(), [])
 
     def test_directories_that_are_not_of_the_servers(self):
-        self.back_up_rejected(EX_NOINPUT, "missing/set-lock", f"--to={self.folder}/missing")
+        self.back_up_rejected(EX_NOINPUT, "shard 0: .*missing/0 is to be the --backup_dir of its server: .*No such file", f"--to={self.folder}/missing")
         (self.folder / "other" / "0").mkdir(parents=True)
         self.back_up_rejected(EX_CONFIG, "shard 0: .*/other/0 is to be the --backup_dir of its server: ", f"--to={self.folder}/other")
+        self.assertEqual([path.name for path in (self.folder / "other").iterdir()], ["0"])
         shutil.rmtree(self.folder / "other")
         shutil.copytree(self.backups, self.folder / "other")
         self.back_up_rejected(EX_CONFIG, "set 1, shard 0: .*/other/0 has no backup 1 of version", f"--to={self.folder}/other")
@@ -353,9 +354,10 @@ class FullDiskTest(SetTestCase):
         self.back_up_rejected(EX_IOERR, r"shard \d \(.*\): .*No space")
         self.assertEqual(self.sets(), ["set-1"])
         self.assertEqual(self.listed(), [(1, self.SHARDS, "whole")])
-        disk = self.mount("disk", "40k")
-        self.rejected(EX_IOERR, r"set 1, shard \d: .*No space", "restore", f"--from={self.backups}", f"--to={disk}")
-        self.assertEqual(list(disk.iterdir()), [])
+        for size, why in (("40k", "No space"), ("4k", rf"no space left for backup 1 in {self.backups}/0, which is restored to {self.folder}/disk4k/")):
+            disk = self.mount(f"disk{size}", size)
+            self.rejected(EX_IOERR, rf"set 1, shard \d: .*{why}", "restore", f"--from={self.backups}", f"--to={disk}")
+            self.assertEqual(list(disk.iterdir()), [])
         server.close()
 
 

@@ -311,7 +311,12 @@ class MisuseTest(ShardsTestCase):
         self.data = self.folder / "missing" / "data"
         code, said = self.rejected(*self.flags())
         self.assertEqual(code, EX_CANTCREAT, said)
-        self.assertIn(str(self.data), said)
+        self.assertRegex(said, f"{self.data}/: No such file or directory; make the folder above it")
+        for path in ("file", "file/data"):
+            self.data = pathlib.Path(self.write("file", "")).parent / path
+            code, said = self.rejected(*self.flags())
+            self.assertEqual(code, EX_CONFIG, said)
+            self.assertRegex(said, f"{self.data}/: a file is there; name a folder")
 
 
 if __name__ == "__main__":

@@ -52,11 +52,6 @@ Outcome CheckTopologyOfSet(const Topology& topology, const std::string& file) {
 absl::StatusOr<rdma::UniqueFd> LockSets(const std::string& dir) {
   const std::string path = absl::StrCat(dir, "/", AbslView(kSetLock));
   rdma::UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
-  if (!fd && errno == ENOENT) {
-    return absl::NotFoundError(absl::StrCat("sets: cannot make ", path,
-                                            ": there is no such directory; name the ",
-                                            "--backup_dir of kvserver --shards"));
-  }
   if (!fd) return FaultOfFile(errno, absl::StrCat("sets: cannot make ", path));
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
   return absl::AlreadyExistsError(
@@ -115,9 +110,10 @@ Outcome BackUpSet(ClusterClient& client, const Arguments& arguments, const Clock
   const std::string& dir = arguments.to;
   if (Outcome outcome = CheckTopologyOfSet(topology, arguments.topology_file); Failed(outcome))
     return outcome;
+  // First: no lock file is to be made in another directory.
+  if (const absl::Status places = CheckPlaces(dir, topology); !places.ok()) return FromOffline(places);
   const absl::StatusOr<rdma::UniqueFd> lock = LockSets(dir);
   if (!lock.ok()) return FromOffline(lock.status());
-  if (const absl::Status places = CheckPlaces(dir, topology); !places.ok()) return FromOffline(places);
 
   std::vector<BackupInfo> backups;
   if (Outcome outcome = BackUpAll(client, /*waits=*/true, clock, &backups); Failed(outcome)) return outcome;
