@@ -84,6 +84,7 @@ std::string ParentOf(const std::string& path) {
 /// it is an empty directory.
 absl::Status MoveTo(const std::string& path, const std::string& made) {
   if (std::rename(made.c_str(), path.c_str()) != 0) {
+    if (errno == ENOTEMPTY || errno == EEXIST) return IsNotEmpty(path, {});
     return Errno(absl::StrCat("cannot rename ", made, " to ", path));
   }
   return SyncDirectory(ParentOf(path));
