@@ -6,12 +6,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "client/async_client.h"
 #include "client/c/binding.h"
 #include "client/c/call.h"
 #include "client/c/remora.h"
+#include "store/base/moved.h"
 
 using namespace remora::c;  // NOLINT: every call here uses it
 
@@ -33,18 +35,26 @@ int64_t NumberOf(const AsyncResult& result, bool is_ttl) {
   return result.ttl ? static_cast<int64_t>(result.ttl->count()) : REMORA_TTL_FOREVER;
 }
 
+// The result that a callback gets, and its mark for remora_async_is_moved.
+struct ShownResult {
+  remora_async_result result;
+  bool is_moved;
+};
+static_assert(std::is_standard_layout_v<ShownResult>);  // so a pointer to it is one to its first member
+
 // Returns a callback that captures at most two words, so that it needs no allocation.
 template <bool kIsTtl = false>
 AsyncClient::Done Calling(remora_async_done done, void* context) {
   if (done == nullptr) return {};
   return [done, context](const AsyncResult& result) noexcept {
     const std::string message(result.status.message());
-    const remora_async_result shown{CodeOf(result.status),
-                                    message.c_str(),
-                                    {result.value.data(), result.value.size()},
-                                    result.version,
-                                    NumberOf(result, kIsTtl)};
-    done(context, &shown);
+    const ShownResult shown{{CodeOf(result.status),
+                             message.c_str(),
+                             {result.value.data(), result.value.size()},
+                             result.version,
+                             NumberOf(result, kIsTtl)},
+                            remora::IsMoved(result.status)};
+    done(context, &shown.result);
   };
 }
 
@@ -72,6 +82,10 @@ remora_code BeginWrite(const remora_async* async, bool all_there, const remora_w
 }
 
 }  // namespace
+
+int remora_async_is_moved(const remora_async_result* result) {
+  return reinterpret_cast<const ShownResult*>(result)->is_moved ? 1 : 0;
+}
 
 // --- The whole ------------------------------------------------------------------------------------------
 

@@ -34,12 +34,18 @@ void remora_topology_free(remora_topology* topology);
 size_t remora_topology_count(const remora_topology* topology);
 /* Returns the name and addresses of a shard for errors, valid as long as the topology. */
 const char* remora_topology_name(const remora_topology* topology, size_t shard);
-/* Returns the index of the shard that has the key. */
-size_t remora_topology_shard_of(const remora_topology* topology, const void* key, size_t key_size);
-/* Sets *shard to the index of the shard that has all keys of the batch. REMORA_INVALID_ARGUMENT: as for
- * remora_apply with a client of a cluster. */
-remora_code remora_topology_shard_of_batch(const remora_topology* topology, const remora_batch* batch,
-                                           size_t* shard);
+/* Returns the slot of a key. */
+uint32_t remora_slot_of(const void* key, size_t key_size);
+/* Sets *slot to the slot of all keys of the batch. REMORA_INVALID_ARGUMENT: as for remora_apply with a client
+ * of a cluster. */
+remora_code remora_slot_of_batch(const remora_batch* batch, uint32_t* slot);
+/* Returns the index of the shard that has the slot. SIZE_MAX: there is no such slot. */
+size_t remora_topology_shard_of_slot(const remora_topology* topology, uint32_t slot);
+/* Returns 1 if both have the same shards, with the same addresses, in the same order; else 0. */
+int remora_topology_has_shards_of(const remora_topology* topology, const remora_topology* other);
+/* Returns 1 if the operation was not done because the server does not have the slot of its key; else 0.
+ * `result` is what the library has passed to a callback. */
+int remora_async_is_moved(const remora_async_result* result);
 /* Opens as remora_async_open_interruptible, with the server of a shard. REMORA_FAILED_PRECONDITION: also, the
  * server is another shard. */
 remora_code remora_topology_open(const remora_topology* topology, size_t shard, const remora_options* options,
@@ -56,6 +62,10 @@ int remora_visit_is_in_place(const void* value);
  * visit. Nothing else gets them once the memory is unmapped; they read as zeros then. Call it while
  * remora_visit_is_in_place. */
 void remora_keep_addresses(const void* bytes);
+
+/* Gives each client of this process that connects from now on a mapping of its own of the server's memory, so
+ * that it is unmapped with the client. Others share one. */
+void remora_share_no_mappings(void);
 
 /* Returns a batch of the same writes, which the caller frees. Null: this process is out of memory. */
 remora_batch* remora_batch_copy(const remora_batch* batch);

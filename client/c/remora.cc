@@ -285,6 +285,7 @@ remora_code remora_visit(remora_client* client, const void* key, size_t key_size
 }
 
 int remora_visit_is_in_place(const void* value) { return remora::IsShownInPlace(value) ? 1 : 0; }
+void remora_share_no_mappings(void) { remora::rdma::LocalMapping::ShareNothing(); }
 void remora_keep_addresses(const void* bytes) { remora::rdma::LocalMapping::KeepAddresses(bytes); }
 
 remora_code remora_exists(remora_client* client, const void* key, size_t key_size, int* exists) {

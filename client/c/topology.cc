@@ -11,6 +11,7 @@
 #include "client/c/call.h"
 #include "client/cluster/batch_slot.h"
 #include "client/cluster/cluster_shard.h"
+#include "store/format/cluster/slot.h"
 
 using namespace remora::c;  // NOLINT: every call here uses it
 
@@ -40,18 +41,22 @@ const char* remora_topology_name(const remora_topology* topology, size_t shard) 
   return topology->names[shard].c_str();
 }
 
-size_t remora_topology_shard_of(const remora_topology* topology, const void* key, size_t key_size) {
-  return topology->topology.ShardOf(View(key, key_size));
+uint32_t remora_slot_of(const void* key, size_t key_size) { return remora::SlotOf(View(key, key_size)); }
+
+remora_code remora_slot_of_batch(const remora_batch* batch, uint32_t* slot) {
+  return Call([&]() -> absl::Status {
+    const absl::StatusOr<std::uint32_t> found = remora::SlotOfBatch(batch->batch);
+    if (found.ok()) *slot = *found;
+    return found.status();
+  });
 }
 
-remora_code remora_topology_shard_of_batch(const remora_topology* topology, const remora_batch* batch,
-                                           size_t* shard) {
-  return Call([&]() -> absl::Status {
-    const absl::StatusOr<std::uint32_t> slot = remora::SlotOfBatch(batch->batch);
-    if (!slot.ok()) return slot.status();
-    *shard = topology->topology.ShardOfSlot(*slot);
-    return absl::OkStatus();
-  });
+size_t remora_topology_shard_of_slot(const remora_topology* topology, uint32_t slot) {
+  return slot < remora::kSlots ? topology->topology.ShardOfSlot(slot) : SIZE_MAX;
+}
+
+int remora_topology_has_shards_of(const remora_topology* topology, const remora_topology* other) {
+  return topology->topology.HasShardsOf(other->topology) ? 1 : 0;
 }
 
 remora_code remora_topology_open(const remora_topology* topology, size_t shard, const remora_options* options,

@@ -122,7 +122,8 @@ PyObject* RaiseOfAsync(const Async* self, remora_code code, const char* message)
   return NULL;
 }
 
-// Notes (future, whether it went well, result or exception).
+// Notes (future, whether it went well, result or exception). None in the second place: the server did
+// nothing, for the key's slot is another one's.
 static void Done(void* context, const remora_async_result* result) {
   Operation* const operation = context;
   BEGIN_IN_CALLBACK;  // it has the lock, but a finalizer that runs here may release it
@@ -133,8 +134,8 @@ static void Done(void* context, const remora_async_result* result) {
   const int is_good = shown != NULL;
   if (!is_good && !PyErr_Occurred()) shown = ErrorOf(named.code, named.message);
   if (shown == NULL) shown = TakeRaised();
-  PyObject* const item =
-      shown == NULL ? NULL : Py_BuildValue("OON", operation->future, is_good ? Py_True : Py_False, shown);
+  PyObject* const went_well = is_good ? Py_True : remora_async_is_moved(result) ? Py_None : Py_False;
+  PyObject* const item = shown == NULL ? NULL : Py_BuildValue("OON", operation->future, went_well, shown);
   if (item == NULL || PyList_Append(operation->self->ended, item) != 0) PyErr_WriteUnraisable(NULL);
   Py_XDECREF(item);
   Py_XDECREF(text);

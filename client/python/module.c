@@ -23,6 +23,7 @@ static struct PyModuleDef module_def = {
 PyMODINIT_FUNC PyInit__remora(void) {
   PyObject* const module = PyModule_Create(&module_def);
   if (module == NULL) return NULL;
+  remora_share_no_mappings();  // a buffer that is kept of a visit reads as zeros once its client is closed
   PyObject* const client_type = PyType_FromSpec(&client_spec);
   PyObject* const cluster_type = PyType_FromSpec(&cluster_spec);
   buffer_type = PyType_FromSpec(&buffer_spec);

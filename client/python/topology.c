@@ -39,20 +39,29 @@ static int IsRead(PyObject* object) {
   return 0;
 }
 
-static PyObject* TopologyShardOf(PyObject* object, PyObject* argument) {
+static PyObject* TopologySlotOf(PyObject* Py_UNUSED(none), PyObject* argument) {
   Bytes key;
-  if (!IsRead(object) || !Take(argument, &key)) return NULL;
-  const size_t shard = remora_topology_shard_of(((Topology*)object)->topology, key.data, (size_t)key.size);
+  if (!Take(argument, &key)) return NULL;
+  const uint32_t slot = remora_slot_of(key.data, (size_t)key.size);
   Release(&key);
-  return PyLong_FromSize_t(shard);
+  return PyLong_FromUnsignedLong(slot);
 }
 
-static PyObject* TopologyShardOfBatch(PyObject* object, PyObject* argument) {
-  if (!IsRead(object) || !IsBatch(argument)) return NULL;
-  size_t shard = 0;
-  const remora_code code =
-      remora_topology_shard_of_batch(((Topology*)object)->topology, ((const Batch*)argument)->batch, &shard);
-  return code == REMORA_OK ? PyLong_FromSize_t(shard) : Raise(code);
+static PyObject* TopologySlotOfBatch(PyObject* Py_UNUSED(none), PyObject* argument) {
+  if (!IsBatch(argument)) return NULL;
+  uint32_t slot = 0;
+  const remora_code code = remora_slot_of_batch(((const Batch*)argument)->batch, &slot);
+  return code == REMORA_OK ? PyLong_FromUnsignedLong(slot) : Raise(code);
+}
+
+static PyObject* TopologyShardOfSlot(PyObject* object, PyObject* argument) {
+  if (!IsRead(object)) return NULL;
+  const unsigned long slot = PyLong_AsUnsignedLong(argument);
+  if (PyErr_Occurred()) return NULL;
+  const remora_topology* const topology = ((Topology*)object)->topology;
+  const size_t shard = slot > UINT32_MAX ? SIZE_MAX : remora_topology_shard_of_slot(topology, (uint32_t)slot);
+  if (shard != SIZE_MAX) return PyLong_FromSize_t(shard);
+  return PyErr_Format(PyExc_IndexError, "slot: there is none with the number %lu", slot);
 }
 
 static PyObject* TopologyName(PyObject* object, PyObject* argument) {
@@ -73,9 +82,19 @@ const remora_topology* TakeShard(PyObject* topology, Py_ssize_t shard) {
   return NULL;
 }
 
+static PyObject* TopologyHasShardsOf(PyObject* object, PyObject* argument) {
+  if (!IsRead(object)) return NULL;
+  const remora_topology* const other = TakeShard(argument, 0);
+  if (other == NULL) return NULL;
+  return PyBool_FromLong(remora_topology_has_shards_of(((Topology*)object)->topology, other));
+}
+
 static PyMethodDef topology_methods[] = {
-    {"shard_of", TopologyShardOf, METH_O, "The index of the key's shard."},
-    {"shard_of_batch", TopologyShardOfBatch, METH_O, "The index of the shard of all keys of a batch."},
+    {"slot_of", TopologySlotOf, METH_O | METH_STATIC, "The slot of a key."},
+    {"slot_of_batch", TopologySlotOfBatch, METH_O | METH_STATIC, "The slot of all keys of a batch."},
+    {"shard_of_slot", TopologyShardOfSlot, METH_O, "The index of a slot's shard."},
+    {"has_shards_of", TopologyHasShardsOf, METH_O,
+     "Whether another topology has these shards, with their addresses, in this order."},
     {"name", TopologyName, METH_O, "The name and addresses of a shard."},
     {NULL, NULL, 0, NULL},
 };

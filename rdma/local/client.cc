@@ -159,7 +159,7 @@ absl::Status LocalClient::MapAll(const ReceivedReply& received) {
     return BadAnswer("ring size");
   const auto fd = [&](std::size_t i) { return received.descriptors[i].get(); };
   const std::size_t side = LocalSideBytes(reply.ring_slots);
-  REMORA_ASSIGN_OR_RETURN(listener_mapping_, LocalMapping::Map(fd(0), sizeof(LocalListenerPage), false));
+  REMORA_ASSIGN_OR_RETURN(listener_mapping_, LocalMapping::Share(fd(0), sizeof(LocalListenerPage)));
   REMORA_ASSIGN_OR_RETURN(server_mapping_, LocalMapping::Map(fd(1), side, false));
   REMORA_ASSIGN_OR_RETURN(own_mapping_, LocalMapping::Map(fd(2), side, true));
   for (std::uint32_t i = 0; i < reply.region_count; ++i) {
@@ -168,8 +168,9 @@ absl::Status LocalClient::MapAll(const ReceivedReply& received) {
       return BadAnswer("key");
     Region& region = regions_[given.key - 1];
     region.writable = given.writable != 0;
-    REMORA_ASSIGN_OR_RETURN(region.mapping,
-                            LocalMapping::Map(fd(kLocalOwnDescriptors + i), given.size, region.writable));
+    const int memory = fd(kLocalOwnDescriptors + i);
+    REMORA_ASSIGN_OR_RETURN(region.mapping, region.writable ? LocalMapping::Map(memory, given.size, true)
+                                                            : LocalMapping::Share(memory, given.size));
     region.size = given.size;
   }
   listener_page_ = reinterpret_cast<const LocalListenerPage*>(listener_mapping_.bytes().data());

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -9,6 +10,11 @@
 #include <atomic>
 #include <cerrno>
 #include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -16,6 +22,7 @@
 #include "rdma/shared_memory.h"
 #include "rdma/transport.h"
 #include "store/base/mutex.h"
+#include "store/base/status_macros.h"
 
 namespace remora::rdma {
 namespace {
@@ -53,22 +60,83 @@ KeptAddresses& Kept() {
   return *kept;
 }
 
-}  // namespace
-
-void LocalMapping::KeepAddresses(const void* at) { Kept().Add(at); }
-
-absl::StatusOr<LocalMapping> LocalMapping::Map(int fd, std::uint64_t size, bool writable) {
+/// Checks that the file has `size` bytes, and keeps them.
+absl::Status CheckFile(int fd, std::uint64_t size) {
   const int seals = fcntl(fd, F_GET_SEALS);
-  struct stat status;
+  struct stat file;
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return Unusable("it may shrink");
-  if (fstat(fd, &status) != 0 || size == 0 || static_cast<std::uint64_t>(status.st_size) < size) {
+  if (fstat(fd, &file) != 0 || size == 0 || static_cast<std::uint64_t>(file.st_size) < size) {
     return Unusable("it is smaller than was said");
   }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+/// The mappings of this process that Share returned, as long as they live.
+///
+/// P1 Two mappings are one only if they are of the same file. While one lives, its file does, and no other
+///    one has its number. A file system may count its numbers round, so the time at which the system made the
+///    file must be the same, too. Where a file system does not tell that time, nothing is shared.
+class SharedMappings {
+ public:
+  static SharedMappings& Get() {
+    static auto* const mappings = new SharedMappings;  // never destroyed, as Kept
+    return *mappings;
+  }
+
+  void Stop() { stopped_.store(true, std::memory_order_relaxed); }
+
+  absl::StatusOr<LocalMapping> Share(int fd, std::uint64_t size) {
+    struct statx file;
+    constexpr unsigned kWanted = STATX_INO | STATX_BTIME;
+    const bool is_known =
+        statx(fd, "", AT_EMPTY_PATH, kWanted, &file) == 0 && (file.stx_mask & kWanted) == kWanted;
+    if (!is_known || stopped_.load(std::memory_order_relaxed)) return LocalMapping::Map(fd, size, false);
+    const FileSpan span(file.stx_dev_major, file.stx_dev_minor, file.stx_ino, file.stx_btime.tv_sec,
+                        file.stx_btime.tv_nsec, size);
+    const MutexLock lock(mutex_);
+    if (const auto found = living_.find(span); found != living_.end()) {
+      if (auto memory = found->second.lock()) return LocalMapping(std::move(memory));
+    }
+    absl::StatusOr<LocalMapping> mapping = LocalMapping::Map(fd, size, false);
+    if (!mapping.ok()) return mapping;
+    std::erase_if(living_, [](const auto& entry) { return entry.second.expired(); });
+    living_[span] = mapping->memory_;
+    return mapping;
+  }
+
+ private:
+  // Device, inode, seconds and nanoseconds at which it was made, bytes that are mapped.
+  using FileSpan =
+      std::tuple<std::uint32_t, std::uint32_t, std::uint64_t, std::int64_t, std::uint32_t, std::uint64_t>;
+
+  // A thread that forks waits for others to leave: a child has none of them, and may map memory.
+  SharedMappings() { pthread_atfork(&BeforeFork, &AfterFork, &AfterFork); }
+  static void BeforeFork() ABSL_NO_THREAD_SAFETY_ANALYSIS { Get().forking_.emplace(Get().mutex_); }
+  static void AfterFork() ABSL_NO_THREAD_SAFETY_ANALYSIS { Get().forking_.reset(); }
+
+  std::atomic<bool> stopped_ = false;
+  Mutex mutex_;
+  std::optional<MutexLock> forking_;  // of the thread that has the mutex
+  std::map<FileSpan, std::weak_ptr<const LocalMapping::Memory>> living_ ABSL_GUARDED_BY(mutex_);
+};
+
+void LocalMapping::KeepAddresses(const void* at) { Kept().Add(at); }
+void LocalMapping::ShareNothing() { SharedMappings::Get().Stop(); }
+
+absl::StatusOr<LocalMapping> LocalMapping::Map(int fd, std::uint64_t size, bool writable) {
+  REMORA_RETURN_IF_ERROR(CheckFile(fd, size));
   void* address = MapShared(fd, size, writable ? PROT_READ | PROT_WRITE : PROT_READ);
   if (address == MAP_FAILED) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", size, " bytes of the peer (ulimit -v?)"));
   }
-  return LocalMapping(std::span(static_cast<std::byte*>(address), size));
+  return LocalMapping(std::make_shared<const Memory>(std::span(static_cast<std::byte*>(address), size)));
+}
+
+absl::StatusOr<LocalMapping> LocalMapping::Share(int fd, std::uint64_t size) {
+  REMORA_RETURN_IF_ERROR(CheckFile(fd, size));
+  return SharedMappings::Get().Share(fd, size);
 }
 
 absl::StatusOr<LocalMapping> LocalMapping::MapOffered(int fd) {
@@ -86,15 +154,13 @@ absl::StatusOr<LocalMapping> LocalMapping::MapOffered(int fd) {
   return Map(fd, static_cast<std::uint64_t>(status.st_size), true);
 }
 
-LocalMapping::~LocalMapping() {
-  if (bytes_.empty()) return;
-  if (!Kept().Take(bytes_)) {
-    munmap(bytes_.data(), bytes_.size());
+LocalMapping::Memory::~Memory() {
+  if (!Kept().Take(bytes)) {
+    munmap(bytes.data(), bytes.size());
     return;
   }
   // In one step, so that no other thread gets the addresses meanwhile.
-  mmap(bytes_.data(), bytes_.size(), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
-       0);
+  mmap(bytes.data(), bytes.size(), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
 }
 
 }  // namespace remora::rdma

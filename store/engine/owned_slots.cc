@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "store/base/moved.h"
+#include "store/engine/metrics.h"
 #include "store/format/cluster/cluster_slots.h"
 #include "store/format/cluster/slot.h"
 
@@ -18,7 +19,7 @@ struct OwnedSlots::Words {
   std::array<std::atomic<std::uint64_t>, kSlots / kBitsOfWord> words{};
 };
 
-OwnedSlots::OwnedSlots() : words_(std::make_unique<Words>()) {}
+OwnedSlots::OwnedSlots(const Metrics& metrics) : metrics_(metrics), words_(std::make_unique<Words>()) {}
 OwnedSlots::~OwnedSlots() = default;
 
 void OwnedSlots::Set(const ClusterSlots& slots) {
@@ -37,6 +38,7 @@ absl::Status OwnedSlots::CheckSlot(absl::string_view operation, std::string_view
   const std::uint32_t slot = SlotOfHashed(key, key_hash);
   const std::uint64_t word = words_->words[slot / kBitsOfWord].load(std::memory_order_relaxed);
   if ((word >> (slot % kBitsOfWord) & 1) != 0) return absl::OkStatus();
+  metrics_.Add(Metric::kMovedRequests, 1);
   return MovedError(absl::StrCat(operation, ": slot ", slot,
                                  " of the key is another server's, and nothing was done; take the present "
                                  "topology"));

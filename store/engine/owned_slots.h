@@ -13,14 +13,16 @@
 namespace remora {
 
 class ClusterSlots;
+class Metrics;
 
-/// Knows the slots of a store: all, until Set.
+/// Knows the slots of a store: all, until Set. Counts requests for keys of others.
 ///
 /// Thread safety: Set is for one thread at a time; any thread may ask. A thread that asks while another one
 /// sets gets either answer for each slot.
 class OwnedSlots {
  public:
-  OwnedSlots();
+  /// `metrics` live longer.
+  explicit OwnedSlots(const Metrics& metrics);
   ~OwnedSlots();
   OwnedSlots(const OwnedSlots&) = delete;
   OwnedSlots& operator=(const OwnedSlots&) = delete;
@@ -28,8 +30,8 @@ class OwnedSlots {
   /// Replaces the slots.
   void Set(const ClusterSlots& slots);
 
-  /// Returns OK if the key's slot is one of them, else MovedError. `operation` stands before the text, and
-  /// `key_hash` is the key's.
+  /// Returns OK if the key's slot is one of them, else MovedError, and counts that. `operation` stands before
+  /// the text, and `key_hash` is the key's.
   [[gnu::always_inline]] absl::Status Check(absl::string_view operation, std::string_view key,
                                             std::uint64_t key_hash) const {
     // Acquire: a thread that sees the limit sees the slots, too.
@@ -43,6 +45,7 @@ class OwnedSlots {
 
   absl::Status CheckSlot(absl::string_view operation, std::string_view key, std::uint64_t key_hash) const;
 
+  const Metrics& metrics_;
   std::atomic<bool> is_limited_ = false;
   const std::unique_ptr<Words> words_;
 };

@@ -101,6 +101,7 @@ TEST_P(MovedSlots, AServerDoesNothingForKeysOfOthers) {
   EXPECT_TRUE(IsMoved(results[1].status)) << results[1].status;
   EXPECT_EQ(client->Count().value_or(0), 1u);
   EXPECT_EQ(client->Get(own).value_or("none"), "2");
+  EXPECT_EQ(servers_[0]->server().store().Read(Metric::kMovedRequests), 9u);
 }
 
 TEST_P(MovedSlots, AnAsynchronousClientIsToldToo) {

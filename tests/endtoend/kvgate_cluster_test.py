@@ -34,8 +34,8 @@ class Base(redis_pair.TestCase):
         self.assertEqual({self.shard_of[f"key{i}"] for i in range(40)}, set(range(SHARDS)))
         self.assertEqual(wire.call("FLUSHALL"), b"+OK\r\n")
 
-    def start(self, shard, *more):
-        flags = [*more, f"--data_dir={self.folder}/data{shard}", "--memory=64M", f"--shard={self.cluster}/{shard}"]
+    def start(self, shard):
+        flags = [f"--data_dir={self.folder}/data{shard}", "--memory=64M", f"--shard={self.cluster}/{shard}"]
         server = harness.Server(f"--listen={self.addresses[shard]}", f"--durability={self.durability}", *flags)
         self.addCleanup(server.close)
         return server
@@ -190,22 +190,6 @@ class AwayTest(Base):
             wire.send(redis_pair.request("GET", there) + redis_pair.request("MSET", "{42}:a", 1, "{42}:b", 2) + redis_pair.request("DBSIZE"))
         self.assertEqual(self.wire().call("SET", here, 1), b"+OK\r\n")
         self.assertEqual(self.gate_process.stop()[0], 0)
-
-
-class MovedTest(Base):
-    def test_keys_of_another_server_are_named(self):
-        for shard, slots in enumerate(("8192-16383", "0-8191")):
-            self.servers[shard].stop()
-            self.start(shard, f"--slots={slots}")
-        wire = self.wire()
-        key = self.pair()[0]
-        for command in (["SET", key, 1], ["INCR", key], ["APPEND", key, 1], ["SETNX", key, 1], ["GETSET", key, 1],
-                        ["SETRANGE", key, 1, "x"], ["INCRBYFLOAT", key, 1], ["DEL", key], ["MSET", f"{{{key}}}a", 1, f"{{{key}}}b", 1]):  # fmt: skip
-            with self.subTest(command=command):
-                self.assertRegex(wire.call(*command), rb"\A-ERR shard 0 \(.*is another server's, and nothing was done")
-        wire.call("MULTI")
-        wire.call("SET", key, 1)
-        self.assertRegex(wire.call("EXEC"), rb"\A-ERR shard 0 \(.*is another server's, and nothing was done")
 
 
 class FlagsTest(Base):

@@ -2,55 +2,21 @@
 
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import threading
 import unittest
 
 import harness
+import moved_slots
+from moved_slots import HALVES
 
 PACKAGE = pathlib.Path(os.environ.get("REMORA_PYTHON") or harness.BIN.parent / "python")
 sys.path.insert(0, str(PACKAGE))
 import remora  # noqa: E402
 
-HALVES = ["0-8191", "8192-16383"]
 
-
-class MovedSlotsTest(harness.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.addresses = [self.new_address(str(shard)) for shard in range(2)]
-        self.topology = self.folder / "topology"
-        run = harness.kvctl(None, "cluster", "init", *self.addresses)
-        self.assertEqual((run.returncode, run.stderr), (0, b""))
-        self.topology.write_bytes(run.stdout)
-        self.cluster = re.search(rb"^cluster ([0-9a-f]{16})$", run.stdout, re.MULTILINE).group(1).decode()
-        self.servers = []
-        self.give(HALVES)
-
-    def give(self, slots):
-        """Starts the servers anew, with these slots, on their data."""
-        for server in self.servers:
-            server.stop()
-        self.servers = [
-            harness.Server(
-                f"--listen={self.addresses[shard]}", "--memory=64M", "--durability=logged",
-                f"--data_dir={self.folder}/data{shard}", f"--shard={self.cluster}/{shard}",
-                f"--slots={slots[shard]}",
-            )
-            for shard in range(2)
-        ]  # fmt: skip
-        for server in self.servers:
-            self.addCleanup(server.close)
-
-    def replace_file(self, slots):
-        lines = [f"shard {shard} {slots[shard]} {self.addresses[shard]}" for shard in range(2)]
-        text = "\n".join(["remora-topology 2", f"cluster {self.cluster}", *lines, ""])
-        other = self.folder / "topology.new"
-        other.write_text(text)
-        other.rename(self.topology)
-
+class MovedSlotsTest(moved_slots.TestCase):
     def connect(self):
         store = remora.ClusterClient(self.topology, timeout=20)
         self.addCleanup(store.close)
@@ -72,6 +38,8 @@ class MovedSlotsTest(harness.TestCase):
         for key in keys:
             store[key] = b"2"
         self.assertEqual({store[key] for key in keys}, {b"2"})
+        # The first key whose server gave it away has the client read the file.
+        self.assertEqual(self.moved_requests(), 1)
         for shard in range(2):
             with remora.Client(self.addresses[1 - shard]) as server:
                 self.assertEqual({server[key] for key in owned[shard]}, {b"2"})
@@ -98,6 +66,7 @@ class MovedSlotsTest(harness.TestCase):
             self.assertEqual(len(server), done)
             self.assertGreater(done, 0)
             self.assertLess(done, 100)
+        self.assertEqual(harness.stats(self.addresses[0])["moved_requests"], 100 - done)
         run = harness.kvctl(self.addresses[0], "put", foreign, "1")
         self.assertEqual(run.returncode, 78)
         self.assertIn(b"is another server's, and nothing was done", run.stderr)

@@ -308,6 +308,13 @@ class HeldBuffersTest(VisitTestCase):
         if IN_PLACE:
             self.assertRaisesRegex(RuntimeError, "closed", store.ping)
 
+    def test_what_is_kept_beside_another_client_of_the_server(self):
+        kept = []
+        other = self.connect()
+        self.assertRaises(BufferError, self.store.visit, "key", lambda view: kept.append(memoryview(view)))
+        self.assertEqual(other["key"], b"0123456789")
+        self.assertEqual(bytes(kept[0]), bytes(10) if IN_PLACE else b"0123456789")
+
     def test_what_is_kept_of_a_server_that_goes(self):
         kept = []
 

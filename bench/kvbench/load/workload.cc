@@ -100,7 +100,8 @@ absl::Status Validate(const Workload& workload, bool runs) {
 
 Steps::Steps(const Workload& workload, std::uint64_t count, Random random, std::uint32_t worker,
              std::uint32_t workers)
-    : drawn_(std::min<std::uint64_t>(count, kMaxDrawn)),
+    : drawn_(std::min<std::uint64_t>(
+          count, std::clamp(kMaxDrawnByAll / std::max(workers, 1u), kLeastDrawn, kMaxDrawn))),
       sequential_(workload.distribution.kind == RequestDistribution::Kind::kSequential),
       records_(workload.inserted()),
       stride_(workers),

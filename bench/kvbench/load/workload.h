@@ -94,8 +94,10 @@ struct Step {
 /// the drawn operations begins again with the first.
 class Steps {
  public:
-  /// Most that are drawn: 16 MiB.
+  /// Most that are drawn: 16 MiB for a thread, 256 MiB for all, but at least 128 KiB for each.
   static constexpr std::size_t kMaxDrawn = std::size_t{1} << 21;
+  static constexpr std::size_t kMaxDrawnByAll = std::size_t{1} << 25;
+  static constexpr std::size_t kLeastDrawn = std::size_t{1} << 14;
 
   /// REQUIRES: count >= 1; a valid workload. Sequential: this thread, one of `workers`, takes
   /// every `workers`th record, from number `worker` on.

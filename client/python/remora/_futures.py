@@ -13,12 +13,17 @@ class Operation(asyncio.Future):
 
     core: Async
     name: int | None = None  # None: not begun
+    call: tuple = ()  # its name, arguments and options, if it may begin again
 
     def cancel(self, msg: Any = None) -> bool:
         cancelled = super().cancel(msg)
         if cancelled and self.name is not None:
             self.core.cancel(self.name)
         return cancelled
+
+    def end_moved(self, error: Error) -> None:
+        """Takes the end by an answer that the key's slot is another server's, and that nothing was done."""
+        self.set_exception(error)
 
 
 class Many(asyncio.Future):
@@ -59,11 +64,15 @@ class Many(asyncio.Future):
         return isinstance(outcome, BaseException) and not (isinstance(outcome, Error) and self._keeps(outcome))
 
 
-def settle(ended: list[tuple[Operation, bool, Any]]) -> None:
-    """Gives the futures the outcomes of their operations."""
+def settle(ended: list[tuple[Operation, bool | None, Any]]) -> None:
+    """Gives the futures the outcomes of their operations: a result, an exception or, with None, one of a moved slot."""
     for operation, is_good, result in ended:
         if operation.done():  # cancelled
             continue
+        if is_good is None:
+            operation.end_moved(result)
+            continue
+        operation.call = ()  # a program may keep the future for long
         if is_good:
             operation.set_result(result)
         elif isinstance(result, StopIteration):  # of a visit's function; no future takes it

@@ -51,6 +51,7 @@ from remora._beside import Beside, Scan, Watch
 from remora._calls import Calls
 from remora._errors import Cancelled, DeadlineExceeded, Error, FailedPrecondition, ResourceExhausted, Unavailable
 from remora._futures import Operation, settle
+from remora._owners import ClusterOperation, Owners
 from remora._remora import Async, ClusterClient as _Blocking, Topology
 from remora._remora import AsyncBuffer as Buffer
 from remora._types import Backup, Bytes, Durability, Memory, Until
@@ -210,19 +211,24 @@ class Client(Calls):
     def _begin(self, name: str, args: tuple, options: dict) -> Operation:
         if self._core is None:
             raise RuntimeError("the client is not connected")
-        begin = getattr(self._core, name)
         operation = Operation(loop=self._loop)
+        self._begin_as(operation, name, args, options)
+        return operation
+
+    def _begin_as(self, operation: Operation, name: str, args: tuple, options: dict) -> None:
+        if self._core is None:
+            raise RuntimeError("the client is not connected")
+        begin = getattr(self._core, name)
         operation.core = self._core
         try:
             if not self._waiting and self._core.free_slots() > 0:
                 self._start(operation, begin, args, options)
-                return operation
+                return
         except ResourceExhausted:
             if self._core is not None and self._core.free_slots() > 0:
                 raise
             # A finalizer has taken the last place meanwhile.
         self._waiting.append((operation, begin, args, options))
-        return operation
 
     def _start(self, operation: Operation, begin: Callable[..., int | None], args: tuple, options: dict) -> None:
         operation.name = begin(operation, args, options)
@@ -247,7 +253,7 @@ class Client(Calls):
             try:
                 self._start(operation, begin, args, options)
             except Exception as error:  # the awaiting task gets the error
-                if isinstance(error, ResourceExhausted) and core is self._core and core.free_slots() == 0:  # as in _begin
+                if isinstance(error, ResourceExhausted) and core is self._core and core.free_slots() == 0:  # as in _begin_as
                     self._waiting.appendleft((operation, begin, args, options))
                     break
                 operation.set_exception(error)
@@ -290,28 +296,29 @@ class _Shard(Client):
         self.name = topology.name(index)
         self.incarnation = 0
         self._attempt: asyncio.Task[None] | None = None
-        self._late = 0  # operations that began without a connection, or behind such a one, and have not ended
+        self._late: set[asyncio.Task[None]] = set()  # begin operations when there is a connection
         self._order = asyncio.Lock()  # in which they begin
 
-    def begin(self, name: str, args: tuple, options: dict) -> asyncio.Future:
-        if self._core is not None and self._late == 0:
-            return self._begin(name, args, options)
+    def begin(self, operation: ClusterOperation) -> None:
+        if self._core is not None and not self._late:
+            self._begin_as(operation, *operation.call)
+            return
         if self._core is None and (self._attempt is None or self._attempt.done()):
             self._attempt = asyncio.ensure_future(self.join(None))
             self._attempt.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-        self._late += 1
-        late = asyncio.ensure_future(self._begin_late(self._attempt, name, args, options))
-        late.add_done_callback(self._end_late)
-        return late
+        late = asyncio.ensure_future(self._begin_late(self._attempt, operation))
+        self._late.add(late)
+        late.add_done_callback(self._late.discard)
 
-    async def _begin_late(self, attempt: asyncio.Task[None], name: str, args: tuple, options: dict) -> Any:
+    async def _begin_late(self, attempt: asyncio.Task[None], operation: ClusterOperation) -> None:
         async with self._order:
-            await self._await_end(attempt)
-            operation = self._begin(name, args, options)
-        return await operation
-
-    def _end_late(self, late: asyncio.Future) -> None:
-        self._late -= 1
+            try:
+                await self._await_end(attempt)
+                if not operation.done():
+                    self._begin_as(operation, *operation.call)
+            except Exception as error:  # the awaiting task gets the error
+                if not operation.done():
+                    operation.set_exception(error)
 
     async def _await_end(self, attempt: asyncio.Task[None]) -> None:
         try:
@@ -359,7 +366,8 @@ class ClusterClient(Calls):
     those of one server: register, get_into, put_from, ping, metrics and backup. `depth` is for each server.
 
     A server that is gone concerns its keys alone: operations with others do not wait for it. An error that may come from
-    a server names its shard. All keys of a batch must have one slot (remora.ClusterClient)."""
+    a server names its shard. All keys of a batch must have one slot (remora.ClusterClient). Where a server says that a
+    slot is another one's, the client reads the file anew, and begins the operation again, at most for `timeout`."""
 
     def __init__(
         self,
@@ -390,7 +398,7 @@ class ClusterClient(Calls):
             "index_mirror_bytes": index_mirror_bytes,
         }
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._topology: Topology | None = None
+        self._owners: Owners | None = None
         self._shards: list[_Shard] = []
         self._other: Beside | None = None
 
@@ -402,10 +410,12 @@ class ClusterClient(Calls):
         topology = await loop.run_in_executor(None, Topology, self._path)
         if self._shards:
             raise RuntimeError("the client is connected already")
-        self._loop, self._topology = loop, topology
+        self._loop = loop
         self._shards = [
             _Shard(self, topology, index, self._depth, self._options) for index in range(len(topology))
         ]
+        begin = [shard.begin for shard in self._shards]
+        self._owners = Owners(self._path, topology, self._options["timeout"], loop, begin)
         try:
             await self._connect_all()
         except BaseException:
@@ -433,6 +443,8 @@ class ClusterClient(Calls):
         """Disconnects. Operations in flight end with Cancelled."""
         for shard in self._shards:
             shard.check_use()
+        if self._owners is not None:
+            self._owners.close()
         shards, self._shards = self._shards, []
         for shard in shards:
             shard.close()
@@ -448,8 +460,7 @@ class ClusterClient(Calls):
     def _begin(self, name: str, args: tuple, options: dict) -> asyncio.Future:
         if not self._shards:
             raise RuntimeError("the client is not connected")
-        of = self._topology.shard_of_batch if name == "apply" else self._topology.shard_of
-        return self._shards[of(args[0])].begin(name, args, options)
+        return self._owners.begin(name, args, options)
 
     def _beside(self) -> Beside:
         if not self._shards:

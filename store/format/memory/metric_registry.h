@@ -254,7 +254,9 @@ struct MetricEntry {
   X(kChangesBegin, "changes_begin", "remora_changes_begin", kGauge, kNone,                                   \
     "Place of the oldest change in the change log in memory (--change_log); changes_end is the newest")      \
   X(kWatchesOvertaken, "watches_overtaken", "remora_watches_overtaken_total", kCounter, kNone,               \
-    "Watches that ended, or did not resume, because their next change was not kept any more")
+    "Watches that ended, or did not resume, because their next change was not kept any more")                \
+  X(kMovedRequests, "moved_requests", "remora_moved_requests_total", kCounter, kNone,                        \
+    "Writes, and requests for the place of a record, of keys of other slots than --slots; nothing was done")
 
 /// The metrics, by their places in the superblock.
 enum class Metric : std::uint32_t {

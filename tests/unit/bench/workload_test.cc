@@ -5,8 +5,11 @@
 
 #include <array>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "bench/kvbench/load/properties.h"
 
@@ -58,6 +61,15 @@ TEST(Steps, BeginAgainWhenTheyEnd) {
   const Step again = steps.Next();
   EXPECT_EQ(again.drawn, first.drawn);
   EXPECT_EQ(again.kind, first.kind);
+}
+
+TEST(Steps, ManyThreadsDrawFewerEach) {
+  constexpr std::uint32_t kWorkers = 512;
+  constexpr std::size_t kDrawn = Steps::kMaxDrawnByAll / kWorkers;
+  Steps steps(Core("c", Kind::kUniform), 3 * kDrawn, Random(1), 0, kWorkers);
+  std::vector<std::uint64_t> first;
+  for (std::size_t i = 0; i < kDrawn; ++i) first.push_back(steps.Next().drawn);
+  for (std::size_t i = 0; i < kDrawn; ++i) ASSERT_EQ(steps.Next().drawn, first[i]) << i;
 }
 
 TEST(Steps, SameSeedSameSteps) {

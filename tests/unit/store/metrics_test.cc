@@ -49,11 +49,11 @@ TEST(MetricRegistryTest, NamesFollowTheConventionsOfPrometheus) {
 // Programs of other releases READ these places. A new metric goes behind all others. It changes no place
 // here, and raises kPinned.
 TEST(MetricRegistryTest, EntriesNeverMove) {
-  constexpr std::size_t kPinned = 108;
+  constexpr std::size_t kPinned = 109;
   ASSERT_GE(kMetricCount, kPinned);
   std::string names;
   for (std::size_t i = 0; i < kPinned; ++i) names += std::string(kMetrics[i].name) + "\n";
-  EXPECT_EQ(HashKey(names), 0x4ba0f7ec7e938873u) << names;
+  EXPECT_EQ(HashKey(names), 0xd8b5f01721013d6du) << names;
   EXPECT_STREQ(kMetrics[static_cast<std::size_t>(Metric::kKeys)].name, "keys");
   EXPECT_STREQ(kMetrics[static_cast<std::size_t>(Metric::kWakeups)].name, "wakeups");
   EXPECT_EQ(static_cast<std::size_t>(Metric::kConnectionsLocal), 64u);

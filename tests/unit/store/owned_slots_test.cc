@@ -39,6 +39,7 @@ TEST(OwnedSlotsTest, APutToAnotherSlotDoesNothing) {
   }
   EXPECT_GT(owned, 20u);
   EXPECT_LT(owned, 80u);
+  EXPECT_EQ(store->Read(Metric::kMovedRequests), 100 - owned);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ Task<void> Add(Call& call, std::int64_t delta) {
   const bool is_connected = call.kv().is_connected(call.argument(1));
   if (absl::IsOutOfRange(sum.status())) {
     call.reply.Error("ERR increment or decrement would overflow");
-  } else if (absl::IsFailedPrecondition(sum.status()) && !IsMoved(sum.status()) && is_connected) {
+  } else if (absl::IsFailedPrecondition(sum.status()) && is_connected && !IsMoved(sum.status())) {
     call.reply.Error(kNotAnInteger);
   } else {
     FailCall(call, sum.status());

@@ -19,8 +19,9 @@
 
 namespace remora::kvgate {
 
-/// Each operation is one of the client of the key's shard, which begins it before the task waits for the
-/// first time. A batch is one of several shards only if all its keys have the same slot.
+/// Each operation is one of the client of the key's shard. That begins it before the task waits for the first
+/// time, unless operations of the slot wait (SlotOwners). A batch is one of several shards only if all its
+/// keys have the same slot.
 ///
 /// Thread safety: that of the clients.
 class ServerKeys final : public KeyStore {
@@ -73,16 +74,30 @@ class ServerKeys final : public KeyStore {
   }
 
  private:
-  /// Returns the result of the operation that `begin` begins with the client of the key's shard.
+  /// Returns the result of the operation that `begin` begins with the client of the key's shard, again if
+  /// the slot is another shard's.
   template <typename Result, typename Begin>
   Task<Result> On(std::string_view key, Begin begin) {
-    const std::size_t shard = servers_.ShardOf(key);
-    CoroutineClient* const kv = servers_.client(shard);
-    if (kv == nullptr)
-      co_return absl::CancelledError("store call: the gate is stopping; connect again later");
-    Result result = co_await begin(*kv);
-    if (result.ok()) co_return result;
-    co_return NameShardUnlessOfKey(servers_.topology().shards()[shard], StatusIn(result));
+    SlotOwners& owners = servers_.owners();
+    SlotOwners::Operation operation = owners.Make(key);
+    absl::Status moved;  // of the last attempt
+    for (;;) {
+      const bool begins = co_await owners.TurnOf(operation);
+      if (!begins) co_return moved.ok() ? Stopping() : moved;
+      const std::size_t shard = owners.ShardOf(operation);
+      CoroutineClient* const kv = servers_.client(shard);
+      if (kv == nullptr) co_return Stopping();
+      owners.Begin(operation);
+      Result result = co_await begin(*kv);
+      owners.End(operation);
+      if (result.ok()) co_return result;
+      absl::Status status = NameShardUnlessOfKey(servers_.topology().shards()[shard], StatusIn(result));
+      if (!owners.TriesAgain(status, &operation)) co_return status;
+      moved = std::move(status);
+    }
+  }
+  static absl::Status Stopping() {
+    return absl::CancelledError("store call: the gate is stopping; connect again later");
   }
   static const absl::Status& StatusIn(const absl::Status& status) { return status; }
   template <typename T>

@@ -190,7 +190,8 @@ void GatewayThread::Settle(Connection& connection) {
 
 void GatewayThread::End() {
   for (auto& [id, watched] : connections_) watched.connection->Abandon();
-  // Each of them resumes coroutines, which may await the other.
+  // Each of them resumes coroutines, which may await the others.
+  servers_->owners().Stop();
   blocking_->Stop();
   servers_->StopDialling();
   inbox_->Drain();

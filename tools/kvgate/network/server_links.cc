@@ -18,7 +18,7 @@ constexpr std::size_t kDepth = 512;
 absl::StatusOr<std::unique_ptr<ServerLinks>> ServerLinks::Connect(const Topology& topology,
                                                                   const ClientOptions& options, Inbox& inbox,
                                                                   const Clock& clock) {
-  std::unique_ptr<ServerLinks> links(new ServerLinks(topology, inbox));
+  std::unique_ptr<ServerLinks> links(new ServerLinks(topology, options.timeout, inbox, clock));
   for (std::size_t i = 0; i < topology.shards().size(); ++i) {
     const ShardPlace& place = topology.shards()[i];
     auto client =
@@ -34,6 +34,7 @@ absl::StatusOr<std::unique_ptr<ServerLinks>> ServerLinks::Connect(const Topology
 
 // The first client runs the tasks, and so is the last one to go.
 ServerLinks::~ServerLinks() {
+  owners_.Stop();
   StopDialling();
   for (std::size_t i = links_.size(); i-- > 0;) links_[i]->kv.reset();
 }
@@ -44,7 +45,7 @@ bool ServerLinks::Poll() {
     ended += link->kv->Poll();
     if (!link->is_dialling && link->kv->client().BeginReconnect()) BeginDialling(*link);
   }
-  return ended > 0;
+  return owners_.Poll() || ended > 0;
 }
 
 void ServerLinks::BeginDialling(Link& link) {
@@ -77,7 +78,7 @@ std::vector<int> ServerLinks::fds() const {
 }
 
 std::optional<TimePoint> ServerLinks::next_deadline() const {
-  std::optional<TimePoint> first;
+  std::optional<TimePoint> first = owners_.next_deadline();
   for (const std::unique_ptr<Link>& link : links_) {
     const std::optional<TimePoint> deadline = link->kv->client().next_deadline();
     if (deadline && (!first || *deadline < *first)) first = deadline;

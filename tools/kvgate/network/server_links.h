@@ -1,6 +1,7 @@
 // The connections of a gateway thread to its servers: one for each shard.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "store/base/clock.h"
 #include "tools/kvgate/keys/helper_thread.h"
 #include "tools/kvgate/network/inbox.h"
+#include "tools/kvgate/network/slot_owners.h"
 
 namespace remora::kvgate {
 
@@ -25,7 +27,7 @@ namespace remora::kvgate {
 /// Thread safety: none. All calls are those of the inbox's thread.
 class ServerLinks {
  public:
-  /// Connects to all shards. `topology`, `inbox` and `clock` live longer. Outcomes as for
+  /// Connects to all shards. `inbox` and `clock` live longer. Outcomes as for
   /// AsyncClient::Connect, with the name of the shard.
   static absl::StatusOr<std::unique_ptr<ServerLinks>> Connect(const Topology& topology,
                                                               const ClientOptions& options, Inbox& inbox,
@@ -35,11 +37,13 @@ class ServerLinks {
   ServerLinks(const ServerLinks&) = delete;
   ServerLinks& operator=(const ServerLinks&) = delete;
 
-  const Topology& topology() const { return topology_; }
+  const Topology& topology() const { return owners_.topology(); }
+  /// Returns the shards of the slots.
+  SlotOwners& owners() { return owners_; }
   /// Returns the client of a shard. Null: it is being destroyed.
   CoroutineClient* client(std::size_t shard) const { return links_[shard]->kv.get(); }
   /// Returns the shard of a key.
-  std::size_t ShardOf(std::string_view key) const { return links_.size() == 1 ? 0 : topology_.ShardOf(key); }
+  std::size_t ShardOf(std::string_view key) const { return owners_.ShardOf(key); }
   /// Runs a task up to its first wait, and owns it until its end.
   void Start(Task<void> task) { client(0)->Start(std::move(task)); }
 
@@ -63,11 +67,12 @@ class ServerLinks {
     bool is_dialling = false;
   };
 
-  ServerLinks(const Topology& topology, Inbox& inbox) : topology_(topology), inbox_(inbox) {}
+  ServerLinks(const Topology& topology, std::chrono::milliseconds timeout, Inbox& inbox, const Clock& clock)
+      : owners_(topology, timeout, inbox, clock), inbox_(inbox) {}
 
   void BeginDialling(Link& link);
 
-  const Topology& topology_;
+  SlotOwners owners_;  // first: operations that end use it
   Inbox& inbox_;
   std::vector<std::unique_ptr<Link>> links_;  // of the shards; the first one runs the tasks
 };
