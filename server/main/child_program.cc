@@ -41,6 +41,7 @@ struct Image {
   int output;
   int errors;   // negative: those of this process
   int void_fd;  // negative: none
+  bool holds_hup;
   pid_t parent;
 };
 
@@ -63,9 +64,10 @@ struct Image {
     ::_exit(kCannotRun);
   }
   if (image.input == image.void_fd) ::fcntl(image.input, F_SETFD, 0);
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  sigset_t held;
+  ::sigemptyset(&held);
+  if (image.holds_hup) ::sigaddset(&held, SIGHUP);
+  ::sigprocmask(SIG_SETMASK, &held, nullptr);
   ::execv(image.program, image.arguments);
   ::_exit(kCannotRun);
 }
@@ -180,7 +182,7 @@ absl::StatusOr<ChildProgram::Child> ChildProgram::Spawn() {
     arguments.push_back(nullptr);
     const MutexLock lock(mutex_);
     child.pid = Launch({options_.program.c_str(), arguments.data(), input, output[1], errors[1],
-                        options_.void_fd, ::getpid()});
+                        options_.void_fd, options_.holds_hup, ::getpid()});
     if (child.pid < 0) error = errno;
     pid_ = child.pid;
   }

@@ -48,6 +48,8 @@ struct ChildProgramOptions {
   std::chrono::milliseconds stop_patience{5'000};
   /// A descriptor of this process that leads nowhere in the child; negative: none.
   int void_fd = -1;
+  /// SIGHUP waits until the program hears it. Else it ends a program that does not hear it yet.
+  bool holds_hup = false;
   /// The thread of the child calls one of these, once: the child serves for the first time; or it never did.
   /// It ended with this exit status, and this line was its last one.
   std::function<void()> on_ready;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,13 @@ namespace {
 // The keys that TakeEffect changes; docs/operating/running.md has the same list.
 constexpr std::array<std::string_view, 4> kChangeWhileServing = {"log_level", "quiet", "log_format",
                                                                  "backup_keep"};
+// With --shards, the first process has the gate, and reports these.
+constexpr std::array<std::string_view, 2> kOfFirstProcess = {"redis", "redis_token_file"};
+
+template <std::size_t kCount>
+bool IsOneOfKeys(std::string_view key, const std::array<std::string_view, kCount>& keys) {
+  return std::ranges::find(keys, key) != keys.end();
+}
 
 std::string ShownValue(const Settings& settings, std::string_view key) {
   for (const command_line::Setting& setting : settings.list()) {
@@ -28,7 +36,11 @@ std::string ShownValue(const Settings& settings, std::string_view key) {
 }  // namespace
 
 ConfigReload::ConfigReload(int argc, char** argv, const Flags& flags, ServerLog& log)
-    : argc_(argc), argv_(argv), log_(log), settings_(flags.settings) {}
+    : argc_(argc),
+      argv_(argv),
+      log_(log),
+      has_first_process_(flags.shards.number >= 0),
+      settings_(flags.settings) {}
 
 void ConfigReload::Reload() {
   Flags fresh;
@@ -40,8 +52,11 @@ void ConfigReload::Reload() {
     return log_.Write(LogEvent::kReloadFailed, absl::StrCat("kept all settings as they were: ", fault));
   }
   std::vector<std::string> taken = ChangedKeys(settings_, fresh.settings);
+  if (has_first_process_) {
+    std::erase_if(taken, [](const std::string& key) { return IsOneOfKeys(key, kOfFirstProcess); });
+  }
   const auto needs_restart = std::stable_partition(taken.begin(), taken.end(), [](const std::string& key) {
-    return std::ranges::find(kChangeWhileServing, key) != kChangeWhileServing.end();
+    return IsOneOfKeys(key, kChangeWhileServing);
   });
   const std::vector<std::string> left(needs_restart, taken.end());
   taken.erase(needs_restart, taken.end());

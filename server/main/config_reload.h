@@ -12,7 +12,7 @@ namespace remora {
 
 /// Reads the configuration file anew, and applies the settings that may change.
 ///
-/// Thread safety: none; the server's one thread, once it serves.
+/// Thread safety: none; the server's one thread, once it serves, or the main thread of --shards.
 class ConfigReload {
  public:
   /// `flags`: as these arguments were read at the start. The arguments and the log outlive this.
@@ -33,7 +33,8 @@ class ConfigReload {
   const int argc_;
   char** const argv_;
   ServerLog& log_;
-  Server* server_ = nullptr;  // null: there is none yet
+  const bool has_first_process_;  // of --shards, whose server this is
+  Server* server_ = nullptr;      // null: there is none yet
   Settings settings_;
 };
 

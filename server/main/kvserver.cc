@@ -360,10 +360,14 @@ int ServeShards(int argc, char** argv, const Flags& flags) {
         });
     if (!begun.ok()) running->Stop();
   };
-  auto servers = ShardServers::Start(*topology, {.arguments = {argv + 1, argv + argc},
+  ConfigReload reload(argc, argv, flags, *standard_error);  // outlives the servers
+  std::function<void()> on_reload;
+  if (flags.has_config_file) on_reload = [&reload] { reload.Reload(); };
+  auto servers = ShardServers::Start(*topology, {.arguments = ArgumentsOfServers(argc, argv, flags),
                                                  .log = Log,
                                                  .ready_fd = flags.ready_fd,
                                                  .on_ready = on_ready,
+                                                 .on_reload = on_reload,
                                                  .beat = notices.beat,
                                                  .beat_interval = notices.beat_interval});
   if (!servers.ok()) return Fail(EX_OSERR, servers.status());

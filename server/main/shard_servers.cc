@@ -21,6 +21,7 @@
 #include "server/main/shards_flags.h"
 #include "store/base/absl_view.h"
 #include "store/base/random_id.h"
+#include "store/base/shortage.h"
 #include "store/base/status_macros.h"
 #include "store/durable/data_dir.h"
 #include "store/durable/synced_file.h"
@@ -48,11 +49,24 @@ bool Exists(const std::string& path) {
   return ::lstat(path.c_str(), &status) == 0;
 }
 
+/// Returns the outcome of a call on a file or folder that failed with this errno, as the store tells it.
+absl::Status ShardsFileFault(int error, absl::string_view what) {
+  if (error == ENOENT) {
+    return absl::NotFoundError(
+        absl::StrCat(what, ": ", std::strerror(error), "; make the folder above it, for the servers' user"));
+  }
+  if (error == EEXIST || error == ENOTDIR) {
+    return absl::FailedPreconditionError(absl::StrCat(what, ": a file is there; name a folder"));
+  }
+  if (error == EACCES) return absl::ErrnoToStatus(error, what);
+  return MarkedByErrno(error, absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(error))));
+}
+
 absl::Status WriteTopology(const std::string& path, const Topology& topology) {
   const std::optional<WriteFault> fault = ReplaceSynced(path, topology.ToText());
   if (!fault) return absl::OkStatus();
-  return absl::ErrnoToStatus(fault->error,
-                             absl::StrCat("topology: cannot ", AbslView(fault->step), " ", fault->path));
+  return ShardsFileFault(fault->error,
+                         absl::StrCat("topology: cannot ", AbslView(fault->step), " ", fault->path));
 }
 
 /// Returns OK if the file divides the keys as `even` does, whatever the addresses.
@@ -98,7 +112,7 @@ absl::StatusOr<Topology> PrepareTopology(const Flags& flags, const LogSink& log)
   }
   for (const std::string& folder : {data_dir, flags.server.backup_dir}) {
     if (folder.empty() || ::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST) continue;
-    return absl::ErrnoToStatus(errno, absl::StrCat("--shards: cannot make the folder ", folder));
+    return ShardsFileFault(errno, absl::StrCat("--shards: cannot make the folder ", folder));
   }
   REMORA_RETURN_IF_ERROR(WriteTopology(path, even));
   log(LogEvent::kTopologyWritten,
@@ -112,10 +126,10 @@ absl::StatusOr<rdma::UniqueFd> LockTopology(const std::string& path) {
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   // The default is a folder that the servers' first start makes.
   if (!Exists(folder) && ::mkdir(folder.c_str(), 0700) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("topology: cannot make the folder ", folder));
+    return ShardsFileFault(errno, absl::StrCat("topology: cannot make the folder ", folder));
   }
   rdma::UniqueFd fd(::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
-  if (!fd) return absl::ErrnoToStatus(errno, absl::StrCat("topology: cannot make the lock file ", lock));
+  if (!fd) return ShardsFileFault(errno, absl::StrCat("topology: cannot make the lock file ", lock));
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
   return absl::AlreadyExistsError(absl::StrCat("topology: another kvserver --shards serves ", path,
                                                " (it holds ", lock,
@@ -149,6 +163,7 @@ absl::StatusOr<std::unique_ptr<ShardServers>> ShardServers::Start(const Topology
                               .start_patience = std::chrono::milliseconds(-1),
                               .stop_patience = kStopPatience,
                               .void_fd = servers->options_.ready_fd,
+                              .holds_hup = true,
                               .on_ready =
                                   [raw = servers.get()] {
                                     ++raw->ready_;
@@ -193,6 +208,7 @@ int ShardServers::Run() {
     if (is_reload_asked != 0) {
       is_reload_asked = 0;
       for (const auto& server : servers_) server->Send(SIGHUP);
+      if (options_.on_reload) options_.on_reload();
     }
     if (ready_ == servers_.size() && !std::exchange(was_ready, true)) options_.on_ready();
     if (options_.beat) options_.beat();

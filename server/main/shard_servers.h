@@ -26,7 +26,8 @@ namespace remora {
 /// Reads the topology of --shards, or makes it. A file that has the same shards at other addresses is written
 /// anew. Makes --data_dir and --backup_dir, if they are missing. REQUIRES: StartsShards(flags). Errors:
 ///   FailedPrecondition: the file has another division of the keys; or it is missing, and there are data.
-///   InvalidArgument, NotFound, PermissionDenied, Unavailable: those of Topology::Read, and of the system.
+///   Unavailable: the disk is full, or fails.
+///   InvalidArgument, NotFound, PermissionDenied: those of Topology::Read, and of the system.
 absl::StatusOr<Topology> PrepareTopology(const Flags& flags, const LogSink& log);
 
 /// Keeps other processes of --shards away from the topology file, until it is destroyed. AlreadyExists: one
@@ -35,10 +36,11 @@ absl::StatusOr<rdma::UniqueFd> LockTopology(const std::string& path);
 
 /// The arguments of the servers, and the work of this process beside them.
 struct ShardServersOptions {
-  std::vector<std::string> arguments;  // of this process, which each server gets
+  std::vector<std::string> arguments;  // of each server, beside its --shard
   LogSink log;
   int ready_fd = -1;  // leads nowhere in the servers
   std::function<void()> on_ready;
+  std::function<void()> on_reload;             // at HUP, which the servers get, too; may be empty
   std::function<void()> beat;                  // called in the interval; may be empty
   std::chrono::milliseconds beat_interval{0};  // 0: never
 };

@@ -1,6 +1,7 @@
 #include "server/main/shards_flags.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstddef>
 #include <limits>
@@ -31,6 +32,9 @@ namespace {
 // A process each, which all share this host.
 constexpr std::uint32_t kMaxShardsOfHost = 64;
 constexpr std::uint32_t kLastPort = std::numeric_limits<std::uint16_t>::max();
+// Keys of a file that a server keeps when it is started again.
+constexpr std::array<std::string_view, 6> kKeptSettings = {"shards",   "topology",   "listen",
+                                                           "data_dir", "backup_dir", "durability"};
 
 template <typename... Words>
 absl::Status Reject(const Words&... words) {
@@ -153,7 +157,10 @@ void AddShardsFlags(command_line::CommandLine& line, Flags* flags) {
            "With --shard: the slots of this server, as in 0-8191,8200. It does nothing for keys of others. "
            "Default: all; with --shards, the part of server I")
       .Check([](const std::string& text) {
-        return SlotsIn(text) ? "" : "is no set of slots; give numbers from 0 to 16383 and ranges";
+        return SlotsIn(text) ? ""
+                             : "'" + text +
+                                   "' is no set of slots; give numbers from 0 to 16383 and ranges, as in "
+                                   "0-8191,8200, and each slot once";
       })
       .TypeName("SLOTS");
 }
@@ -198,6 +205,16 @@ absl::Status TakeShards(const command_line::CommandLine& line, Flags* flags) {
 }
 
 bool StartsShards(const Flags& flags) { return flags.shards.count > 1 && flags.server.store.shard.is_none(); }
+
+std::vector<std::string> ArgumentsOfServers(int argc, char** argv, const Flags& flags) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  for (const command_line::Setting& setting : flags.settings.list()) {
+    const bool is_kept = std::ranges::find(kKeptSettings, setting.key) != kKeptSettings.end();
+    if (!is_kept || setting.source != command_line::Source::kFile) continue;
+    arguments.push_back(absl::StrCat("--", setting.key, "=", setting.value));
+  }
+  return arguments;
+}
 
 std::vector<std::string> ShardAddresses(const Flags& flags) {
   std::vector<std::string> servers;

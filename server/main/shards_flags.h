@@ -31,6 +31,12 @@ absl::Status TakeShards(const command_line::CommandLine& line, Flags* flags);
 /// Returns whether the process is to start the servers of --shards, and to serve nothing itself.
 bool StartsShards(const Flags& flags);
 
+/// Returns the arguments that each server gets beside its --shard: those of this process, and some settings
+/// of its file of --config. These say where a server is, and which keys and data it has. The file may change
+/// while the servers run, and one that is started again must still be the server that the topology names.
+/// `argv`: the flags were read from it.
+std::vector<std::string> ArgumentsOfServers(int argc, char** argv, const Flags& flags);
+
 /// Returns the addresses of each server, as Client::Connect takes them. REQUIRES: StartsShards.
 std::vector<std::string> ShardAddresses(const Flags& flags);
 

@@ -164,9 +164,10 @@ class Reader {
     return absl::OkStatus();
   }
 
-  absl::Status Translate(std::uint32_t id, const rocksdb::Status& status) const {
+  /// Returns the outcome of a call on a backup. `use`: for the message, behind the backup.
+  absl::Status Translate(std::uint32_t id, const rocksdb::Status& status, std::string_view use = "") const {
     if (status.IsCorruption() || status.IsNotFound()) return Damaged(id, status.ToString());
-    return ToStatus(status, absl::StrCat("backup ", id, " in ", dir()));
+    return ToStatus(status, absl::StrCat("backup ", id, " in ", dir(), AbslView(use)));
   }
 
  private:
@@ -181,8 +182,8 @@ class Reader {
 };
 
 absl::Status Restore(const Reader& reader, std::uint32_t id, std::int64_t unix_s, const std::string& to) {
-  REMORA_RETURN_IF_ERROR(
-      reader.Translate(id, reader.engine().RestoreDBFromBackup(rocksdb::RestoreOptions(), id, to, to)));
+  const rocksdb::Status restored = reader.engine().RestoreDBFromBackup(rocksdb::RestoreOptions(), id, to, to);
+  REMORA_RETURN_IF_ERROR(reader.Translate(id, restored, absl::StrCat(", which is restored to ", to)));
   REMORA_RETURN_IF_ERROR(DataDir::Claim(to));
   // Opening it tests the result. Its versions continue beyond all that the store gave after the backup.
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<DurableTier> tier, DurableTier::Open(to));

@@ -8,11 +8,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
 #include "store/base/shortage.h"
 #include "store/base/status_macros.h"
 #include "store/durable/data_dir.h"
@@ -26,7 +28,17 @@ absl::Status Errno(const std::string& what) {
   return MarkedByErrno(error, absl::UnavailableError(absl::ErrnoToStatus(error, what).message()));
 }
 
-absl::Status IsNotEmpty(const std::string& path) {
+// The name of a directory that is filled begins so.
+constexpr std::string_view kFilled = ".restore-";
+
+absl::Status IsNotEmpty(const std::string& path, const std::vector<std::string>& names) {
+  const auto filled =
+      std::ranges::find_if(names, [](std::string_view name) { return name.starts_with(kFilled); });
+  if (filled != names.end()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("restore: ", path, " has ", *filled,
+                     ", of a restore that runs, or was interrupted; wait until it ends, or remove that"));
+  }
   return absl::FailedPreconditionError(absl::StrCat(
       "restore: ", path, " is not empty; name a new or an empty directory. Nothing in it was touched"));
 }
@@ -44,7 +56,7 @@ absl::StatusOr<bool> IsThere(const std::string& path) {
         absl::StrCat("restore: ", path, " is not a directory; name a new or an empty directory"));
   }
   REMORA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(path));
-  if (!names.empty()) return IsNotEmpty(path);
+  if (!names.empty()) return IsNotEmpty(path, names);
   return true;
 }
 
@@ -52,13 +64,14 @@ absl::StatusOr<bool> IsThere(const std::string& path) {
 absl::Status MakeApart(const std::string& path, bool is_there, std::string* made) {
   // If `path` exists, work within it: it may be on another file system than its parent, or the parent may
   // not be writable.
-  std::string name = absl::StrCat(path, is_there ? "/" : "", ".restore-XXXXXX");
+  std::string name = absl::StrCat(path, is_there ? "/" : "", AbslView(kFilled), "XXXXXX");
   if (mkdtemp(name.data()) == nullptr) return Errno(absl::StrCat("cannot make ", name));
   *made = name;
   if (!is_there) return absl::OkStatus();
-  REMORA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(path));
+  REMORA_ASSIGN_OR_RETURN(std::vector<std::string> names, NamesIn(path));
+  std::erase(names, name.substr(path.size() + 1));
   // Another process may have put something there meanwhile.
-  return names.size() > 1 ? IsNotEmpty(path) : absl::OkStatus();
+  return names.empty() ? absl::OkStatus() : IsNotEmpty(path, names);
 }
 
 /// Returns the directory that contains `path`.
@@ -71,6 +84,7 @@ std::string ParentOf(const std::string& path) {
 /// it is an empty directory.
 absl::Status MoveTo(const std::string& path, const std::string& made) {
   if (std::rename(made.c_str(), path.c_str()) != 0) {
+    if (errno == ENOTEMPTY || errno == EEXIST) return IsNotEmpty(path, {});
     return Errno(absl::StrCat("cannot rename ", made, " to ", path));
   }
   return SyncDirectory(ParentOf(path));

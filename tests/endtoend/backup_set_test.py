@@ -117,6 +117,7 @@ class SetTest(SetTestCase):
         """Shard 1 cannot make a backup, as one is being read there. Yields a kvctl that waits for it."""
         with open(self.backups / "1" / "REMORA-BACKUPS", "rb") as marker:
             fcntl.flock(marker, fcntl.LOCK_EX)
+            self.busy = marker
             running = subprocess.Popen(
                 [harness.program("kvctl"), f"--topology={self.topology}", "backup", f"--to={self.backups}"],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -143,7 +144,8 @@ class SetTest(SetTestCase):
         with self.busy_shard() as running:
             running.kill()
             running.communicate(timeout=harness.PATIENCE)
-        self.rejected(EX_CONFIG, "is no backup directory", "backups", f"--from={self.backups}")
+        for command in (["backups"], ["check"], ["restore", f"--to={self.folder}/restored"]):
+            self.rejected(EX_CONFIG, "is no backup directory.*no set is made yet: run kvctl backup --topology again", *command, f"--from={self.backups}")
         self.assertEqual(self.kvctl("backup", f"--to={self.backups}").returncode, 0)
         self.assertEqual(self.listed(), [(1, self.SHARDS, "whole")])
         of_set = json.loads((self.backups / "set-1").read_text())
@@ -156,6 +158,29 @@ class SetTest(SetTestCase):
             self.put_numbers(number, number + 1)
             self.assertEqual(self.back_up()["set"], number)
         self.assertEqual(self.listed(), [(3, self.SHARDS, "whole"), (4, self.SHARDS, "whole")])
+
+
+    def test_it_waits_for_a_server_that_makes_another_one(self):
+        self.serve()
+        with self.busy_shard() as running, open(self.backups / "0" / "REMORA-BACKUPS", "rb") as marker:
+            fcntl.flock(marker, fcntl.LOCK_EX)
+            fcntl.flock(self.busy, fcntl.LOCK_UN)
+            self.assertRegex(running.stderr.readline().decode(), r"\Akvctl: backup: set 1, shard 0: .*in use by another backup.*; waiting until it is done\n\Z")
+            self.assertEqual(self.sets(), [])
+        output, errors = running.communicate(timeout=harness.PATIENCE)
+        self.assertEqual((running.returncode, errors, fields(output)["set"]), (0, b"", 1))
+
+    def test_a_set_of_a_directory_that_is_away_is_kept(self):
+        server = self.serve()
+        self.back_up()
+        self.assertEqual(server.stop()[0], 0)
+        (self.backups / "1").rename(self.folder / "away")
+        self.topology = self.write("alone", f"remora-topology 2\ncluster 0123456789abcdef\nshard 0 0-16383 {self.address}\n")
+        self.server("--shard=0123456789abcdef/0", f"--data_dir={self.folder}/alone.data", "--memory=64M", f"--backup_dir={self.backups}/0")
+        self.assertEqual(self.back_up()["set"], 2)
+        self.assertEqual(self.listed(), [(1, 2, "lacks 1"), (2, 1, "whole")])
+        (self.folder / "away").rename(self.backups / "1")
+        self.offline("check", f"--from={self.backups}", "--id=1")
 
 
 class MisuseTest(SetTestCase):
@@ -214,6 +239,41 @@ class MisuseTest(SetTestCase):
         # A new one has a number of its own.
         self.assertEqual(self.back_up()["set"], 4)
 
+    def list_and_failure(self, status, why):
+        """Returns the lines of the list, which ends with a failure."""
+        run = kvctl(None, "backups", f"--from={self.backups}")
+        self.assertEqual(run.returncode, status, run.stderr)
+        self.assertRegex(run.stderr.decode(), rf"\Akvctl: backups: [^\n]*{why}[^\n]*\n\Z")
+        return [(line.split("\t")[0], line.split("\t")[5]) for line in run.stdout.decode().splitlines()]
+
+    def test_a_damaged_file_hides_no_other_set(self):
+        self.back_up()
+        self.back_up()
+        self.back_up()
+        (self.backups / "set-2").write_text("")
+        self.assertEqual(self.list_and_failure(EX_DAMAGED, "set-2 is damaged"), [("1", "whole"), ("3", "whole")])
+
+    def test_a_backup_without_its_files_is_damaged(self):
+        self.back_up()
+        table = next((self.backups / "0" / "shared_checksum").glob("*.sst"))
+        table.rename(self.folder / "away")
+        self.of_sets(EX_DAMAGED, "set 1, shard 0: backup 1 in .* is damaged")
+        self.assertEqual(self.listed(), [(1, self.SHARDS, "damaged 0")])
+        (self.folder / "away").rename(table)
+        self.offline("check", f"--from={self.backups}")
+
+    def test_a_list_beside_a_backup(self):
+        self.back_up()
+        with open(self.backups / "1" / "REMORA-BACKUPS", "rb") as marker:
+            fcntl.flock(marker, fcntl.LOCK_EX)
+            self.assertEqual(self.list_and_failure(EX_TEMPFAIL, "set 1, shard 1: .*in use by another backup"), [("1", "unknown 1")])
+        self.assertEqual(self.listed(), [(1, self.SHARDS, "whole")])
+
+    def test_the_last_number(self):
+        (self.backups / "set-4294967295").write_text("")
+        self.back_up_rejected(EX_CONFIG, "set-4294967295 has the last number")
+        self.assertEqual(self.sets(), ["set-4294967295"])
+
     def test_a_shard_that_is_down(self):
         good = self.topology.read_text()
         self.topology = self.folder / "other"
@@ -222,9 +282,10 @@ class MisuseTest(SetTestCase):
         self.assertEqual(self.sets(), [])
 
     def test_directories_that_are_not_of_the_servers(self):
-        self.back_up_rejected(EX_NOINPUT, "missing/set-lock", f"--to={self.folder}/missing")
+        self.back_up_rejected(EX_NOINPUT, "shard 0: .*missing/0 is to be the --backup_dir of its server: .*No such file", f"--to={self.folder}/missing")
         (self.folder / "other" / "0").mkdir(parents=True)
         self.back_up_rejected(EX_CONFIG, "shard 0: .*/other/0 is to be the --backup_dir of its server: ", f"--to={self.folder}/other")
+        self.assertEqual([path.name for path in (self.folder / "other").iterdir()], ["0"])
         shutil.rmtree(self.folder / "other")
         shutil.copytree(self.backups, self.folder / "other")
         self.back_up_rejected(EX_CONFIG, "set 1, shard 0: .*/other/0 has no backup 1 of version", f"--to={self.folder}/other")
@@ -275,6 +336,14 @@ class FullDiskTest(SetTestCase):
         self.addCleanup(subprocess.run, ["umount", str(disk)], check=True)
         return disk
 
+    def test_no_space_for_a_name(self):
+        self.backups = self.mount("backups", "200k,nr_inodes=64")
+        self.serve()
+        with self.assertRaises(OSError):
+            for i in range(64):
+                (self.backups / f"other{i}").touch()
+        self.back_up_rejected(EX_IOERR, "set-lock: No space")
+
     def test_full_disks(self):
         self.backups = self.mount("backups", "200k")
         server = self.serve()
@@ -285,9 +354,10 @@ class FullDiskTest(SetTestCase):
         self.back_up_rejected(EX_IOERR, r"shard \d \(.*\): .*No space")
         self.assertEqual(self.sets(), ["set-1"])
         self.assertEqual(self.listed(), [(1, self.SHARDS, "whole")])
-        disk = self.mount("disk", "40k")
-        self.rejected(EX_IOERR, r"set 1, shard \d: .*No space", "restore", f"--from={self.backups}", f"--to={disk}")
-        self.assertEqual(list(disk.iterdir()), [])
+        for size, why in (("40k", "No space"), ("4k", rf"no space left for backup 1 in {self.backups}/0, which is restored to {self.folder}/disk4k/")):
+            disk = self.mount(f"disk{size}", size)
+            self.rejected(EX_IOERR, rf"set 1, shard \d: .*{why}", "restore", f"--from={self.backups}", f"--to={disk}")
+            self.assertEqual(list(disk.iterdir()), [])
         server.close()
 
 

@@ -317,6 +317,8 @@ class BackupTest(harness.TestCase):
         self.rejected(78, "is no data directory", "check", f"--data={full}")
         self.rejected(66, "missing", "restore", f"--from={missing}", f"--to={missing}2")
         self.rejected(78, "is not empty", "restore", f"--from={self.folder}/data", f"--to={full}")
+        os.rename(f"{full}/of_things", f"{full}/.restore-abcdef")
+        self.rejected(78, r"has \.restore-abcdef, of a restore that runs, or was interrupted", "restore", f"--from={self.folder}/data", f"--to={full}")
         for arguments in (
             ["restore"], ["restore", "--from=x"], ["restore", "--to=x"], ["check"], ["check", "--data=x", "--from=y"],
             ["check", "--data=x", "--data_dir=x"],

@@ -221,8 +221,9 @@ class ShardsTestCase(TestCase):
         for task in tasks.iterdir():
             for pid in (task / "children").read_text().split():
                 words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                number = [word for word in words if word.startswith(b"--shard=")][0].rsplit(b"/")[-1]
-                found[int(number)] = int(pid)
+                for word in words:  # one that is being started has the words of its parent yet
+                    if word.startswith(b"--shard="):
+                        found[int(word.rsplit(b"/")[-1])] = int(pid)
         return found
 
     def address_of(self, shard):

@@ -76,8 +76,8 @@ class MovedSlotsTest(moved_slots.TestCase):
     def test_bad_flags(self):
         for flags, text in [
             (["--slots=0-5"], "--slots: needs --shard"),
-            (["--slots=5-0", f"--shard={self.cluster}/0"], "is no set of slots"),
-            (["--slots=0,0", f"--shard={self.cluster}/0"], "is no set of slots"),
+            (["--slots=5-0", f"--shard={self.cluster}/0"], "--slots: '5-0' is no set of slots"),
+            (["--slots=0,0", f"--shard={self.cluster}/0"], "--slots: '0,0' is no set of slots; give numbers from 0 to 16383 and ranges, as in 0-8191,8200, and each slot once"),
             (["--slots=16384", f"--shard={self.cluster}/0"], "is no set of slots"),
         ]:
             run = subprocess.run(

@@ -7,12 +7,13 @@ import re
 import signal
 import socket
 import subprocess
+import time
 import unittest
 
 import harness
 
 SHARDS = harness.ShardsTestCase.SHARDS
-EX_USAGE, EX_CANTCREAT, EX_TEMPFAIL, EX_CONFIG = 64, 73, 75, 78
+EX_USAGE, EX_CANTCREAT, EX_IOERR, EX_TEMPFAIL, EX_CONFIG = 64, 73, 74, 75, 78
 
 
 def running(pid):
@@ -166,6 +167,59 @@ class OperatingTest(ShardsTestCase):
             server.await_said(rb"kvserver\[%d\]: [^\n]* config_reloaded: " % shard)
         self.assertEqual(server.stop()[0], 0)
 
+    def write_config(self, flags):
+        """Returns the path of a file with the flags."""
+        lines = [flag.removeprefix("--").replace("=", " = ", 1) for flag in flags]
+        return self.write("kvserver.conf", "\n".join([*lines, ""]))
+
+    def test_servers_stay_those_of_the_topology_when_the_file_changes(self):
+        server = harness.Server(f"--config={self.write_config(self.flags())}")
+        self.addCleanup(server.close)
+        keys = [f"key{i}" for i in range(40)]
+        for key in keys:
+            self.assertEqual(self.kvctl("put", key, "value").returncode, 0)
+        other = self.folder / "other"
+        for shards in ("4", "1"):
+            changed = [f"--shards={shards}" if flag.startswith("--shards") else flag for flag in self.flags(address=f"local://{other}.socket")]
+            self.write_config([f"--data_dir={other}" if flag.startswith("--data_dir") else flag for flag in changed])
+            for shard, pid in self.children(server).items():
+                os.kill(pid, signal.SIGKILL)
+                harness.wait_until(lambda shard=shard, pid=pid: self.children(server).get(shard, pid) != pid, "it is started again")
+                harness.wait_until(lambda: self.status()[0] == 0, "all shards serve")
+            self.assertEqual([self.kvctl("get", key).stdout for key in keys], [b"value"] * len(keys))
+            self.assertEqual(self.kvctl("put", keys[0], "value").returncode, 0)
+        self.assertEqual(list(self.folder.glob("other*")), [])
+        self.assertEqual(server.stop()[0], 0)
+
+    def test_changes_of_the_file_that_take_a_restart(self):
+        server = harness.Server(f"--config={self.write_config(self.flags('--log_level=info'))}")
+        self.addCleanup(server.close)
+        changed = [*self.flags("--log_level=warning", "--redis=redis://127.0.0.1:6379", shards=2), "--default_ttl=1h"]
+        self.write_config(changed)
+        server.process.send_signal(signal.SIGHUP)
+        server.await_said(rb"\nkvserver: [^\n]* config_reloaded: [^\n]*log_level is warning, it was info")
+        named = server.await_said(rb"\nkvserver: [^\n]* warning restart_needed: [^\n]*after a restart: ([^\n]*)\n").group(1)
+        self.assertEqual(set(named.split(b", ")), {b"shards", b"redis", b"default_ttl"})
+        for shard in range(self.SHARDS):  # the first process has the gate, and knows the shards
+            named = server.await_said(rb"\nkvserver\[%d\]: [^\n]* restart_needed: [^\n]*after a restart: ([^\n]*)\n" % shard).group(1)
+            self.assertEqual(named, b"default_ttl")
+        self.assertEqual(server.stop()[0], 0)
+
+    def test_a_signal_to_read_the_file_ends_no_server_that_starts(self):
+        running = subprocess.Popen([harness.program("kvserver"), *self.flags()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.DEVNULL)  # fmt: skip
+        self.addCleanup(running.communicate)
+        self.addCleanup(running.kill)
+        harness.wait_until(self.topology.exists, "the first process hears the signal")
+        os.set_blocking(running.stdout.fileno(), False)
+        while not (said := running.stdout.read()):  # nothing: none yet; empty: its end
+            self.assertIsNone(said, "it has ended")
+            running.send_signal(signal.SIGHUP)
+            time.sleep(0.0005)
+        self.assertEqual(said.decode(), f"kvserver: ready at {self.topology}\n")
+        running.terminate()
+        self.assertEqual(running.wait(timeout=harness.PATIENCE), 0)
+
     def test_the_configuration_is_checked_for_each(self):
         code, said = self.rejected(*self.flags("--check_config"))
         self.assertEqual((code, said), (0, ""))
@@ -237,11 +291,32 @@ class MisuseTest(ShardsTestCase):
         self.assertEqual(other.stop()[0], 0)
         self.assertEqual(self.start().stop()[0], 0)
 
+    def test_a_full_disk(self):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "nr_inodes=4", "tmpfs", str(disk)], capture_output=True, check=False).returncode != 0:
+            self.skipTest("a small disk needs mount, and root")
+        self.addCleanup(subprocess.run, ["umount", str(disk)], check=True)
+        self.data, self.topology = disk / "data", disk / "topology"
+        for others, said in ((3, r"file .*topology\.lock"), (2, "folder .*/disk/data"), (1, r"topology\.new")):
+            for i in range(others):
+                (disk / str(i)).touch()
+            code, output = self.rejected(*self.flags(f"--topology={self.topology}"))
+            self.assertEqual(code, EX_IOERR, output)
+            self.assertRegex(output, rf"cannot make [^\n]*{said}[^\n]*: No space left")
+            for name in disk.iterdir():
+                name.rmdir() if name.is_dir() else name.unlink()
+
     def test_a_folder_that_cannot_be_made(self):
         self.data = self.folder / "missing" / "data"
         code, said = self.rejected(*self.flags())
         self.assertEqual(code, EX_CANTCREAT, said)
-        self.assertIn(str(self.data), said)
+        self.assertRegex(said, f"{self.data}/: No such file or directory; make the folder above it")
+        for path in ("file", "file/data"):
+            self.data = pathlib.Path(self.write("file", "")).parent / path
+            code, said = self.rejected(*self.flags())
+            self.assertEqual(code, EX_CONFIG, said)
+            self.assertRegex(said, f"{self.data}/: a file is there; name a folder")
 
 
 if __name__ == "__main__":

@@ -75,6 +75,18 @@ TEST(MembersTest, MembersThatAreBehindOrAwayAreNamed) {
                                          "connect: nobody \\x1b there\n"));
 }
 
+TEST(MembersTest, APrimaryThatRejectsWritesIsNamed) {
+  MemberAnswer full = Serves(9);
+  full.rejects_writes = true;
+  const Outcome verdict = Report({Follows(9), full, Away()}).Verdict();
+  EXPECT_EQ(verdict.exit_code, kExitProblem);
+  EXPECT_THAT(verdict.error, HasSubstr(": the primary b rejects writes, c does not answer; start those"));
+  for (const char* const metric : {"disk_refuses", "memory_refuses"}) {
+    EXPECT_TRUE(AnswerIn({{"replication_role", 3}, {metric, 1}}).rejects_writes);
+    EXPECT_FALSE(AnswerIn({{"replication_role", 3}, {metric, 0}}).rejects_writes);
+  }
+}
+
 TEST(MembersTest, AShardBelowItsMinimumSaysThatWritesWait) {
   ShardConfiguration of = Three();
   of.in_sync = {{.id = "b", .life = 2}};

@@ -39,6 +39,7 @@ constexpr char kExitCodes[] =
     "Exit codes:\n"
     "   0  done\n"
     "   1  there is no such key; nothing was done. check, restore: damaged; nothing was restored.\n"
+    "      backups: the file of a set is damaged, and the others are listed.\n"
     "      doctor: it found a problem. import, export: --verify found a difference. cluster status: a\n"
     "      shard has keys of another one. cluster members: one is not in sync, or does not answer.\n"
     "      cluster switch: the member is not in sync, or the primary goes on; remove, add, force: the\n"
@@ -71,7 +72,7 @@ constexpr char kExitCodes[] =
     "      a file of a secret that this user may not read, or that others may; no password of the Redis or\n"
     "      of etcd, or a wrong one\n"
     "  78  a directory of something else, or not empty, or of a format that this kvctl does not know;\n"
-    "      a set of backups is of another cluster or with other slots\n"
+    "      the key's slot is another server's; a set of backups is of another cluster or with other slots\n"
     "DURATION: 500ms, 30s, 15m, 12h, 7d (whole numbers), or never\n";
 static_assert(kMaxValueSize == 67108864 && kMaxSmallValueSize == 262144, "the help text names them");
 

@@ -169,7 +169,7 @@ Outcome Backup(ClusterClient& client, const Arguments& arguments, const Clock& c
 Outcome Backups(const Arguments& arguments) {
   if (HasSets(arguments)) return ListBackupSets(arguments);
   const auto infos = ListBackups(arguments.from);
-  if (!infos.ok()) return FromOffline(infos.status());
+  if (!infos.ok()) return WithoutSet(arguments, FromOffline(infos.status()));
   std::string lines;
   for (const BackupInfo& info : *infos) {
     absl::StrAppendFormat(&lines, "%d\t%s\t%d\t%d\t%d\n", info.id, TimeOfBackup(info.unix_s), info.version,
@@ -181,7 +181,7 @@ Outcome Backups(const Arguments& arguments) {
 Outcome Restore(const Arguments& arguments, const Clock& clock) {
   if (HasSets(arguments) || arguments.topology) return RestoreSet(arguments, clock);
   const auto info = RestoreBackup(arguments.from, arguments.id, arguments.to, clock.UnixMillis() / 1000);
-  if (!info.ok()) return FromOffline(info.status());
+  if (!info.ok()) return WithoutSet(arguments, FromOffline(info.status()));
   return WriteOutput(BackupLines(*info), absl::StrFormat("backup %d is restored", info->id));
 }
 
@@ -189,7 +189,7 @@ Outcome Check(const Arguments& arguments, const Clock& clock) {
   if (HasSets(arguments) || arguments.topology) return CheckSet(arguments, clock);
   if (!arguments.from.empty()) {
     const auto info = VerifyBackup(arguments.from, arguments.id);
-    return info.ok() ? WriteOutput(BackupLines(*info)) : FromOffline(info.status());
+    return info.ok() ? WriteOutput(BackupLines(*info)) : WithoutSet(arguments, FromOffline(info.status()));
   }
   const auto report = CheckData(arguments.data_dir, clock.UnixMillis());
   if (!report.ok()) return FromOffline(report.status());

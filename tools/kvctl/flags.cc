@@ -245,7 +245,8 @@ void AddBackups(CommandLine& line, Arguments* arguments) {
                             "Have the server make a backup, or all servers of a cluster; print its number"),
             arguments);
   AddFrom(line.AddCommand("backups",
-                          "List backups: number, time, last version, bytes, new bytes; tabs in between"),
+                          "List backups: number, time, last version, bytes, new bytes; tabs in between. Of a "
+                          "cluster: number, time, shards, bytes, new bytes, state of each set"),
           arguments)
       .Required();
   const Command restore =

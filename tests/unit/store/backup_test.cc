@@ -24,6 +24,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "store/durable/data_dir.h"
+#include "store/durable/new_directory.h"
 #include "store/scan.h"
 #include "store/server_store.h"
 #include "test_files.h"
@@ -478,6 +479,19 @@ TEST_P(BackupTest, AFullDiskCostsTheEarlierOnesNothing) {
   EXPECT_EQ(RestoreBackup(disk, 0, disk + "/restored", kNow).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(FilesIn(disk), testing::Each(testing::Not(HasSubstr("restore"))));
   EXPECT_TRUE(store_->Put("after", "value").ok()) << "the store itself has a disk of its own";
+}
+
+TEST(NewDirectoryTest, AFasterOneKeepsThePlace) {
+  const TempDir temp;
+  const std::filesystem::path path = temp / "target";
+  const absl::Status filled = FillNewDirectory(path, "last", [&](const std::string& made) {
+    std::ofstream(made + "/last") << "slower";
+    std::filesystem::create_directory(path);
+    std::ofstream(path / "last") << "faster";
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(filled.code(), absl::StatusCode::kFailedPrecondition) << filled;
+  EXPECT_THAT(FilesIn(temp.path()), SizeIs(1)) << "only that of the faster one is left";
 }
 
 }  // namespace

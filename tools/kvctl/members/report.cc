@@ -95,7 +95,8 @@ MemberAnswer AnswerIn(const std::vector<std::pair<std::string, std::uint64_t>>& 
   const std::uint64_t role = std::min<std::uint64_t>(value("replication_role"), std::size(kStates) - 1);
   return {.state = value("loading") != 0 ? MemberState::kLoads : kStates[role],
           .epoch = value("replication_epoch"),
-          .last_version = value("last_version")};
+          .last_version = value("last_version"),
+          .rejects_writes = value("disk_refuses") != 0 || value("memory_refuses") != 0};
 }
 
 MembersReport::MembersReport(std::string shard, ShardConfiguration configuration,
@@ -175,6 +176,7 @@ Outcome MembersReport::Verdict() const {
                         shard_, primary->id, NamesOf(answer.state).text, answer.epoch, configuration_.epoch)};
   }
   std::string troubles;
+  if (answer.rejects_writes) troubles = absl::StrCat("the primary ", primary->id, " rejects writes");
   for (const MemberLine& member : members_) {
     if (&member == primary) continue;
     const std::string trouble = TroubleOf(member);

@@ -40,6 +40,7 @@ struct MemberAnswer {
   MemberState state = MemberState::kNoAnswer;
   std::uint64_t epoch = 0;         // in which it leads or follows
   std::uint64_t last_version = 0;  // of the writes that it has
+  bool rejects_writes = false;     // by its disk, or for lack of memory
   Outcome failure{};               // why it does not answer
 };
 
@@ -66,8 +67,8 @@ class MembersReport {
   std::string ToText() const;
   /// One object, on a line.
   std::string ToJson() const;
-  /// Success: the primary serves, and all members are in sync and follow it. kExitProblem: the primary
-  /// serves. Others: no primary serves.
+  /// Success: the primary serves and takes writes, and all members are in sync and follow it. kExitProblem:
+  /// the primary serves. Others: no primary serves.
   Outcome Verdict() const;
 
  private:

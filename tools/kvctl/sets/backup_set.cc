@@ -91,10 +91,7 @@ absl::StatusOr<std::string> ReadSetFile(const std::string& path) {
   const json::Value object(json_load_file(path.c_str(), JSON_REJECT_DUPLICATES, &why));
   if (object != nullptr) return json::Text(object.get());
   if (json_error_code(&why) != json_error_cannot_open_file) return std::string();
-  const int error = errno;
-  if (error == ENOENT || error == EACCES) return absl::ErrnoToStatus(error, absl::StrCat("sets: ", path));
-  return MarkedByErrno(
-      error, absl::UnavailableError(absl::StrCat("sets: cannot open ", path, ": ", std::strerror(error))));
+  return FaultOfFile(errno, absl::StrCat("sets: cannot open ", path));
 }
 
 }  // namespace
@@ -192,12 +189,15 @@ absl::Status WriteBackupSet(const std::string& dir, const BackupSet& set) {
 
 absl::Status WriteWhole(const std::string& dir, std::string_view name, std::string_view text) {
   if (const std::optional<WriteFault> fault = ReplaceSynced(absl::StrCat(dir, "/", AbslView(name)), text)) {
-    const std::string what = absl::StrCat("sets: cannot ", AbslView(fault->step), " ", fault->path);
-    if (fault->error == ENOENT || fault->error == EACCES) return absl::ErrnoToStatus(fault->error, what);
-    return MarkedByErrno(fault->error,
-                         absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(fault->error))));
+    return FaultOfFile(fault->error, absl::StrCat("sets: cannot ", AbslView(fault->step), " ", fault->path));
   }
   return SyncDirectory(dir);
+}
+
+absl::Status FaultOfFile(int error, std::string_view what) {
+  if (error == ENOENT || error == EACCES) return absl::ErrnoToStatus(error, AbslView(what));
+  return MarkedByErrno(error,
+                       absl::UnavailableError(absl::StrCat(AbslView(what), ": ", std::strerror(error))));
 }
 
 absl::Status InSet(const BackupSet& set, std::size_t shard, const absl::Status& status) {
@@ -212,8 +212,13 @@ absl::StatusOr<BackupInfo> FindBackup(const std::string& dir, const BackupSet& s
   const absl::StatusOr<std::vector<BackupInfo>> infos = ListBackups(own);
   if (!infos.ok()) return InSet(set, shard, infos.status());
   const BackupInfo& wanted = set.backups[shard];
-  for (const BackupInfo& info : *infos) {
-    if (info.id == wanted.id && info.version == wanted.version && info.bytes == wanted.bytes) return info;
+  const auto found = std::ranges::find(*infos, wanted.id, &BackupInfo::id);
+  if (found == infos->end()) {
+    // The list lacks a backup whose files are missing or cut, and this finds it without reading them.
+    const absl::Status status = VerifyBackup(own, wanted.id).status();
+    if (absl::IsDataLoss(status)) return InSet(set, shard, status);
+  } else if (found->version == wanted.version && found->bytes == wanted.bytes) {
+    return *found;
   }
   return InSet(set, shard,
                absl::NotFoundError(absl::StrCat("sets: ", own, " has no backup ", wanted.id, " of version ",

@@ -28,6 +28,8 @@
 namespace remora::kvctl {
 
 inline constexpr int kBackupSetFormat = 1;
+/// Name of the file that a maker of sets locks.
+inline constexpr std::string_view kSetLock = "set-lock";
 
 /// A set of backups.
 struct BackupSet {
@@ -76,8 +78,15 @@ absl::Status WriteBackupSet(const std::string& dir, const BackupSet& set);
 /// Writes a file of a directory, as a whole, and waits until the disk has it. Outcomes as for WriteBackupSet.
 absl::Status WriteWhole(const std::string& dir, std::string_view name, std::string_view text);
 
-/// Returns the backup of a shard that the set names. NotFound: its directory has it no more; the message
-/// names the set and the shard. Others: as for ListBackups.
+/// Returns the outcome of a call on a file that failed with this errno. NotFound, PermissionDenied,
+/// Unavailable. `what`: the call, for the message.
+absl::Status FaultOfFile(int error, std::string_view what);
+
+/// Returns the backup of a shard that the set names. It does not read the backup's files. The message of an
+/// error names the set and the shard. Outcomes:
+///   NotFound: the directory is missing, or has the backup no more.
+///   DataLoss: files of the backup are missing, or have another size.
+///   Others: as for ListBackups.
 absl::StatusOr<BackupInfo> FindBackup(const std::string& dir, const BackupSet& set, std::size_t shard);
 
 /// Returns OK if the set is of this cluster, with the same shards and slots. FailedPrecondition: it is not.

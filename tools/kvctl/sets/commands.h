@@ -14,6 +14,10 @@ Outcome BackUpSet(ClusterClient& client, const Arguments& arguments, const Clock
 /// so.
 bool HasSets(const Arguments& arguments);
 
+/// Returns the failure of a command of one server. If --from is a cluster's, where no set was made yet, it
+/// says so.
+Outcome WithoutSet(const Arguments& arguments, Outcome failure);
+
 /// Lists the sets in --from.
 Outcome ListBackupSets(const Arguments& arguments);
 /// Reads all backups of a set.

@@ -1,4 +1,7 @@
 // backups, check and restore of a set.
+#include <sysexits.h>
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -9,8 +12,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/cluster/topology.h"
 #include "store/backup.h"
+#include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 #include "store/durable/data_dir.h"
 #include "store/durable/new_directory.h"
@@ -39,6 +44,35 @@ absl::Status RestoreShard(const std::string& from, const BackupSet& set, std::si
   return made->NoteShard(set.topology.IdentityOfShard(shard));
 }
 
+/// Returns what the list shows of the backups of a set: "whole", or what is wrong with those of some shards.
+/// `unknown`: the first failure to examine one.
+std::string StateOfSet(const std::string& dir, const BackupSet& set, absl::Status* unknown) {
+  std::vector<std::string> lacking;
+  std::vector<std::string> damaged;
+  std::vector<std::string> others;
+  for (std::size_t i = 0; i < set.backups.size(); ++i) {
+    const std::string& name = set.topology.shards()[i].name;
+    const absl::Status status = FindBackup(dir, set, i).status();
+    if (status.ok()) continue;
+    if (absl::IsNotFound(status) || absl::IsFailedPrecondition(status)) {
+      lacking.push_back(name);
+    } else if (absl::IsDataLoss(status)) {
+      damaged.push_back(name);
+    } else {
+      others.push_back(name);
+      if (unknown->ok()) *unknown = status;
+    }
+  }
+  std::vector<std::string> parts;
+  const auto add = [&parts](const char* what, const std::vector<std::string>& names) {
+    if (!names.empty()) parts.push_back(absl::StrCat(what, " ", absl::StrJoin(names, ",")));
+  };
+  add("lacks", lacking);
+  add("damaged", damaged);
+  add("unknown", others);
+  return parts.empty() ? "whole" : absl::StrJoin(parts, "; ");
+}
+
 }  // namespace
 
 bool HasSets(const Arguments& arguments) {
@@ -46,23 +80,34 @@ bool HasSets(const Arguments& arguments) {
   return numbers.ok() && !numbers->empty();
 }
 
+Outcome WithoutSet(const Arguments& arguments, Outcome failure) {
+  const std::string lock = absl::StrCat(arguments.from, "/", AbslView(kSetLock));
+  if (failure.exit_code == EX_CONFIG && ::access(lock.c_str(), F_OK) == 0) {
+    failure.error += "; it is of a cluster, and no set is made yet: run kvctl backup --topology again";
+  }
+  return failure;
+}
+
 Outcome ListBackupSets(const Arguments& arguments) {
   const absl::StatusOr<std::vector<std::uint32_t>> numbers = ListSets(arguments.from);
   if (!numbers.ok()) return FromOffline(numbers.status());
   std::string lines;
+  Outcome outcome;  // the first set that cannot be listed, or shard that cannot be examined
+  const auto keep_first = [&outcome](const absl::Status& status) {
+    if (!status.ok() && !Failed(outcome)) outcome = FromOffline(status);
+  };
   for (const std::uint32_t number : *numbers) {
     const absl::StatusOr<BackupSet> set = ReadBackupSet(arguments.from, number);
-    if (!set.ok()) return FromOffline(set.status());
-    std::string lacking;
-    for (std::size_t i = 0; i < set->backups.size(); ++i) {
-      if (FindBackup(arguments.from, *set, i).ok()) continue;
-      absl::StrAppend(&lacking, lacking.empty() ? "lacks " : ",", set->topology.shards()[i].name);
-    }
+    keep_first(set.status());
+    if (!set.ok()) continue;
+    absl::Status unknown;
+    const std::string state = StateOfSet(arguments.from, *set, &unknown);
+    keep_first(unknown);
     absl::StrAppendFormat(&lines, "%d\t%s\t%d\t%d\t%d\t%s\n", number, TimeOfBackup(set->unix_s),
-                          set->backups.size(), set->bytes(), set->new_bytes(),
-                          lacking.empty() ? "whole" : lacking);
+                          set->backups.size(), set->bytes(), set->new_bytes(), state);
   }
-  return WriteOutput(lines);
+  const Outcome written = WriteOutput(lines);
+  return Failed(written) ? written : outcome;
 }
 
 Outcome CheckSet(const Arguments& arguments, const Clock& clock) {
