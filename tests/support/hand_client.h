@@ -73,8 +73,10 @@ class HandClient {
     std::memcpy(buffer_.data() + kRequestAt, &request, sizeof(request));
     connection_->PostSend(0, rdma::MakeSge(*registration_, kRequestAt, sizeof(request))).IgnoreError();
   }
-  /// The answer to the last request. Nothing: the connection ended, or no answer came in `patience`.
-  std::optional<Answer> Await(std::chrono::milliseconds patience = std::chrono::seconds(60)) {
+  /// The answer to the last request. Nothing: the connection ended, or no answer came in `patience`. The
+  /// usual one is less than kReservationSeconds: in simulated time, a longer one would outlast all
+  /// reservations.
+  std::optional<Answer> Await(std::chrono::milliseconds patience = kUsualPatience) {
     const TimePoint deadline = clock_.Now() + patience;
     while (answered_ < last_id_) {
       std::array<rdma::Completion, 4> completions;
@@ -172,6 +174,8 @@ class HandClient {
   static constexpr std::size_t kPayloadAt = kRequestAt + 256;
   static constexpr std::size_t kPayloadSize = std::size_t{256} << 10;
   static_assert(kMaxReplySize <= kReceiveSize);
+  static constexpr std::chrono::seconds kUsualPatience{20};
+  static_assert(kUsualPatience.count() < kReservationSeconds);
 
   static void Check(const absl::Status& status) { EXPECT_TRUE(status.ok()) << status; }
   TimePoint Deadline() const { return clock_.Now() + std::chrono::seconds(60); }
