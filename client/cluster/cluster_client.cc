@@ -84,12 +84,11 @@ absl::StatusOr<Client*> ClusterClient::shard(std::size_t index) {
 }
 
 bool ClusterClient::TriesAgain(const absl::Status& status, MovedTries* tries) {
-  constexpr auto kShortest = std::chrono::milliseconds(2), kLongest = std::chrono::milliseconds(64);
   if (!IsMoved(status) || topology_.path().empty()) return false;
   if (tries->count++ == 0) {
     tries->deadline = clock_.Now() + timeout_;
   } else {
-    const Duration pause = RetryPause(kShortest, kLongest, tries->count);
+    const Duration pause = MovedPause(tries->count);
     if (clock_.Now() + pause >= tries->deadline) return false;
     clock_.Sleep(pause);
     if (clock_.IsInterrupted()) return false;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 
 #include "store/base/clock.h"
@@ -16,6 +17,12 @@ inline Duration RetryPause(Duration first, Duration longest, int attempt) {
   constexpr int kMaxDoublings = 8;
   const Duration pause = std::min<Duration>(first * (1 << std::min(attempt, kMaxDoublings)), longest);
   return pause - pause * static_cast<std::int64_t>(RandomId() % 1024) / 2048;
+}
+
+/// Returns the pause before a call is made again whose slot is another server's. `attempt`: as for
+/// RetryPause.
+inline Duration MovedPause(int attempt) {
+  return RetryPause(std::chrono::milliseconds(2), std::chrono::milliseconds(64), attempt);
 }
 
 }  // namespace remora

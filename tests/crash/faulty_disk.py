@@ -2,7 +2,7 @@
 
 import os
 
-# As disk.h has them.
+# The places of the faults in their file, the same as in disk.h.
 CHANGE, WRITE, SYNC, READ, ONLY, RESERVE = 0, 1, 2, 3, 6, 7
 
 

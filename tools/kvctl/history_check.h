@@ -1,4 +1,4 @@
-// Whether servers still have all that they have acknowledged, although they may have been started anew.
+// A check that a server which was started anew still has all that it acknowledged before.
 #pragma once
 
 #include <cstddef>

@@ -12,10 +12,6 @@
 namespace remora::kvgate {
 namespace {
 
-// Before an operation begins again, from the second time on.
-constexpr auto kShortestMovePause = std::chrono::milliseconds(2),
-               kLongestMovePause = std::chrono::milliseconds(64);
-
 /// Returns the number of all slots.
 std::size_t SlotCount() { return EvenSlots(0, 1).last + std::size_t{1}; }
 
@@ -55,7 +51,7 @@ bool SlotOwners::TriesAgain(const absl::Status& status, Operation* operation) {
   if (operation->moves++ == 0) {
     operation->deadline = now + timeout_;
   } else {
-    due += RetryPause(kShortestMovePause, kLongestMovePause, operation->moves);
+    due += MovedPause(operation->moves);
     if (due >= operation->deadline) return false;  // M3
   }
   // Others of the slot may wait already, for the answer to an operation behind this one came first.
