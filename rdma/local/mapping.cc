@@ -31,18 +31,20 @@ absl::Status Unusable(const char* why) {
   return absl::InternalError(absl::StrCat("map: the peer's memory is not usable: ", why));
 }
 
+Mutex remembered_mutex;  // guards what this process remembers of its mappings
+
 /// Addresses whose mappings do not leave them to others when they end. Mostly there are none.
 class KeptAddresses {
  public:
   void Add(const void* at) {
-    const MutexLock lock(mutex_);
+    const MutexLock lock(remembered_mutex);
     kept_.push_back(static_cast<const std::byte*>(at));
     has_some_.store(true, std::memory_order_release);
   }
   /// Returns whether some are inside, and forgets them.
   bool Take(std::span<const std::byte> bytes) {
     if (!has_some_.load(std::memory_order_acquire)) return false;
-    const MutexLock lock(mutex_);
+    const MutexLock lock(remembered_mutex);
     const std::less<> is_before;
     return std::erase_if(kept_, [&](const std::byte* at) {
              return !is_before(at, bytes.data()) && is_before(at, bytes.data() + bytes.size());
@@ -51,8 +53,7 @@ class KeptAddresses {
 
  private:
   std::atomic<bool> has_some_ = false;
-  Mutex mutex_;
-  std::vector<const std::byte*> kept_ ABSL_GUARDED_BY(mutex_);
+  std::vector<const std::byte*> kept_ ABSL_GUARDED_BY(remembered_mutex);
 };
 
 KeptAddresses& Kept() {
@@ -95,7 +96,7 @@ class SharedMappings {
     if (!is_known || stopped_.load(std::memory_order_relaxed)) return LocalMapping::Map(fd, size, false);
     const FileSpan span(file.stx_dev_major, file.stx_dev_minor, file.stx_ino, file.stx_btime.tv_sec,
                         file.stx_btime.tv_nsec, size);
-    const MutexLock lock(mutex_);
+    const MutexLock lock(remembered_mutex);
     if (const auto found = living_.find(span); found != living_.end()) {
       if (auto memory = found->second.lock()) return LocalMapping(std::move(memory));
     }
@@ -111,16 +112,23 @@ class SharedMappings {
   using FileSpan =
       std::tuple<std::uint32_t, std::uint32_t, std::uint64_t, std::int64_t, std::uint32_t, std::uint64_t>;
 
-  // A thread that forks waits for others to leave: a child has none of them, and may map memory.
-  SharedMappings() { pthread_atfork(&BeforeFork, &AfterFork, &AfterFork); }
-  static void BeforeFork() ABSL_NO_THREAD_SAFETY_ANALYSIS { Get().forking_.emplace(Get().mutex_); }
-  static void AfterFork() ABSL_NO_THREAD_SAFETY_ANALYSIS { Get().forking_.reset(); }
-
   std::atomic<bool> stopped_ = false;
-  Mutex mutex_;
-  std::optional<MutexLock> forking_;  // of the thread that has the mutex
-  std::map<FileSpan, std::weak_ptr<const LocalMapping::Memory>> living_ ABSL_GUARDED_BY(mutex_);
+  std::map<FileSpan, std::weak_ptr<const LocalMapping::Memory>> living_ ABSL_GUARDED_BY(remembered_mutex);
 };
+
+namespace {
+
+// A thread that forks holds the mutex meanwhile, and both of its classes exist before there are threads. So
+// nobody else is in their functions, and a child, which has none of the other threads, may map memory.
+std::optional<MutexLock> held_over_a_fork;
+[[maybe_unused]] const int holds_over_forks = [] {
+  Kept();
+  SharedMappings::Get();
+  return pthread_atfork([] { held_over_a_fork.emplace(remembered_mutex); }, [] { held_over_a_fork.reset(); },
+                        [] { held_over_a_fork.reset(); });
+}();
+
+}  // namespace
 
 void LocalMapping::KeepAddresses(const void* at) { Kept().Add(at); }
 void LocalMapping::ShareNothing() { SharedMappings::Get().Stop(); }
