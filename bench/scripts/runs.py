@@ -43,6 +43,7 @@ def add_beside(parser):
                         help="client and server have idle cores (nothing), one core for both (one_core), a busy "
                              "process beside them (neighbour), or a busy loop on each core (busy_cores); default: "
                              "%(default)s")
+    parser.add_argument("--nice", type=int, default=0, help="of Remora's servers, as for kvserver; default: %(default)s")
 
 
 class BusyProcesses:

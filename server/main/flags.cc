@@ -277,6 +277,11 @@ void AddMachineFlags(command_line::CommandLine& line, Flags* flags, Texts* texts
   line.Add("--tcp_threads", flags->tcp_threads, "Threads that serve the reads of each tcp or tls address")
       .Range(1, 64)
       .ShowDefault();
+  line.Add("--nice", flags->nice,
+           "Nice value of the server's thread, for a machine whose CPUs are busy: below 0, it runs before "
+           "others")
+      .Range(-20, 0)
+      .ShowDefault();
   line.AddChoice(
           "--memory_windows", flags->memory_windows,
           {{"auto", rdma::MemoryWindows::kAuto}, {"off", rdma::MemoryWindows::kOff}},

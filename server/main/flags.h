@@ -45,6 +45,7 @@ struct Flags {
   std::optional<std::uint32_t> max_clients;
   rdma::MemoryWindows memory_windows = rdma::MemoryWindows::kAuto;
   std::uint32_t tcp_threads = 1;
+  int nice = 0;  // of the server thread; 0: the process's own
   rdma::LocalAccess local_access;
   rdma::TlsFiles tls{};
   std::vector<std::string> replicate_to{};

@@ -40,6 +40,7 @@
 #include "server/main/shard_servers.h"
 #include "server/main/shards_flags.h"
 #include "server/main/start_checks.h"
+#include "server/main/thread_priority.h"
 #include "server/memory/memory_budget.h"
 #include "server/memory/memory_reserve.h"
 #include "server/monitoring/log_events.h"
@@ -392,9 +393,10 @@ int Serve(int argc, char** argv, Flags flags) {
   if (flags.has_config_file) flags.server.on_reload = [&reload] { reload.Reload(); };
 
   // Before anything is made; and by clients a token that cannot be read is rejected in the same way.
-  if (const absl::Status tokens = CheckTokens(&flags); !tokens.ok()) {
+  if (const absl::Status tokens = CheckTokens(&flags); !tokens.ok())
     return Fail(TokensExitStatus(tokens), tokens);
-  }
+  if (const absl::Status raised = RaiseThreadPriority(flags.nice); !raised.ok())
+    return Fail(EX_NOPERM, raised);
   Gate gate;
   if (const absl::Status found = gate.Find(flags); !found.ok()) return Fail(EX_UNAVAILABLE, found);
   ServiceNotifier notifier(std::getenv("NOTIFY_SOCKET"), WarnOfManager);  // outlives the server
@@ -412,9 +414,8 @@ int Serve(int argc, char** argv, Flags flags) {
   if (!monitoring.ok()) return Fail(ListenExitStatus(monitoring.status()), monitoring.status());
   if (const absl::Status free = rdma::CheckFree(flags.listen); !free.ok())
     return Fail(ListenExitStatus(free), free);
-  if (const absl::Status prepared = PrepareBackups(flags); !prepared.ok()) {
+  if (const absl::Status prepared = PrepareBackups(flags); !prepared.ok())
     return Fail(StoreExitStatus(prepared), prepared);
-  }
   notifier.Status("opening the store");
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Create(flags.server);
   if (!server.ok()) {
@@ -429,9 +430,8 @@ int Serve(int argc, char** argv, Flags flags) {
   const absl::StatusOr<Serving> serving = Listen(flags, clock, server->get());
   if (!serving.ok()) return Fail(ListenExitStatus(serving.status()), serving.status());
   ClusterMember member{Log};  // ends before the server
-  if (const absl::Status begun = member.Start(flags, clock, **server); !begun.ok()) {
+  if (const absl::Status begun = member.Start(flags, clock, **server); !begun.ok())
     return Fail(StoreExitStatus(begun), begun);
-  }
   ReportStart(events, shown.get(), **server);
   notifier.Status((*server)->store().loading() ? "serving; loading" : "serving");
   Log(LogEvent::kServing, absl::StrCat("serving at ", absl::StrJoin(serving->sockets, " ")));

@@ -22,6 +22,7 @@
 #include "server/main/exit_status.h"
 #include "server/main/redis_gate.h"
 #include "server/main/replication_flags.h"
+#include "server/main/thread_priority.h"
 #include "server/memory/memory_reserve.h"
 #include "server/memory/system_memory.h"
 #include "server/replication/history.h"
@@ -150,6 +151,7 @@ int CheckConfig(Flags* flags, const std::function<void(const std::string& fault)
   for (const absl::Status& listening : {CheckHttp(*flags), rdma::CheckUsable(flags->listen)}) {
     check(listening, ListenExitStatus(listening));
   }
+  check(RaiseThreadPriority(flags->nice), EX_NOPERM);
   for (const absl::Status& folder : {CheckBackupDir(*flags), CheckDataDir(*flags)}) {
     check(folder, StoreExitStatus(folder));
   }

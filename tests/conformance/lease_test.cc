@@ -48,7 +48,7 @@ class OnLeases : public ReplicasFixture {
   }
   /// Returns a client of the primary that never reconnects.
   std::unique_ptr<Client> Old(milliseconds timeout = milliseconds(5000)) {
-    ClientOptions options{.connect_timeout = milliseconds(5000), .timeout = timeout};
+    ClientOptions options{.connect_timeout = milliseconds(60'000), .timeout = timeout};
     options.reconnect = false;
     auto client = Client::Connect(primary_.server->address(), options);
     EXPECT_TRUE(client.ok()) << client.status();
@@ -103,7 +103,7 @@ TEST_P(OnLeases, AClientOfBothFindsTheNewPrimary) {
   StartPair();
   const std::string both = absl::StrCat(primary_.server->address(), ",", follower_.server->address());
   const auto client =
-      Client::Connect(both, {.connect_timeout = milliseconds(5000), .timeout = milliseconds(15'000)});
+      Client::Connect(both, {.connect_timeout = milliseconds(60'000), .timeout = milliseconds(15'000)});
   ASSERT_TRUE(client.ok()) << client.status();
   EXPECT_EQ(Get(**client, "key"), "1");
   ASSERT_TRUE(Promote(follower_).ok());
@@ -122,7 +122,7 @@ TEST_P(OnLeases, AnAsyncClientOfBothFindsTheNewPrimary) {
   StartPair();
   const std::string both = absl::StrCat(primary_.server->address(), ",", follower_.server->address());
   const auto client = AsyncClient::Connect(
-      both, {.connect_timeout = milliseconds(5000), .timeout = milliseconds(15'000)}, {});
+      both, {.connect_timeout = milliseconds(60'000), .timeout = milliseconds(15'000)}, {});
   ASSERT_TRUE(client.ok()) << client.status();
   const auto get = [&] {
     std::string seen;
@@ -194,7 +194,7 @@ TEST_P(OnLeases, NothingThatIsReadCountsWithoutALease) {  // Q7
 TEST_P(OnLeases, NothingThatAnAsyncClientReadsCountsWithoutALease) {  // Q7
   StartPair();
   follower_.server.reset();
-  ClientOptions options{.connect_timeout = milliseconds(5000), .timeout = milliseconds(300)};
+  ClientOptions options{.connect_timeout = milliseconds(60'000), .timeout = milliseconds(300)};
   options.reconnect = false;
   const std::vector<std::function<AsyncClient::Begun(AsyncClient&, AsyncClient::Done)>> calls = {
       [](AsyncClient& client, AsyncClient::Done done) { return client.Get("key", std::move(done)); },

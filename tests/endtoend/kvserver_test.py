@@ -51,6 +51,7 @@ class BadStartTest(harness.TestCase):
             [listen, memory, f"--listen={self.address}-2", "--listen="], [listen, memory, "--tokens="],
             [listen, memory, "--memory_windows=sometimes"], [listen, memory, "--large_pages=sometimes"],
             [listen, memory, "--memory=16M"], [listen, memory, "--memory=64M", "--max_clients=200"],
+            [listen, memory, "--nice=1"], [listen, memory, "--nice=-21"], [listen, memory, "--nice=high"],
             ["--listen=tcp://host:1", memory], ["--listen=local://relative", memory], ["--listen=verbs://host", memory],
             ["--listen=local:///" + "x" * 120, memory],
         ):  # fmt: skip
@@ -85,6 +86,17 @@ class BadStartTest(harness.TestCase):
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
         )  # fmt: skip
         self.expect_rejection(run, 71)
+
+    def test_a_priority_that_it_may_not_have(self):
+        # Root without the capability; the limit of another user is 0, if nobody has changed it.
+        before = ["setpriv", "--bounding-set=-sys_nice"] if os.geteuid() == 0 else []
+        command = [*before, harness.program("kvserver"), f"--listen={self.address}", f"--data_dir={self.folder}/data"]
+        for flags in ([], ["--check_config"]):
+            run = subprocess.run([*command, "--nice=-19", *flags], capture_output=True, timeout=harness.PATIENCE, check=False)
+            self.expect_rejection(run, 77)
+            self.assertIn(b"--nice=-19: ", run.stderr)
+            self.assertIn(b"LimitNICE=-19", run.stderr)
+        self.assertFalse((self.folder / "data").exists())
 
     def test_folder_of_the_socket_is_missing(self):
         run = start(f"--listen=local://{self.folder}/none/socket", "--durability=memory")
@@ -401,6 +413,28 @@ class LogTest(harness.TestCase):
             self.assertEqual(kvctl(self.address, "put", f"key{number}", "value").returncode, 0)
         server.terminate()
         self.assertEqual(server.wait(harness.PATIENCE), 0)
+
+
+class PriorityTest(harness.TestCase):
+    @staticmethod
+    def nice_values(process):
+        """The nice value of each thread, by its number."""
+        values = {}
+        for thread in pathlib.Path(f"/proc/{process.pid}/task").iterdir():
+            values[int(thread.name)] = int((thread / "stat").read_text().rpartition(")")[2].split()[16])
+        return values
+
+    def test_the_thread_that_serves_writes_alone_has_it(self):
+        may = subprocess.run(["nice", "-n", "-9", "true"], capture_output=True, check=False)
+        if may.stderr:
+            self.skipTest("this user may not raise a priority")
+        server = self.logged_server("--nice=-9")
+        kvctl(self.address, "put", "key", "value")
+        values = self.nice_values(server.process)
+        self.assertEqual(values.pop(server.process.pid), -9)
+        self.assertGreater(len(values), 3)
+        self.assertNotIn(-9, values.values())
+        self.assertEqual(server.stop()[0], 0)
 
 
 if __name__ == "__main__":
