@@ -90,6 +90,7 @@ struct AsyncResult {
 ///     may have been, whose outcome no operation awaits any more.
 ///   FailedPrecondition, PermissionDenied, ResourceExhausted: as for Connect, when the client had to
 ///     reconnect. All operations in flight end so.
+///   FailedPrecondition: the key's slot is another server's (kvserver --slots).
 ///
 /// When the connection breaks, Poll makes another one, as soon as operations are in flight or the caller
 /// begins one. It tries at once, then again and again, with pauses from some milliseconds up to a second. An

@@ -162,6 +162,8 @@ class Client {
 
   /// Returns the key's value. Outcomes:
   ///   NotFound: the key does not exist.
+  ///   FailedPrecondition: the key's slot is another server's (kvserver --slots). All reads, and all writes,
+  ///     may end so.
   ///   ResourceExhausted: the record is only in the server's durable tier, and the server has no space for it
   ///     in memory.
   ///   Unavailable: also, the server cannot read its disk.

@@ -60,8 +60,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
       pages->Reached(end);
     };
   }
+  store_options.slots = options.slots;
   REMORA_ASSIGN_OR_RETURN(server->store_, ServerStore::Open(store_options, server->memory_->region()));
-  if (options.slots != nullptr) server->store_->SetSlots(*options.slots);
   if (options.huge_pages) REMORA_RETURN_IF_ERROR(server->huge_pages_->Start(server->store_.get()));
   if (server->store_->Read(Metric::kLogTorn) != 0) {
     server->log_.Write(

@@ -63,8 +63,8 @@ struct ServerOptions {
   /// TLS of its tls:// listeners; null: it has none. The server loads the secrets of the tokens_file into it,
   /// and loads it anew when it reads the tokens anew.
   std::shared_ptr<rdma::ServerTls> tls{};
-  /// The slots of a cluster that the server has. It answers for the keys of others with ReplyStatus::kMoved.
-  /// Null: it has all.
+  /// The slots of a cluster that the server has, in place of StoreOptions::slots. It answers for the keys of
+  /// others with ReplyStatus::kMoved. Null: it has all.
   std::shared_ptr<const ClusterSlots> slots{};
   /// The part of the server in replication. Needs a store with a commit log.
   ReplicationOptions replication{};

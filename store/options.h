@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -14,6 +15,8 @@
 #include "store/format/types/write_options.h"
 
 namespace remora {
+
+class ClusterSlots;
 
 /// Reaction of the store to a write for which its memory has no space.
 enum class Eviction : std::uint8_t {
@@ -73,6 +76,10 @@ struct StoreOptions {
   /// another one (FailedPrecondition), and has it keep this one if it has none. All zeros: Open does not
   /// compare it.
   ShardIdentity shard{};
+  /// Slots of a cluster that the store has (kvserver --slots); null: all. Writes to other slots end with
+  /// FailedPrecondition. Records of other slots in data_dir stay there. Gets, scans, counts and deletions of
+  /// a range leave them out; watches show changes that were made before the store was opened with `slots`.
+  std::shared_ptr<const ClusterSlots> slots{};
   /// The store follows a primary: it applies the groups that ServerStore::ApplyGroup brings, and rejects all
   /// other writes until ServerStore::Promote. Needs commit_log_bytes.
   bool follows = false;

@@ -5,8 +5,6 @@
 
 #include "store/base/status_macros.h"
 #include "store/engine/store_engine.h"
-#include "store/engine/writer_lock.h"
-#include "store/format/cluster/cluster_slots.h"
 
 namespace remora {
 
@@ -48,11 +46,6 @@ absl::StatusOr<std::optional<Location>> ServerStore::BeginLocate(std::string_vie
 void ServerStore::ReadCold(ColdRead* read) const { engine_->reader().ReadCold(read); }
 absl::StatusOr<std::optional<Location>> ServerStore::FinishLocate(ColdRead* read) {
   return engine_->reader().FinishLocate(read);
-}
-
-void ServerStore::SetSlots(const ClusterSlots& slots) {
-  const WriterLock lock(engine_->core().mutex);
-  engine_->core().slots.Set(slots);
 }
 
 bool ServerStore::wants_reads() const { return engine_->core().wants_reads(); }

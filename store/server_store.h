@@ -28,8 +28,6 @@
 
 namespace remora {
 
-class ClusterSlots;
-
 /// A Store with the calls that only a server needs, and tests. A program that embeds a store needs none of
 /// them.
 ///
@@ -83,6 +81,7 @@ class ServerStore : public Store {
 
   /// Returns the location of the key's record, and brings the record back first if it is not in memory.
   /// Even if the key is written or deleted, the record stays readable there for two more grace periods.
+  /// MovedError (store/base/moved.h): the key's slot is not one of StoreOptions::slots.
   /// Outcomes as for Get, and Aborted: the record cannot be brought back right now; try again later.
   absl::StatusOr<Location> Locate(std::string_view key);
   /// Do the work of Locate for a caller that does not wait for the disk. BeginLocate returns nothing if the
@@ -92,11 +91,6 @@ class ServerStore : public Store {
   absl::StatusOr<std::optional<Location>> BeginLocate(std::string_view key, ColdRead* read);
   void ReadCold(ColdRead* read) const;
   absl::StatusOr<std::optional<Location>> FinishLocate(ColdRead* read);
-
-  /// Sets the slots of a cluster (store/format/cluster/slot.h) that the store has from now on. A write or a
-  /// Locate of another slot's key ends with MovedError (store/base/moved.h), and nothing is done. Until the
-  /// first call, the store has all slots. Reads in place, scans and watches do not ask.
-  void SetSlots(const ClusterSlots& slots);
 
   /// Returns whether memory is filling up, so that the store counts which keys are used.
   bool wants_reads() const;

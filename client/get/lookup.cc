@@ -1,9 +1,12 @@
 #include "client/get/lookup.h"
 
 #include <chrono>
+#include <cstddef>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "client/get/located.h"
+#include "store/format/cluster/slot.h"
 #include "store/format/memory/record.h"
 
 namespace remora {
@@ -240,7 +243,7 @@ void Lookup::Advance() {
       if (!session_->server().InTime(start_)) return SearchAgain();
       break;
   }
-  if (search_->step() == KeySearch::Step::kMissing) return End(Outcome::kMissing);
+  if (search_->step() == KeySearch::Step::kMissing) return EndMissed();
   const Outcome outcome = JudgeLive();
   if (outcome == Outcome::kFound && refreshes_ == session_->counters().generation_reads) {
     session_->Learn(key_hash_, search_->slot(), MirrorFrames::Same::kKeep);
@@ -370,6 +373,20 @@ void Lookup::End(Outcome outcome) {
   }
 }
 
+// A record that was found has proven that the slot is the server's, also if it has expired.
+void Lookup::EndMissed() {
+  const KnownSlots& slots = session_->server().slots();
+  if (!slots.compares() || was_loading_) return End(Outcome::kMissing);  // K1
+  if (!slots.Has(SlotOfHashed(key_, key_hash_))) return End(Outcome::kAskServer);
+  if (session_->region().reads_now()) return JudgeMiss(session_->region().SlotsWord());
+  Read(Reading::kSlotsWord, offsetof(Superblock, slots_word), sizeof(std::uint64_t));
+}
+
+void Lookup::JudgeMiss(std::uint64_t slots_word) {
+  const bool is_proven = session_->server().slots().Proves(SlotOfHashed(key_, key_hash_), slots_word);  // K2
+  End(is_proven ? Outcome::kMissing : Outcome::kAskServer);
+}
+
 // --- What was read --------------------------------------------------------------------------------------
 
 void Lookup::Posted() {
@@ -403,6 +420,11 @@ void Lookup::Take(std::span<const std::byte> bytes) {
       session_->cache().budget().Earn(1);
       search_->TakeBucket(*reinterpret_cast<const Bucket*>(bytes.data()));
       return Advance();
+    case Reading::kSlotsWord: {
+      std::uint64_t word = 0;
+      std::memcpy(&word, bytes.data(), sizeof(word));
+      return JudgeMiss(word);
+    }
     case Reading::kRecord:
       VerifyCopy(bytes, wanted_, &record_);
       return TakeRecord();
@@ -437,7 +459,10 @@ void Lookup::Take(const ServerReply& answer) {
   located_ = answer.reply;
   record_ = {};
   const absl::StatusOr<Slot> slot = LocatedSlot(*session_, answer);
-  if (absl::IsNotFound(slot.status())) return EndAsked(Step::kMissing);
+  if (absl::IsNotFound(slot.status())) {
+    session_->server().slots().Learn(SlotOfHashed(key_, key_hash_), answer.reply.version);  // K3
+    return EndAsked(Step::kMissing);
+  }
   if (!slot.ok()) {
     status_ = slot.status();
     return EndAsked(Step::kFailed);

@@ -22,6 +22,7 @@
 //   - The record is not in memory, or the store is loading and the record may not be in memory. The server
 //     then brings the record to memory.
 //   - The caller only wants to know whether the key exists, and its record is large.
+//   - The key is not in the index, and may be another server's (client/session/known_slots.h).
 //
 // The server replies with the place and the version. The place stays readable for the grace period. So one
 // more READ gets the value that was current when the server replied, even if its live bit is gone by then.
@@ -199,7 +200,8 @@ class Lookup {
     kAllChunks,
     kDirectory,
     kGenerations,
-    kMirror
+    kMirror,
+    kSlotsWord
   };
 
   /// Source of a record's place: the location cache, the mirror of the index, the search, or the server.
@@ -237,6 +239,10 @@ class Lookup {
   Outcome JudgeLive() const;
   Outcome JudgeCached();
   void End(Outcome outcome);
+  /// Ends a search that has missed the key, unless the slots of the server are to be looked at.
+  void EndMissed();
+  /// Judges whether the key is absent, by a word that was loaded behind the search.
+  void JudgeMiss(std::uint64_t slots_word);
   void EndLocated();
   void EndFound(const RecordFacts& facts);
   /// Ends with `step`, which follows from the server's answer, if that is still valid; else asks again.

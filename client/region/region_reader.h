@@ -65,6 +65,9 @@ class RegionReader {
   /// Returns the same count as ReuseEpoch. REQUIRES: At has returned an address, with no call since that may
   /// end the connection.
   std::uint64_t ReuseEpochInside() const { return mapped_->WordInside(offsetof(Superblock, reuse_epoch)); }
+  /// Returns the word that proves a miss (KnownSlots). It was loaded behind all bytes that were read before.
+  /// REQUIRES: reads_now.
+  std::uint64_t SlotsWord() const { return mapped_->Word(offsetof(Superblock, slots_word)); }
   /// Prefetches bytes that the caller may read next.
   void Prefetch(std::uint64_t offset, std::size_t size) const {
     if (mapped_ != nullptr) mapped_->Prefetch(offset, std::min(size, kPrefetched));

@@ -183,7 +183,7 @@ absl::Status Session::AdoptSuperblock() {
     return absl::FailedPreconditionError(
         "connect: the server's superblock contradicts its hello; restart the server");
   }
-  server_.TakeStore(shape, grace, level);
+  server_.TakeStore(shape, grace, level, superblock->slots_word);
   cache_.Begin(shape.memory_size, grace);
   lease_.Forget();
   if (server_.has_lease() && !connector_.is_admin()) REMORA_RETURN_IF_ERROR(TakeFirstLease(*this));

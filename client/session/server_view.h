@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "client/session/known_slots.h"
 #include "client/session/server_clock.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
@@ -34,10 +35,12 @@ class ServerView {
     is_loading_ = (hello.flags & kLoading) != 0;
   }
   /// Takes the shape and state of the store from its superblock. REQUIRES: both were checked.
-  void TakeStore(const StoreShape& shape, std::chrono::milliseconds grace, std::uint32_t level) {
+  void TakeStore(const StoreShape& shape, std::chrono::milliseconds grace, std::uint32_t level,
+                 std::uint64_t slots_word) {
     shape_ = shape;
     grace_ = grace;
     index_.level = level;
+    slots_.Begin(slots_word);
   }
   /// Takes a reply's statement on whether the store is loading. That changes once, from loading to loaded, so
   /// a statement that arrives late does no harm.
@@ -65,6 +68,9 @@ class ServerView {
   const IndexView& index() const { return index_; }
   /// Returns whether a key that is not in the index may exist nevertheless.
   bool is_loading() const { return is_loading_; }
+  /// Returns the slots of a cluster that the server has.
+  KnownSlots& slots() { return slots_; }
+  const KnownSlots& slots() const { return slots_; }
 
   /// Returns whether data read since `start`, a time of Clock::Coarse, is still valid (layout.h, I6).
   bool InTime(TimePoint start) const { return clock_.Coarse() - start <= grace_; }
@@ -93,6 +99,7 @@ class ServerView {
   std::chrono::milliseconds grace_{0};
   ServerTime server_time_;
   bool is_loading_ = false;
+  KnownSlots slots_;
   IndexView index_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <iterator>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "server/request/request_decoder.h"
 #include "store/format/memory/record.h"
 #include "store/format/wire/messages.h"
+#include "store/region/atomic_word.h"
 
 namespace remora {
 
@@ -97,6 +99,9 @@ bool LocateService::Answer(const PendingRequest& pending,
   if (status.ok()) {
     reply.version = (*location)->version;
     reply.slot = (*location)->slot;
+  } else if (absl::IsNotFound(status)) {
+    reply.version =
+        LoadWord(store_.superblock().slots_word, std::memory_order_relaxed);  // K3 of known_slots.h
   } else if (absl::IsDataLoss(status)) {
     // A longer text is cut off, so the action comes first.
     status = absl::DataLossError(

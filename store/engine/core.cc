@@ -21,6 +21,7 @@ Superblock& MakeSuperblock(const StoreOptions& options, std::span<std::byte> reg
   superblock.incarnation = options.incarnation != 0 ? options.incarnation : RandomId();
   superblock.memory_size = region.size();
   superblock.metric_count = kMetricPlaces;
+  superblock.slots_word = options.slots != nullptr ? kFirstSlotsWord : 0;
   return superblock;
 }
 
@@ -42,6 +43,7 @@ StoreCore::StoreCore(const StoreOptions& options, const Clock& store_clock,
       ordered(options.ordered_index ? std::make_unique<OrderedIndex>(log, region.size() / kSavedShare)
                                     : nullptr),
       frequency(options.eviction == Eviction::kNone ? 0 : region.size()),
+      slots(metrics, options.slots),
       follows(options.follows),
       tier(std::move(durable_tier)),
       changes(std::move(change_ring)) {}

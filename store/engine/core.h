@@ -143,7 +143,7 @@ struct StoreCore {
   // Any thread.
   AccessFrequency frequency;
   std::atomic<bool> counts_reads = false;  // see wants_reads
-  OwnedSlots slots{metrics};               // written under `mutex`
+  const OwnedSlots slots;
   /// The store applies the groups of a primary, and decides nothing (G7 of store/durable/group_sink.h). True
   /// from the constructor to Promote, or never. Written under `mutex`. Relaxed: once a thread sees false, it
   /// may do what it may do in any store.

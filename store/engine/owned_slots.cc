@@ -1,7 +1,5 @@
 #include "store/engine/owned_slots.h"
 
-#include <array>
-
 #include "absl/strings/str_cat.h"
 #include "store/base/moved.h"
 #include "store/engine/metrics.h"
@@ -9,37 +7,17 @@
 #include "store/format/cluster/slot.h"
 
 namespace remora {
-namespace {
 
-constexpr std::uint32_t kBitsOfWord = 64;
+bool OwnedSlots::Has(std::string_view key) const { return slots_ == nullptr || HasSlotOf(key, HashKey(key)); }
 
-}  // namespace
-
-struct OwnedSlots::Words {
-  std::array<std::atomic<std::uint64_t>, kSlots / kBitsOfWord> words{};
-};
-
-OwnedSlots::OwnedSlots(const Metrics& metrics) : metrics_(metrics), words_(std::make_unique<Words>()) {}
-OwnedSlots::~OwnedSlots() = default;
-
-void OwnedSlots::Set(const ClusterSlots& slots) {
-  for (std::uint32_t slot = 0; slot < kSlots; slot += kBitsOfWord) {
-    std::uint64_t word = 0;
-    for (std::uint32_t bit = 0; bit < kBitsOfWord; ++bit) {
-      word |= std::uint64_t{slots.Has(slot + bit) ? 1u : 0u} << bit;
-    }
-    words_->words[slot / kBitsOfWord].store(word, std::memory_order_relaxed);
-  }
-  is_limited_.store(true, std::memory_order_release);
+bool OwnedSlots::HasSlotOf(std::string_view key, std::uint64_t key_hash) const {
+  return slots_->Has(SlotOfHashed(key, key_hash));
 }
 
-absl::Status OwnedSlots::CheckSlot(absl::string_view operation, std::string_view key,
-                                   std::uint64_t key_hash) const {
-  const std::uint32_t slot = SlotOfHashed(key, key_hash);
-  const std::uint64_t word = words_->words[slot / kBitsOfWord].load(std::memory_order_relaxed);
-  if ((word >> (slot % kBitsOfWord) & 1) != 0) return absl::OkStatus();
+absl::Status OwnedSlots::Moved(absl::string_view operation, std::string_view key,
+                               std::uint64_t key_hash) const {
   metrics_.Add(Metric::kMovedRequests, 1);
-  return MovedError(absl::StrCat(operation, ": slot ", slot,
+  return MovedError(absl::StrCat(operation, ": slot ", SlotOfHashed(key, key_hash),
                                  " of the key is another server's, and nothing was done; take the present "
                                  "topology"));
 }

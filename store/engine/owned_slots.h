@@ -1,11 +1,18 @@
-// The slots of a cluster that a store has. It answers for the keys of all others with MovedError
+// The slots of a cluster that a store has. It answers requests for the keys of all others with MovedError
 // (store/base/moved.h), whatever data it has: their owner is another server.
+//
+// Its durable tier may have records of other slots, from a time when the store had these slots. They stay
+// there, as they are, and nobody sees them:
+//   O1 The index knows no key of another slot. A load, a promotion and a group of a primary add none.
+//   O2 A scan, a count and a deletion of a range that read the durable tier pass over such keys.
+//   O3 The expirers remove no record of such a key, which may have the hash of a cold key.
+// A reader of the store's memory therefore misses such a key. The superblock's `slots_word` tells it to ask.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -15,39 +22,38 @@ namespace remora {
 class ClusterSlots;
 class Metrics;
 
-/// Knows the slots of a store: all, until Set. Counts requests for keys of others.
+/// Knows the slots of a store. Counts requests for keys of others.
 ///
-/// Thread safety: Set is for one thread at a time; any thread may ask. A thread that asks while another one
-/// sets gets either answer for each slot.
+/// Thread safety: any thread may call all members.
 class OwnedSlots {
  public:
-  /// `metrics` live longer.
-  explicit OwnedSlots(const Metrics& metrics);
-  ~OwnedSlots();
+  /// `slots`: null for all. `metrics` live longer.
+  OwnedSlots(const Metrics& metrics, std::shared_ptr<const ClusterSlots> slots)
+      : metrics_(metrics), slots_(std::move(slots)) {}
   OwnedSlots(const OwnedSlots&) = delete;
   OwnedSlots& operator=(const OwnedSlots&) = delete;
 
-  /// Replaces the slots.
-  void Set(const ClusterSlots& slots);
-
-  /// Returns OK if the key's slot is one of them, else MovedError, and counts that. `operation` stands before
-  /// the text, and `key_hash` is the key's.
+  /// Returns whether the store has the key's slot. `key_hash` is the key's.
+  [[gnu::always_inline]] bool Has(std::string_view key, std::uint64_t key_hash) const {
+    return slots_ == nullptr || HasSlotOf(key, key_hash);
+  }
+  /// Returns the same. Hashes the key only if the store has a part of the slots.
+  bool Has(std::string_view key) const;
+  /// Returns OK if the store has the key's slot, else MovedError, and counts that. `operation` stands before
+  /// the text.
   [[gnu::always_inline]] absl::Status Check(absl::string_view operation, std::string_view key,
                                             std::uint64_t key_hash) const {
-    // Acquire: a thread that sees the limit sees the slots, too.
-    if (!is_limited_.load(std::memory_order_acquire)) [[likely]]
+    if (Has(key, key_hash)) [[likely]]
       return absl::OkStatus();
-    return CheckSlot(operation, key, key_hash);
+    return Moved(operation, key, key_hash);
   }
 
  private:
-  struct Words;
-
-  absl::Status CheckSlot(absl::string_view operation, std::string_view key, std::uint64_t key_hash) const;
+  bool HasSlotOf(std::string_view key, std::uint64_t key_hash) const;
+  absl::Status Moved(absl::string_view operation, std::string_view key, std::uint64_t key_hash) const;
 
   const Metrics& metrics_;
-  std::atomic<bool> is_limited_ = false;
-  const std::unique_ptr<Words> words_;
+  const std::shared_ptr<const ClusterSlots> slots_;
 };
 
 }  // namespace remora

@@ -72,6 +72,7 @@ struct RangeDeletion::Rep {
         return cursor->status();
       }
       const DurableTier::Entry& entry = cursor->entry();
+      if (!engine.core().slots.Has(entry.key)) continue;  // O2 of owned_slots.h
       targets.push_back({std::string(entry.key), entry.header.version});
     }
     return absl::OkStatus();

@@ -13,6 +13,7 @@ absl::StatusOr<Promoter::Known> Promoter::Look(std::string_view key, std::uint64
     known.place = entry->place;
     return known;
   }
+  if (!core_.slots.Has(key, key_hash)) return absl::NotFoundError("no such key");  // O1
   // The index has no entry of a key that is not loaded yet: a cold entry of its hash is another key's.
   known.is_loaded = core_.coverage.Covers(key);
   if (known.is_loaded) known.cold = core_.FindCold(key, key_hash);

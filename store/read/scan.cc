@@ -92,7 +92,7 @@ StoreScan::Step StoreScan::Advance() {
   if (!rep_->cursor->Next()) return Step::kEnd;
   const DurableTier::Entry& entry = rep_->cursor->entry();
   expiry_ms_ = entry.header.expiry_ms;
-  if (rep_->IsOver(expiry_ms_)) return Step::kNotYet;
+  if (rep_->IsOver(expiry_ms_) || !rep_->engine.core().slots.Has(entry.key)) return Step::kNotYet;  // O2
   --rep_->left;
   key_ = entry.key;
   version_ = entry.header.version;

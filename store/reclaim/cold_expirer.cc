@@ -46,6 +46,7 @@ bool ColdExpirer::Work(std::size_t entries, TimePoint now, std::int64_t unix_ms)
 absl::Status ColdExpirer::Look(const DurableTier::Entry& entry, std::int64_t unix_ms) {
   if (entry.header.expiry_ms == 0) return absl::OkStatus();
   const std::uint64_t key_hash = HashKey(entry.key);
+  if (!slots_.Has(entry.key, key_hash)) return absl::OkStatus();  // O3 of owned_slots.h
   // The expirer removes a record in memory. The loader handles keys that are not loaded yet.
   if (index_.Find(entry.key, key_hash) || !known_.Covers(entry.key)) return absl::OkStatus();
   if (unsynced_.Has(entry.key)) {  // the cold entry is not the pending write's

@@ -11,6 +11,7 @@
 #include "store/base/clock.h"
 #include "store/durable/tier.h"
 #include "store/durable/unsynced_keys.h"
+#include "store/engine/owned_slots.h"
 #include "store/index/index.h"
 #include "store/index/load_coverage.h"
 #include "store/reclaim/expirer.h"
@@ -23,12 +24,12 @@ namespace remora {
 /// Thread safety: none; used by the writer, and not while it commits a group.
 class ColdExpirer {
  public:
-  /// Makes a cold expirer. If `tier` is null, it has nothing to do. It removes only keys that `known` covers,
-  /// because a cold entry with another key's hash could otherwise pass for theirs. All arguments must outlive
-  /// it.
-  ColdExpirer(DurableTier* tier, Index& index, Expirer& expirer, const LoadCoverage& known,
-              const UnsyncedKeys& unsynced)
-      : tier_(tier), index_(index), expirer_(expirer), known_(known), unsynced_(unsynced) {}
+  /// Makes a cold expirer. If `tier` is null, it has nothing to do. It removes only keys of `slots` that
+  /// `known` covers, because a cold entry with another key's hash could otherwise pass for theirs. All
+  /// arguments must outlive it.
+  ColdExpirer(DurableTier* tier, Index& index, Expirer& expirer, const OwnedSlots& slots,
+              const LoadCoverage& known, const UnsyncedKeys& unsynced)
+      : tier_(tier), index_(index), expirer_(expirer), slots_(slots), known_(known), unsynced_(unsynced) {}
   ColdExpirer(const ColdExpirer&) = delete;
   ColdExpirer& operator=(const ColdExpirer&) = delete;
 
@@ -62,6 +63,7 @@ class ColdExpirer {
   DurableTier* const tier_;
   Index& index_;
   Expirer& expirer_;
+  const OwnedSlots& slots_;
   const LoadCoverage& known_;
   const UnsyncedKeys& unsynced_;
   std::optional<Pass> pass_;

@@ -32,7 +32,7 @@ SpaceManager::SpaceManager(StoreCore& core, const StoreOptions& options)
     : core_(core),
       expirer_(core.segments, core.log, core.index, core.ordered.get(), core.tier.get(), core.changes.get(),
                core.unsynced_keys, core.follows),
-      cold_expirer_(core.tier.get(), core.index, expirer_, core.coverage, core.unsynced_keys),
+      cold_expirer_(core.tier.get(), core.index, expirer_, core.slots, core.coverage, core.unsynced_keys),
       evictor_(ModeOf(options), core.segments, core.log, core.index, core.ordered.get(), cold_expirer_,
                core.frequency, core.tier.get(), core.changes.get(), core.unsynced_keys),
       cleaner_(core.segments, core.log, core.index, expirer_, evictor_) {}

@@ -203,6 +203,7 @@ absl::StatusOr<bool> IndexLoader::LoadRange(Worker& worker) {
 }
 
 absl::Status IndexLoader::LoadEntry(Worker& worker, const DurableTier::Entry& entry) {
+  if (!core_.slots.Has(entry.key)) return absl::OkStatus();  // O1 of owned_slots.h
   const std::size_t waiting = worker.batch.size();
   if (waiting > 0 && waiting % kBatch == 0) {
     REMORA_RETURN_IF_ERROR(PublishIfFree(worker));

@@ -24,6 +24,8 @@
 //     If the index has a cold entry of the same hash, that is another key's by L2. With two such entries,
 //     neither a reader nor a split could tell one from the other, so the load promotes the key instead. If
 //     the key has expired, the load removes it from the tier.
+//   - The load reaches a key of a slot that is not the store's (store/engine/owned_slots.h). It passes over
+//     the key, which for L1 does not exist: the promotion of such a key finds nothing, either.
 //   - The load reaches a key that was added. It leaves the key alone, whatever became of it, because the
 //     index knows it.
 //   - A write is in the tier before it is published; when it is published, its key is added. A delete and a

@@ -70,7 +70,8 @@ void GroupFollower::CollectChanges(const ShippedGroup& group) {
   changes_.clear();
   absl::flat_hash_map<absl::string_view, std::size_t> numbers;
   for (const LogEntry& entry : group.entries) {
-    if (entry.kind == LogEntryKind::kMeta) continue;
+    // A primary that had more slots has logged the keys of others (O1 of owned_slots.h).
+    if (entry.kind == LogEntryKind::kMeta || !core_.slots.Has(entry.key)) continue;
     const auto [at, is_new] = numbers.try_emplace(AbslView(entry.key), changes_.size());
     if (is_new) changes_.push_back({.entry = {}, .key_hash = HashKey(entry.key)});
     changes_[at->second].entry = entry;

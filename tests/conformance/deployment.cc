@@ -399,6 +399,7 @@ std::unique_ptr<Deployment> Deployment::Create(DeploymentKind kind, const Option
   server.store.watch_retention = options.watch_retention;
   server.store.commit_log_bytes = options.commit_log_bytes;
   server.store.change_log_bytes = options.change_log_bytes;
+  server.slots = options.slots;
   server.tokens_file = options.tokens_file;
   server.serves_without_token = options.serves_without_token;
   server.read_threads = 4;

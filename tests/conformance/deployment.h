@@ -19,6 +19,8 @@
 
 namespace remora {
 
+class ClusterSlots;
+
 enum class DeploymentKind {
   kEmbedded,
   kLocal,
@@ -121,6 +123,7 @@ class Deployment {
     std::chrono::seconds watch_retention{0};
     std::uint64_t commit_log_bytes = 0;
     std::uint64_t change_log_bytes = 0;
+    std::shared_ptr<const ClusterSlots> slots{};
     std::string tokens_file{};
     bool serves_without_token = false;
     rdma::MemoryWindows memory_windows = rdma::MemoryWindows::kAuto;

@@ -156,6 +156,53 @@ TEST_P(MovedSlots, EachKindOfWriteFindsTheOwner) {
   });
 }
 
+// The former owner still has the record on its disk, and shows it to nobody.
+TEST_P(MovedSlots, EachKindOfReadFindsTheOwner) {
+  const std::string key = KeyIn(true, "key"), other = KeyIn(false, "key"), none = KeyIn(true, "none");
+  ASSERT_NO_FATAL_FAILURE(Connect());
+  ASSERT_CODE(kOk, kv_->Put(key, "old"));
+  ASSERT_CODE(kOk, kv_->Put(other, "other"));
+  ASSERT_NO_FATAL_FAILURE(Give(1));
+  ASSERT_CODE(kOk, ClientOf(1)->Put(key, "new"));
+  const auto with_an_old_topology = [&](const auto& read) {
+    WriteFile(0);
+    ASSERT_NO_FATAL_FAILURE(Connect());
+    WriteFile(1);
+    read();
+  };
+  with_an_old_topology([&] { EXPECT_EQ(kv_->Get(key).value_or("none"), "new"); });
+  with_an_old_topology([&] {
+    std::string seen;
+    EXPECT_CODE(kOk, kv_->Visit(key, [&](std::string_view value) { seen = value; }));
+    EXPECT_EQ(seen, "new");
+  });
+  with_an_old_topology([&] { EXPECT_TRUE(kv_->Exists(key).value_or(false)); });
+  with_an_old_topology([&] { EXPECT_FALSE(kv_->Exists(none).value_or(true)); });
+  with_an_old_topology([&] { EXPECT_CODE(kOk, kv_->Ttl(key).status()); });
+  with_an_old_topology([&] {
+    const std::vector<std::string_view> keys = {none, key, other};
+    std::vector<GetResult> results(keys.size());
+    ASSERT_CODE(kOk, kv_->MultiGet(keys, results));
+    EXPECT_CODE(kNotFound, results[0].status);
+    EXPECT_EQ(results[1].value, "new");
+    EXPECT_CODE(kNotFound, results[2].status) << "its new owner got no copy";
+  });
+  EXPECT_EQ(kv_->Count().value_or(0), 1u);
+  EXPECT_EQ(ClientOf(0)->Count().value_or(9), 0u);
+}
+
+TEST_P(MovedSlots, AClientForgetsTheSlotsOfAnEarlierConnection) {
+  const std::string none = KeyIn(true, "none");
+  const std::unique_ptr<Client> client = ClientOf(0);
+  ASSERT_NE(client, nullptr);
+  EXPECT_CODE(kNotFound, client->Get(none).status());
+  EXPECT_CODE(kNotFound, client->Get(none).status());
+  EXPECT_EQ(client->counters().locates, 1u);
+  ASSERT_NO_FATAL_FAILURE(Give(1));
+  const absl::Status moved = client->Get(none).status();
+  EXPECT_TRUE(IsMoved(moved)) << moved;
+}
+
 TEST_P(MovedSlots, ACallWaitsForTheFile) {
   ASSERT_NO_FATAL_FAILURE(Connect());
   const std::string key = KeyIn(true, "key");

@@ -80,6 +80,27 @@ class AioMovedTest(moved_slots.TestCase):
             self.assertEqual(await asyncio.to_thread(self.value_at, 1 - i % 2, written), value)
 
     @in_loop()
+    async def test_each_kind_of_read(self):
+        key = (await asyncio.to_thread(self.keys_of, 0, 1))[0]
+        none = f"{{{key}}}none"
+        seen = []
+        kinds = [
+            (lambda: self.store.get(key), b"value 0"),
+            (lambda: self.store.get(none), None),
+            (lambda: self.store.get_many([key]), [b"value 2"]),
+            (lambda: self.store.exists(key), True),
+            (lambda: self.store.exists(none), False),
+            (lambda: self.store.visit(key, lambda value: seen.append(bytes(value))), None),
+        ]
+        for i, (read, result) in enumerate(kinds):
+            await self.move(SWAPPED if i % 2 == 0 else HALVES)
+            # The former owner has another value on its disk.
+            run = await asyncio.to_thread(harness.kvctl, self.addresses[1 - i % 2], "put", key, f"value {i}")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            found = await read()
+            self.assertEqual(seen[-1:] if seen else found, [b"value 5"] if seen else result, i)
+
+    @in_loop()
     async def test_operations_wait_for_the_file_and_others_do_not(self):
         parts = ["0-4095", "4096-16383"]
         keys = await asyncio.to_thread(self.keys_of, 0, 20)

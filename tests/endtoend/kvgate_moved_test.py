@@ -74,6 +74,28 @@ class FollowTest(Base):
             self.replace_file(slots)
             self.assertEqual(command(), reply, i)
 
+    def test_each_kind_of_read(self):
+        key = self.keys_of(0, 1)[0]
+        self.follower()
+        wire = self.wire()
+        kinds = [
+            (("GET", key), b"$7\r\nvalue 0\r\n"),
+            (("GET", f"{{{key}}}none"), b"$-1\r\n"),
+            (("MGET", key, f"{{{key}}}none"), b"*2\r\n$7\r\nvalue 2\r\n$-1\r\n"),
+            (("EXISTS", key), b":1\r\n"),
+            (("STRLEN", key), b":7\r\n"),
+            (("TTL", key), b":-1\r\n"),
+        ]
+        slots = HALVES
+        for i, (words, reply) in enumerate(kinds):
+            slots = slots[::-1]
+            self.give(slots)
+            self.replace_file(slots)
+            # The former owner has another value on its disk.
+            run = harness.kvctl(self.addresses[1 - i % 2], "put", key, f"value {i}")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertEqual(wire.call(*words), reply, words)
+
     def test_commands_wait_for_the_file_and_other_connections_do_not(self):
         parts = ["0-4095", "4096-16383"]
         keys = self.keys_of(0, 20)
@@ -137,8 +159,11 @@ class NoOwnerTest(Base):
         foreign = self.keys_of(1, 1)[0]
         self.gate(f"--server={self.addresses[0]}")
         wire = self.wire()
-        for words in (("SET", foreign, 1), ("INCR", foreign), ("INCRBYFLOAT", foreign, 1), ("GETSET", foreign, 1)):
-            self.assertRegex(wire.call(*words), rb"^-ERR write: slot \d+ of the key is another server's")
+        for operation, *words in (
+            (b"write", "SET", foreign, 1), (b"write", "INCR", foreign), (b"get", "INCRBYFLOAT", foreign, 1),
+            (b"get", "GETSET", foreign, 1), (b"get", "GET", foreign), (b"get", "EXISTS", foreign),
+        ):  # fmt: skip
+            self.assertRegex(wire.call(*words), rb"^-ERR %b: slot \d+ of the key is another server's" % operation)
 
 
 if __name__ == "__main__":

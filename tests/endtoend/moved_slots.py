@@ -21,6 +21,7 @@ class TestCase(harness.TestCase):
 
     def give(self, slots):
         """Starts the servers anew, with these slots, on their data."""
+        self.slots = slots
         for server in self.servers:
             server.stop()
         self.servers = [

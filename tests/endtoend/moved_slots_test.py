@@ -44,6 +44,26 @@ class MovedSlotsTest(moved_slots.TestCase):
             with remora.Client(self.addresses[1 - shard]) as server:
                 self.assertEqual({server[key] for key in owned[shard]}, {b"2"})
 
+    def test_reads_find_the_owners(self):
+        store = self.connect()
+        store["key"] = b"old"
+        for read, value in [
+            (lambda: store["key"], b"new"),
+            (lambda: store.get("key"), b"new"),
+            (lambda: store.get_many(["key"]), [b"new"]),
+            (lambda: "key" in store, True),
+            (lambda: "{key}none" in store, False),
+            (lambda: store.ttl("key"), float("inf")),
+            (lambda: len(store), 1),
+        ]:
+            slots = self.slots[::-1]
+            self.give(slots)
+            self.replace_file(slots)
+            with remora.ClusterClient(self.topology) as other:
+                other["key"] = b"new"
+            self.assertEqual(read(), value)
+            self.assertEqual(self.keys_at(0) | self.keys_at(1), {b"key"})
+
     def test_a_call_waits_for_the_file(self):
         store = self.connect()
         self.give(HALVES[::-1])

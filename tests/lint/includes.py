@@ -55,7 +55,7 @@ PARTS = {
     "client": (
         "client/misuse.h, client/options.h, client/counters.h, client/registered_buffer.h, client/scan.h, client/watch.h,"
         " client/async_client.h, client/client_metrics, client/client_pool_counters.h, client/metrics/",
-        "client/cache/|client/session/access_hints, client/session/fork_guard, client/session/call_guard, client/session/server_",
+        "client/cache/|client/session/access_hints, client/session/fork_guard, client/session/call_guard, client/session/known_slots, client/session/server_",
         "client/region/", "client/mirror/", "client/rpc/", "client/session/", "client/get/|client/put/",
         "client/scan/|client/async/", "client/", "client/cluster/", "client/c/", "client/python/",
     ),

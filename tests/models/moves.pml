@@ -1,8 +1,9 @@
 /* A slot that moves between two servers, while clients read their memory in place and write through either of them.
  *
- * docs/decisions/0092-a-hit-proves-the-owner.md is the design; nothing of it is implemented yet. One slot with one key
- * stands for all. A server is alone, or it is the primary of a shard. Its log is what all members of the shard have. A
- * start stands for a takeover, too. Reads of a primary that was replaced end with it here; lease.pml has the reason.
+ * docs/decisions/0092-a-hit-proves-the-owner.md is the design. No slot moves yet; of the reader, `word` and `known` are
+ * implemented (client/session/known_slots.h). One slot with one key stands for all. A server is alone, or it is the
+ * primary of a shard. Its log is what all members of the shard have. A start stands for a takeover, too. Reads of a
+ * primary that was replaced end with it here; lease.pml has the reason.
  *
  * The model
  *

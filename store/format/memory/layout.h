@@ -294,8 +294,11 @@ inline constexpr std::uint32_t kMinGraceMs = 50;
 inline constexpr std::uint64_t kSuperblockMagic = 0x30425341524f4d52;  // "RMORASB0"
 inline constexpr std::size_t kSuperblockSize = 4096;
 
-/// First bytes of the region. All fields before the counters, except `level` and `reuse_epoch`, are
-/// written before the first client connects, and never again.
+/// The `slots_word` of a store that begins with a part of the slots.
+inline constexpr std::uint64_t kFirstSlotsWord = 1;
+
+/// First bytes of the region. All fields before the counters, except `level`, `reuse_epoch` and `slots_word`,
+/// are written before the first client connects, and never again.
 struct Superblock {
   std::uint64_t magic;
   std::uint32_t format_version;
@@ -309,11 +312,17 @@ struct Superblock {
   /// Grows before memory of records that readers may have been led to is used for something else (I6). A
   /// cache line to itself, which is hardly ever written.
   std::uint64_t reuse_epoch;
-  std::uint64_t more_padding[7];
+  /// 0: the store has all slots of a cluster (store/format/cluster/slot.h), for its whole life. Otherwise it
+  /// has a part, and a key that is not in the index may be another server's. Before a slot leaves the store,
+  /// the word grows. So a miss is proven if the word, loaded behind the READs of the search, is one with
+  /// which the server has said that the key's slot is its own.
+  std::uint64_t slots_word;
+  std::uint64_t more_padding[6];
   /// The metrics, by Metric. Each word changes alone, and a READ may tear one: read twice until equal.
   std::array<std::uint64_t, kMetricCapacity> counters;
 };
-static_assert(offsetof(Superblock, reuse_epoch) == 64 && offsetof(Superblock, counters) == 128);
+static_assert(offsetof(Superblock, reuse_epoch) == 64 && offsetof(Superblock, slots_word) == 72);
+static_assert(offsetof(Superblock, counters) == 128);
 static_assert(sizeof(Superblock) <= kSuperblockSize);
 static_assert(std::has_unique_object_representations_v<Superblock>);
 

@@ -364,7 +364,8 @@ enum class ReplyStatus : std::uint8_t {
 struct Reply {
   std::uint64_t request_id = 0;
   std::uint64_t version = 0;   // of a write: its own; batch: of its first; multi-put: of the first that was
-                               // done; locate: that of the record; scan: the cursor;
+                               // done; locate: that of the record, or the slots word (layout.h)
+                               // with which the key is absent; scan: the cursor;
                                // settings: the hash of the text (HashSettings)
   std::uint64_t slot = 0;      // of what stores a record, and locate: where it is (EncodeSlot); scan
   std::int64_t result = 0;     // increment: the number; append: the size of the value; scan: of the page;

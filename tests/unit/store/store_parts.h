@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "store/engine/metrics.h"
+#include "store/engine/owned_slots.h"
 #include "store/format/memory/key_search.h"
 #include "store/format/memory/record.h"
 #include "store/index/index.h"
@@ -160,7 +162,9 @@ struct StoreParts {
                   unsynced,
                   follows};
   LoadCoverage known_keys;
-  ColdExpirer cold_expirer{nullptr, index, expirer, known_keys, unsynced};
+  const Metrics metrics{*reinterpret_cast<Superblock*>(region.data())};
+  const OwnedSlots all_slots{metrics, nullptr};
+  ColdExpirer cold_expirer{nullptr, index, expirer, all_slots, known_keys, unsynced};
   AccessFrequency frequency{region.size()};
   Evictor evictor;
   Cleaner cleaner{segments, log, index, expirer, evictor};

@@ -9,4 +9,8 @@ namespace remora {
 inline const std::string kFirstTwin = "twin 115001517";
 inline const std::string kSecondTwin = "twin 167544769";
 
+/// Two such keys with different slots of a cluster, by their tags.
+inline const std::string kTaggedTwin = "{a} 53609649";
+inline const std::string kOtherTaggedTwin = "{b} 67673526";
+
 }  // namespace remora
