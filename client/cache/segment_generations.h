@@ -59,6 +59,8 @@
 //      was taken before it was READ before e. So it gives the segment a number above c. As long as the number
 //      is not above c, all refreshes that were taken, also the last one, were READ before e. The last one was
 //      posted before e, so a time less than 2T after that is less than 2T after e (G5).
+//
+// In tests/models/looks.pml, two clients look in all orders.
 #pragma once
 
 #include <atomic>
