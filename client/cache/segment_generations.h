@@ -52,13 +52,12 @@
 //      loads a count sees the numbers of that refresh, or later ones. And a thread that loads until when a
 //      refresh is fresh, and then a number, sees the number of that refresh or of a later one.
 //   G7 A location has a proof with the count c if all refreshes up to c were READ before e. That is the
-//   moment
-//      at which its segment is emptied next. By G4 it has such a proof: e is after m, and the client noted c
-//      before it posted the READ that saw the record at m. A refresh that is READ after e shows another byte
-//      than one that is READ before e (G3). Take the first refresh after c that is READ after e. The one that
-//      was taken before it was READ before e. So it gives the segment a number above c. As long as the number
-//      is not above c, all refreshes that were taken, also the last one, were READ before e. The last one was
-//      posted before e, so a time less than 2T after that is less than 2T after e (G5).
+//      moment at which its segment is emptied next. By G4 it has such a proof: e is after m, and the client
+//      noted c before it posted the READ that saw the record at m. A refresh that is READ after e shows
+//      another byte than one that is READ before e (G3). Take the first refresh after c that is READ after e.
+//      The one that was taken before it was READ before e. So it gives the segment a number above c. As long
+//      as the number is not above c, all refreshes that were taken, also the last one, were READ before e.
+//      The last one was posted before e, so a time less than 2T after that is less than 2T after e (G5).
 //
 // In tests/models/looks.pml, two clients look in all orders.
 #pragma once

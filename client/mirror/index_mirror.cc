@@ -21,14 +21,11 @@ bool IndexMirror::LacksBasis() const {
   return !has_basis_;
 }
 
-void IndexMirror::TakeRetired(std::size_t chunk, std::span<const std::byte> bytes, Stamp refreshes) {
-  const MutexLock lock(mutex_);
-  retired_.Take(chunk, bytes, refreshes);
-}
-
-void IndexMirror::TakeFirstCount(std::uint64_t word, Stamp refreshes, TimePoint now) {
+void IndexMirror::TakeBasis(std::uint64_t word, Stamp refreshes, const RetiredSegments& retired,
+                            TimePoint now) {
   const MutexLock lock(mutex_);
   if (std::exchange(has_basis_, true)) return;
+  retired_ = retired;
   changes_.TakeCount(word, refreshes);
   next_count_ = now + interval_;
   next_retired_ = now + kRetiredInterval;
@@ -51,12 +48,13 @@ void IndexMirror::GiveBack(std::uint64_t first) {
   unread_ = std::min(unread_, first);
 }
 
-void IndexMirror::TakeBuckets(std::uint64_t first, std::span<const Bucket> buckets) {
+void IndexMirror::TakeBuckets(std::uint64_t first, std::span<const Bucket> buckets,
+                              const RetiredSegments& retired) {
   const MutexLock lock(mutex_);
-  Fill(first, buckets);
+  Fill(first, buckets, retired);
 }
 
-void IndexMirror::Fill(std::uint64_t first, std::span<const Bucket> buckets) {
+void IndexMirror::Fill(std::uint64_t first, std::span<const Bucket> buckets, const RetiredSegments& retired) {
   for (; !buckets.empty(); first += MirrorFrames::kBuckets) {
     const auto some = buckets.first(std::min<std::size_t>(buckets.size(), MirrorFrames::kBuckets));
     std::uint32_t depth = shape_.base_depth;
@@ -66,7 +64,7 @@ void IndexMirror::Fill(std::uint64_t first, std::span<const Bucket> buckets) {
       if (own <= kMaxDepth) view_.Saw(first + i, own);
     }
     // A torn control word may state a depth that no bucket has. Then the frame serves its own buckets alone.
-    frames_.Fill({MirrorFrames::GroupOf(first), some, std::min(depth, kMaxDepth)}, retired_, generations_);
+    frames_.Fill({MirrorFrames::GroupOf(first), some, std::min(depth, kMaxDepth)}, retired, generations_);
     buckets = buckets.subspan(some.size());
   }
 }
@@ -200,7 +198,7 @@ void IndexMirror::Take(User& user, std::span<const std::byte> bytes, TimePoint n
     case Reading::kGroup: {
       std::array<Bucket, MirrorFrames::kBuckets> buckets;  // aligned
       std::memcpy(buckets.data(), bytes.data(), sizeof(buckets));
-      Fill(posted_.group * MirrorFrames::kBuckets, buckets);
+      Fill(posted_.group * MirrorFrames::kBuckets, buckets, retired_);
       groups_.Pop();
       return;
     }

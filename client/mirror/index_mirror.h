@@ -82,10 +82,9 @@ class IndexMirror {
     return {RetiredSegments::OffsetOf(shape_.memory_size, chunk),
             RetiredSegments::SizeOf(shape_.memory_size, chunk)};
   }
-  /// Takes a chunk of the retired segments. `refreshes`: the count before the READ was posted.
-  void TakeRetired(std::size_t chunk, std::span<const std::byte> bytes, Stamp refreshes);
-  /// Takes the first count of changes. The upkeep begins. `refreshes`: the count before the READ was posted.
-  void TakeFirstCount(std::uint64_t word, Stamp refreshes, TimePoint now);
+  /// Takes the first count of changes, and a copy of the retired segments, if there are none yet. The upkeep
+  /// begins. `refreshes`: the count before the READ of the word was posted.
+  void TakeBasis(std::uint64_t word, Stamp refreshes, const RetiredSegments& retired, TimePoint now);
 
   /// Adjacent buckets.
   struct Buckets {
@@ -98,9 +97,9 @@ class IndexMirror {
   std::optional<Buckets> Claim(std::uint64_t most, std::uint64_t end);
   /// Leaves buckets to others, from `first` on: the caller cannot READ those that it claimed.
   void GiveBack(std::uint64_t first);
-  /// Takes adjacent buckets from `first` on, by a READ that was posted after LacksBasis returned false.
-  /// REQUIRES: `first` begins a group.
-  void TakeBuckets(std::uint64_t first, std::span<const Bucket> buckets);
+  /// Takes adjacent buckets from `first` on. REQUIRES: `first` begins a group. Their READ was posted after
+  /// those of `retired`: another client's copy may be later (M2).
+  void TakeBuckets(std::uint64_t first, std::span<const Bucket> buckets, const RetiredSegments& retired);
   /// Returns how far the index had grown when its buckets were READ.
   IndexView view() const;
 
@@ -144,7 +143,8 @@ class IndexMirror {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeChanges(std::span<const std::byte> bytes, const RegionReader& region)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Fill(std::uint64_t first, std::span<const Bucket> buckets) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Fill(std::uint64_t first, std::span<const Bucket> buckets, const RetiredSegments& retired)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const StoreShape shape_;
   const Duration interval_;
@@ -155,7 +155,7 @@ class IndexMirror {
   std::atomic<std::uint64_t> full_ = GroupQueue::kNone;    // group whose frame lacked space for a slot
 
   mutable Mutex mutex_;
-  RetiredSegments retired_ ABSL_GUARDED_BY(mutex_);
+  RetiredSegments retired_ ABSL_GUARDED_BY(mutex_);  // for groups of the upkeep
   ChangeFollower changes_ ABSL_GUARDED_BY(mutex_);
   UpkeepBudget for_changes_ ABSL_GUARDED_BY(mutex_) = kForChanges;
   UpkeepBudget for_groups_ ABSL_GUARDED_BY(mutex_) = kForGroups;

@@ -2,10 +2,9 @@
 // keys may be. A GET READs the record at such a place, and verifies it as one at a cached location.
 //
 //   frame of 16 adjacent buckets
-//   ┌─────────┬───────┬───────┬───────┬─────────────────┬─────────────────┬─────────────────┬─────┬──────────┐
-//   │ version │ group │ stamp │ depth │ beginnings (17) │ slots, bucket 0 │ slots, bucket 1 │ ... │ (unused)
-//   │
-//   └─────────┴───────┴───────┴───────┴─────────────────┴─────────────────┴─────────────────┴─────┴──────────┘
+//   ┌─────────┬───────┬───────┬───────┬─────────────────┬─────────────────┬─────┬──────────┐
+//   │ version │ group │ stamp │ depth │ beginnings (17) │ slots, bucket 0 │ ... │ (unused) │
+//   └─────────┴───────┴───────┴───────┴─────────────────┴─────────────────┴─────┴──────────┘
 //
 // A cached location is safe because the client saw its record alive (client/cache/segment_generations.h, G4).
 // The client has not seen most of the records to which the slots of a bulk READ lead. A slot may lead to a
@@ -35,13 +34,13 @@
 //      place.
 //
 // The clients of a mirror are of several threads. M1 to M6 do not ask whose client a proof comes from, as all
-// count the same refreshes (G6, G7). The READs of a proof follow each other: a client posts each one after
-// it, or another client, took the one before. The following points show that a thread sees a slot only with a
-// stamp that holds for it:
+// count the same refreshes (G6, G7). For M2, bytes of `retired` must be older than the READ of the bucket. At
+// first, each client judges its buckets by bytes that it has READ itself, before. Later, a client posts each
+// READ after it, or another client, took the one before. The following points show that a thread sees a slot
+// only with a stamp that holds for it:
 //
 //   M7 A thread changes a frame while it holds it: the version is odd then. It makes the version odd before
-//   it
-//      changes anything, and even after that. A reader loads an even version, then the stamp and the slot,
+//      it changes anything, and even after that. A reader loads an even version, then the stamp and the slot,
 //      then the version again. If both versions are equal, the stamp and the slot stood there together.
 //      (Between two loads, 2^31 changes of the frame would deceive a reader.)
 //   M8 A holder loads the count after it has taken the frame, and the numbers that it compares after that. So

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 
 #include "client/session/session.h"
@@ -29,15 +30,15 @@ bool IsBehind(const IndexView& view, const IndexView& other) {
 
 absl::Status Session::BuildMirror() {
   if (mirror_ == nullptr) return absl::OkStatus();
-  bool has_read_basis = false;
+  const std::uint64_t memory_size = server_.shape().memory_size;
+  std::optional<RetiredSegments> retired;
   for (;;) {
     if (const IndexView seen = mirror_->view(); IsBehind(server_.index(), seen)) server_.index() = seen;
     REMORA_RETURN_IF_ERROR(ReadDirectories());
     const auto claimed = mirror_->Claim(kBulk, BucketCountOf(server_.index()));
     if (!claimed && !mirror_->LacksBasis()) return absl::OkStatus();
-    absl::Status status = has_read_basis ? absl::OkStatus() : ReadMirrorBasis();
-    has_read_basis = true;
-    if (status.ok() && claimed) status = ReadBuckets(*claimed);
+    absl::Status status = retired ? absl::OkStatus() : ReadMirrorBasis(&retired.emplace(memory_size));
+    if (status.ok() && claimed) status = ReadBuckets(*claimed, *retired);
     if (!status.ok()) {
       if (claimed) mirror_->GiveBack(claimed->first);
       return status;
@@ -68,10 +69,10 @@ absl::Status Session::ReadDirectories() {
 }
 
 /// READs what proves the slots of the buckets that come next (M2), and those of changes (M3).
-absl::Status Session::ReadMirrorBasis() {
+absl::Status Session::ReadMirrorBasis(RetiredSegments* retired) {
   REMORA_RETURN_IF_ERROR(ReadGenerations());
-  REMORA_RETURN_IF_ERROR(ReadRetired());
-  return mirror_->LacksBasis() ? ReadFirstCount() : absl::OkStatus();
+  REMORA_RETURN_IF_ERROR(ReadRetired(retired));
+  return mirror_->LacksBasis() ? ReadFirstCount(*retired) : absl::OkStatus();
 }
 
 absl::Status Session::ReadGenerations() {
@@ -88,36 +89,36 @@ absl::Status Session::ReadGenerations() {
   return absl::OkStatus();
 }
 
-absl::Status Session::ReadRetired() {
+absl::Status Session::ReadRetired(RetiredSegments* retired) {
   for (std::size_t chunk = 0; chunk < mirror_->retired_chunk_count(); ++chunk) {
     const IndexMirror::Range range = mirror_->RetiredRange(chunk);
     const std::span<std::byte> bytes = buffers_.record().first(range.size);
     const SegmentGenerations::Number refreshes = cache_.refreshes();
     REMORA_RETURN_IF_ERROR(ReadForMirror(bytes, range.offset));
-    mirror_->TakeRetired(chunk, bytes, refreshes);
+    retired->Take(chunk, bytes, refreshes);
   }
   return absl::OkStatus();
 }
 
-absl::Status Session::ReadFirstCount() {
+absl::Status Session::ReadFirstCount(const RetiredSegments& retired) {
   const std::span<std::byte> count = buffers_.record().first(sizeof(std::uint64_t));
   const SegmentGenerations::Number refreshes = cache_.refreshes();
   REMORA_RETURN_IF_ERROR(ReadForMirror(count, ChangesOffset(server_.shape().memory_size)));
   std::uint64_t word = 0;
   std::memcpy(&word, count.data(), sizeof(word));
-  mirror_->TakeFirstCount(word, refreshes, Coarse());
+  mirror_->TakeBasis(word, refreshes, retired, Coarse());
   return absl::OkStatus();
 }
 
 /// READs main buckets of one segment. Overflow buckets are not READ: few keys are in them, and GETs add
 /// those.
-absl::Status Session::ReadBuckets(const IndexMirror::Buckets& claimed) {
+absl::Status Session::ReadBuckets(const IndexMirror::Buckets& claimed, const RetiredSegments& retired) {
   const std::uint64_t offset = region_.KnownOffsetOf({false, claimed.first});
   if (offset == 0) return absl::OkStatus();  // the view is more than the server can have
   const std::span<std::byte> bytes = buffers_.record().first(claimed.count * sizeof(Bucket));
   REMORA_RETURN_IF_ERROR(ReadForMirror(bytes, offset));
   const auto* const buckets = reinterpret_cast<const Bucket*>(bytes.data());
-  mirror_->TakeBuckets(claimed.first, std::span(buckets, claimed.count));
+  mirror_->TakeBuckets(claimed.first, std::span(buckets, claimed.count), retired);
   return absl::OkStatus();
 }
 

@@ -166,11 +166,11 @@ class Session {
   absl::Status BuildMirror();
   absl::Status ReadForMirror(std::span<std::byte> to, std::uint64_t offset);
   absl::Status ReadDirectories();
-  absl::Status ReadMirrorBasis();
+  absl::Status ReadMirrorBasis(RetiredSegments* retired);
   absl::Status ReadGenerations();
-  absl::Status ReadRetired();
-  absl::Status ReadFirstCount();
-  absl::Status ReadBuckets(const IndexMirror::Buckets& claimed);
+  absl::Status ReadRetired(RetiredSegments* retired);
+  absl::Status ReadFirstCount(const RetiredSegments& retired);
+  absl::Status ReadBuckets(const IndexMirror::Buckets& claimed, const RetiredSegments& retired);
   // Defined in reconnect.cc:
   /// Connects (Connector::Connect), and uses the connection from now on. If the status is not OK, the
   /// connection is broken.

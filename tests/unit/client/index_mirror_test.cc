@@ -33,19 +33,20 @@ class IndexMirrorTest : public testing::Test {
   IndexMirrorTest() {
     server_.TakeStore(kShape, kMirrorGrace, 6);
     Look();
-    TakeRetired();
+    TakeRetired(&retired_, std::byte{0});
   }
 
   void Look() {
     const std::vector<std::byte> bytes(SegmentCount(kShape.memory_size));
     mirror_.generations().Take(0, bytes, now_, now_);
   }
-  void TakeRetired() {
-    mirror_.TakeRetired(0, std::vector<std::byte>(mirror_.RetiredRange(0).size),
-                        mirror_.generations().count());
+  /// Has a session READ the retired segments: all of them, or none.
+  void TakeRetired(RetiredSegments* retired, std::byte byte) {
+    retired->Take(0, std::vector<std::byte>(mirror_.RetiredRange(0).size, byte),
+                  mirror_.generations().count());
   }
-  void TakeFirstCount(std::uint64_t count = 0) {
-    mirror_.TakeFirstCount(EncodeChangeCount(count), mirror_.generations().count(), now_);
+  void TakeBasis(std::uint64_t count = 0) {
+    mirror_.TakeBasis(EncodeChangeCount(count), mirror_.generations().count(), retired_, now_);
   }
   std::optional<IndexMirror::Range> NextRead(IndexMirror::User& user) {
     return mirror_.NextRead(user, now_, region_);
@@ -62,11 +63,12 @@ class IndexMirrorTest : public testing::Test {
   ClientCounters counters_;
   RegionReader region_{buffers_, server_, counters_};
   IndexMirror mirror_{kShape, kMirrorGrace, kMirrorBytes};
+  RetiredSegments retired_{kShape.memory_size};
   IndexMirror::User first_, second_;
 };
 
 TEST_F(IndexMirrorTest, OneSessionAtATimeReadsForAll) {
-  TakeFirstCount();
+  TakeBasis();
   EXPECT_FALSE(NextRead(first_));
   now_ += kMirrorGrace;
   const auto read = NextRead(first_);
@@ -83,7 +85,7 @@ TEST_F(IndexMirrorTest, OneSessionAtATimeReadsForAll) {
 }
 
 TEST_F(IndexMirrorTest, ASessionThatStopsInTheMiddleHoldsNobodyUp) {
-  TakeFirstCount();
+  TakeBasis();
   now_ += kMirrorGrace;
   ASSERT_TRUE(NextRead(first_));
   now_ += kMirrorGrace;
@@ -98,7 +100,7 @@ TEST_F(IndexMirrorTest, ASessionThatStopsInTheMiddleHoldsNobodyUp) {
 }
 
 TEST_F(IndexMirrorTest, ASessionThatGaveUpItsReadMakesAnotherAtOnce) {
-  TakeFirstCount();
+  TakeBasis();
   now_ += kMirrorGrace;
   ASSERT_TRUE(NextRead(first_));
   ASSERT_TRUE(NextRead(first_));
@@ -110,9 +112,9 @@ TEST_F(IndexMirrorTest, NobodyReadsForItBeforeItHasItsBasis) {
   EXPECT_TRUE(mirror_.LacksBasis());
   now_ += std::chrono::hours(1);
   EXPECT_FALSE(NextRead(first_));
-  TakeFirstCount(4);
+  TakeBasis(4);
   EXPECT_FALSE(mirror_.LacksBasis());
-  TakeFirstCount(9);  // of a session that began at the same time
+  TakeBasis(9);  // of a session that began at the same time
   now_ += kMirrorGrace;
   ASSERT_TRUE(NextRead(first_));
   TakeCount(first_, 5);
@@ -120,7 +122,7 @@ TEST_F(IndexMirrorTest, NobodyReadsForItBeforeItHasItsBasis) {
 }
 
 TEST_F(IndexMirrorTest, TheBytesThatAllSessionsEarnPayForTheReadsOfOne) {
-  TakeFirstCount();
+  TakeBasis();
   // 64 KiB at once: 16 READs of 4 KiB.
   std::uint64_t count = 0;
   int reads = 0;
@@ -167,12 +169,29 @@ TEST_F(IndexMirrorTest, NoMoreBucketsAreReadThanThereAreFramesFor) {
 }
 
 TEST_F(IndexMirrorTest, ASessionLearnsHowFarTheIndexHadGrown) {
-  TakeFirstCount();
+  TakeBasis();
   std::vector<Bucket> buckets(MirrorFrames::kBuckets);
   buckets[3].control = EncodeControl(8, 0);
-  mirror_.TakeBuckets(0, buckets);
+  mirror_.TakeBuckets(0, buckets, retired_);
   EXPECT_EQ(mirror_.view().level, 7u);
   EXPECT_EQ(mirror_.view().split, 4u);
+}
+
+// While it READs buckets, a retired segment may be released, and another session may see that: M2 says
+// nothing of the slots then.
+TEST_F(IndexMirrorTest, ASlotIsJudgedByWhatItsOwnSessionSawBefore) {  // M2
+  const std::uint64_t word = EncodeSlot({9, ExtentCode(4), 5 * kSegmentSize / kUnitSize});
+  std::vector<Bucket> buckets(MirrorFrames::kBuckets);
+  buckets[3].slots[0] = word;
+  RetiredSegments before{kShape.memory_size};
+  TakeRetired(&before, std::byte{1});
+  Look();
+  TakeRetired(&retired_, std::byte{0});
+  TakeBasis();
+  mirror_.TakeBuckets(0, buckets, before);
+  EXPECT_EQ(mirror_.frames().CountSlots(), 0u);
+  mirror_.TakeBuckets(0, buckets, retired_);
+  EXPECT_EQ(mirror_.frames().CountSlots(), 1u);
 }
 
 class SharedMirrorsTest : public testing::Test {
