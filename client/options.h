@@ -32,9 +32,10 @@ struct ClientOptions {
   /// reads keys all over the store: a GET of any key is one READ, also the first one. Connect READs the index
   /// in bulk: 64 READs and 17 MB for 1,000,000 keys. The copy takes 8 to 16 bytes for each key. Later upkeep
   /// takes at most 1 % of the bytes that GETs READ, or 10 % after the index has grown. If the size is too
-  /// small for the index, GETs of the other keys take two READs. With a mirror, the default of
-  /// location_cache_bytes is 0. 0: no mirror. At most kMaxIndexMirrorBytes (InvalidArgument), and as much as
-  /// there is memory for (ResourceExhausted).
+  /// small for the index, GETs of the other keys take two READs. Clients of a process, on any threads,
+  /// share a copy if they name the same address, size and clock. The first one READs the index, and the copy
+  /// ends with the last one. With a mirror, the default of location_cache_bytes is 0. 0: no mirror. At most
+  /// kMaxIndexMirrorBytes (InvalidArgument), and as much as there is memory for (ResourceExhausted).
   std::size_t index_mirror_bytes = 0;
   /// Size of the window for pages of scans and watches, in bytes: two halves of up to 256 KiB each. Before
   /// the first scan the client does not touch that memory, nor pin it over verbs. 0: no scans and watches.

@@ -103,7 +103,7 @@ void AsyncLargePut::TakeGrant(const ServerReply& answer) {
       absl::InternalError("protocol error: the server granted another size than the client asked for"));
 }
 
-absl::Status AsyncLargePut::TakeReply(const ServerReply& answer, bool may_learn) {
+absl::Status AsyncLargePut::TakeReply(const ServerReply& answer) {
   AsyncOperation* const operation = put_.operation;
   const bool is_ok = answer.reply.status == ReplyStatus::kOk;
   const bool asks_again = answer.reply.status == ReplyStatus::kAskAgain && operation != nullptr;
@@ -135,7 +135,7 @@ absl::Status AsyncLargePut::TakeReply(const ServerReply& answer, bool may_learn)
   }
   put_.operation = nullptr;
   put_.stream.reset();
-  if (operation != nullptr) operations_.EndMessage(*operation, answer, may_learn);
+  if (operation != nullptr) operations_.EndMessage(*operation, answer);
   return absl::OkStatus();
 }
 

@@ -52,7 +52,7 @@ class AsyncLargePut {
   absl::StatusOr<bool> Drive();
   /// Takes the completion of the fence behind a WRITE.
   void TakeFence(AsyncOperation& operation);
-  absl::Status TakeReply(const ServerReply& answer, bool may_learn);
+  absl::Status TakeReply(const ServerReply& answer);
   /// Detaches the put from its operation, which ends early. Does nothing if it is another operation's.
   void Detach(const AsyncOperation& operation);
   /// Drops the put, whose reservation ended with the connection. Returns its operation; null if that has

@@ -127,22 +127,22 @@ absl::Status AsyncMessages::TakeReply(const rdma::Completion& completion) {
   absl::Status fits = ended->ForEach([&](std::uint32_t owner, const ServerReply& answer) {
     const Reply& reply = answer.reply;
     if (ended->is_write && reply.status == ReplyStatus::kOk) lost_.NoteDone(reply.request_id);
-    taken.Update(TakeAnswer(owner, answer, ended->may_learn));
+    taken.Update(TakeAnswer(owner, answer));
   });
   REMORA_RETURN_IF_ERROR(fits);
   REMORA_RETURN_IF_ERROR(taken);
   return channel.PostReceive(completion.context);
 }
 
-absl::Status AsyncMessages::TakeAnswer(std::uint32_t owner, const ServerReply& answer, bool may_learn) {
-  if (owner == RequestChannel::kLargePut) return large_.TakeReply(answer, may_learn);
+absl::Status AsyncMessages::TakeAnswer(std::uint32_t owner, const ServerReply& answer) {
+  if (owner == RequestChannel::kLargePut) return large_.TakeReply(answer);
   if (owner == RequestChannel::kLease) return operations_.lease().TakeAnswer(answer);
   if (owner == RequestChannel::kNoOwner) return absl::OkStatus();
   AsyncOperation& operation = operations_[owner];
   if (operation.lost_id != 0) {
     EndAnswer(operation, answer);
   } else if (operation.kind == AsyncOperation::Kind::kMessage) {
-    operations_.EndMessage(operation, answer, may_learn);
+    operations_.EndMessage(operation, answer);
   } else {
     operation.lookup.Take(answer);
     reads_.Advance(operation);
@@ -154,7 +154,9 @@ void AsyncMessages::EndAnswer(AsyncOperation& operation, const ServerReply& answ
   if (answer.reply.status == ReplyStatus::kNotFound) return lost_.NoteUndone(operation);
   if (answer.reply.status == ReplyStatus::kOk) lost_.NoteDone(operation.lost_id);
   lost_.Drop(operation);
-  operations_.EndMessage(operation, answer, false);
+  ServerReply old = answer;
+  old.refreshes = 0;  // the record may have died before the client asked
+  operations_.EndMessage(operation, old);
 }
 
 void AsyncMessages::SettleUndone() {

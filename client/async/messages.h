@@ -58,7 +58,7 @@ class AsyncMessages {
   bool IsToShare(const AsyncOperation& operation, const RequestSpec& asked) const;
   /// Returns the list whose first operation may be sent next; null: none.
   OperationList* NextToSend();
-  absl::Status TakeAnswer(std::uint32_t owner, const ServerReply& answer, bool may_learn);
+  absl::Status TakeAnswer(std::uint32_t owner, const ServerReply& answer);
   void EndAnswer(AsyncOperation& operation, const ServerReply& answer);
   void SettleUndone();
 

@@ -96,13 +96,14 @@ void OperationTable::End(AsyncOperation& operation, absl::Status status) {
   EndIfMemoryIsFree(operation);
 }
 
-void OperationTable::EndMessage(AsyncOperation& operation, const ServerReply& answer, bool may_learn) {
+void OperationTable::EndMessage(AsyncOperation& operation, const ServerReply& answer) {
   const Reply& reply = answer.reply;
   operation.result.version = reply.version;
   operation.result.number = reply.result;
   // The reply to a delete or a batch names no location.
-  if (may_learn && reply.status == ReplyStatus::kOk && reply.slot != 0) {
-    connection_.session().Learn(operation.key_hash, DecodeSlot(reply.slot), MirrorFrames::Same::kReplace);
+  if (reply.status == ReplyStatus::kOk && reply.slot != 0) {
+    connection_.session().Learn(operation.key_hash, DecodeSlot(reply.slot), MirrorFrames::Same::kReplace,
+                                answer.refreshes);
   }
   operation.result.status = ToStatus(answer);
   if (NeedsLease(operation.result.status, LeaseNeed::kIfRejected) && lease_.Delays(operation)) return;

@@ -48,7 +48,7 @@ class OperationTable {
   /// memory. REQUIRES: nothing asks for the outcome of the operation any more (LostWrites::Drop).
   void End(AsyncOperation& operation, absl::Status status);
   /// Ends a message with its reply, perhaps later: a rejection waits for a lease.
-  void EndMessage(AsyncOperation& operation, const ServerReply& answer, bool may_learn);
+  void EndMessage(AsyncOperation& operation, const ServerReply& answer);
   /// Makes the callback due if the operation has ended and the device no longer accesses the caller's memory.
   void EndIfMemoryIsFree(AsyncOperation& operation);
   /// Makes the callbacks due of all operations that waited for the device. REQUIRES: the connection has

@@ -113,8 +113,9 @@ typedef struct remora_options {
   const char* tls_cert;
   const char* tls_key;
   /* Size in bytes of a copy of the server's index: 8 to 16 bytes for each key of the store. With it, a get of
-   * any key is one READ, also the first one; the client READs the index when it connects. 0, the default: no
-   * copy. At most 64 GiB, and what there is memory for (REMORA_RESOURCE_EXHAUSTED). */
+   * any key is one READ, also the first one; the client READs the index when it connects. Clients of a
+   * process that name the same address and the same size share a copy, which the first of them READs. 0, the
+   * default: no copy. At most 64 GiB, and what there is memory for (REMORA_RESOURCE_EXHAUSTED). */
   int64_t index_mirror_bytes;
 } remora_options;
 

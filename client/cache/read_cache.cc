@@ -2,13 +2,15 @@
 
 namespace remora {
 
-void ReadCache::Learn(std::uint64_t key_hash, const Slot& slot) {
+void ReadCache::Learn(std::uint64_t key_hash, const Slot& slot, SegmentGenerations::Number refreshes) {
   // Skips a large value: compared with its READ, that of a bucket costs nothing, and needs no READ of
   // generations before.
   if (!locations_.is_on() || slot.extent_bytes() > kMaxSmallExtent) return;
   const std::uint64_t segment = SegmentGenerations::SegmentOf(slot);
-  if (SlotNamesPlace(slot, memory_size_) && generations_->HasNumber(segment)) {
-    locations_.Remember(key_hash, {EncodeSlot(slot), generations_->NumberOf(segment)});
+  const SegmentGenerations::Number number =
+      SlotNamesPlace(slot, memory_size_) ? generations_->NumberOf(segment) : 0;
+  if (number != 0 && number <= refreshes) {
+    locations_.Remember(key_hash, {EncodeSlot(slot), number});
   } else {
     locations_.Forget(key_hash);
   }

@@ -20,10 +20,14 @@ class ReadCache {
   /// Makes a cache with `bytes` for locations.
   explicit ReadCache(std::size_t bytes) : locations_(bytes) {}
 
-  /// Takes the size of the server's memory in bytes, and its grace period. Call it before all others.
-  void Begin(std::uint64_t memory_size, Duration grace) {
+  /// Takes the size of the server's memory in bytes, and its grace period. `shared`: generations that other
+  /// clients use, too, which must outlive this object or the next Begin; null: it makes its own. Call it
+  /// before all others.
+  void Begin(std::uint64_t memory_size, Duration grace, SegmentGenerations* shared) {
     memory_size_ = memory_size;
-    generations_.emplace(memory_size, grace);
+    generations_ = shared;
+    own_generations_.reset();
+    if (shared == nullptr) generations_ = &own_generations_.emplace(memory_size, grace);
   }
   void Forget() {
     locations_.Clear();
@@ -37,16 +41,19 @@ class ReadCache {
   SegmentGenerations& generations() { return *generations_; }
   const SegmentGenerations& generations() const { return *generations_; }
 
+  /// Returns the count of refreshes, for a later Learn; 0 before Begin.
+  SegmentGenerations::Number refreshes() const { return generations_ == nullptr ? 0 : generations_->count(); }
   /// Caches the location of a key. REQUIRES: its live record was at `slot` at a moment of the call that the
-  /// client has just made: during a READ of the record, or between request and reply. Since then the client
-  /// has begun no READ of generations (client/cache/segment_generations.h, G4).
-  void Learn(std::uint64_t key_hash, const Slot& slot);
+  /// client has just made: during a READ of the record, or between request and reply. `refreshes` was the
+  /// count before the READ or the request was posted (client/cache/segment_generations.h, G4).
+  void Learn(std::uint64_t key_hash, const Slot& slot, SegmentGenerations::Number refreshes);
 
  private:
   std::uint64_t memory_size_ = 0;
   LocationCache locations_;
   SpeculationBudget budget_;
-  std::optional<SegmentGenerations> generations_;
+  std::optional<SegmentGenerations> own_generations_;
+  SegmentGenerations* generations_ = nullptr;
 };
 
 }  // namespace remora

@@ -23,13 +23,14 @@
 //      gives all segments new numbers. So as long as a number stays, the byte did not change between the
 //      first and the last refresh that gave it. (Numbers have 32 bits. They do not repeat within the
 //      machine's life.)
-//   G4 Learning. A record was live at a moment m. The last refresh that ended before the GET posted its READ
-//      of the record (or the PUT its message) showed the byte at t, before m. The client caches the
-//      location with that refresh's number, however old it is. Suppose the segment was emptied between
+//   G4 Learning. A record was live at a moment m. The client noted the count of refreshes before it posted
+//      its READ of the record (or its message, for a PUT). The last refresh up to that count showed the byte
+//      at t, before m. The client caches the location with the number of that refresh, however old it is, and
+//      does not if the segment has a later number by now. Suppose the segment was emptied between
 //      t and m, and the record came later. Then the next refresh shows another byte, and the client drops
 //      the location needlessly, which does no harm. As long as the number stays, the byte did not change
-//      from t on (G3), nor from m on. So the segment is in the same use as at m. A refresh that ended after
-//      m would be wrong: it may show the change that came when the record was dead.
+//      from t on (G3), nor from m on. So the segment is in the same use as at m. The number of a refresh that
+//      ended after m would be wrong: that may show the change that came when the record was dead.
 //   G5 Using. The number of a location is that of its segment's last refresh, at u. So between m and u the
 //      byte did not change, whichever came first (G4). The READ of the record was complete before u + 2T,
 //      so before its end nothing was written anew (G2). It read the record's own bytes, with the live bit
@@ -42,22 +43,43 @@
 // coarse. The first may be early, which is safe. The second may be early by Clock::kCoarseness, so the client
 // stops that much before T, or at T/2 where T is short. Either way the sum is at most 3/4 of 2T, so the rates
 // of the clocks may differ by a third.
+//
+// The clients of a mirror share these results (client/mirror/shared_mirrors.h). All READ the same bytes, and
+// look at the same clock. A refresh counts for all of them, whichever made it. Two refreshes may overlap, so
+// the one that is taken later may show the earlier state. The points hold nevertheless:
+//
+//   G6 Take stores the numbers of a refresh, then its count, then until when it is fresh. So a thread that
+//      loads a count sees the numbers of that refresh, or later ones. And a thread that loads until when a
+//      refresh is fresh, and then a number, sees the number of that refresh or of a later one.
+//   G7 A location has a proof with the count c if all refreshes up to c were READ before e. That is the
+//      moment at which its segment is emptied next. By G4 it has such a proof: e is after m, and the client
+//      noted c before it posted the READ that saw the record at m. A refresh that is READ after e shows
+//      another byte than one that is READ before e (G3). Take the first refresh after c that is READ after e.
+//      The one that was taken before it was READ before e. So it gives the segment a number above c. As long
+//      as the number is not above c, all refreshes that were taken, also the last one, were READ before e.
+//      The last one was posted before e, so a time less than 2T after that is less than 2T after e (G5).
+//
+// In tests/models/looks.pml, two clients look in all orders.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "store/base/clock.h"
+#include "store/base/mutex.h"
 #include "store/format/memory/layout.h"
 
 namespace remora {
 
-/// Keeps the results of the refreshes. The owner does the READs.
+/// Keeps the results of the refreshes. The owners do the READs.
 ///
-/// Thread safety: none.
+/// Thread safety: any threads may call all functions at any time. Take waits for a mutex; the others do not.
 class SegmentGenerations {
  public:
   using Number = std::uint32_t;
@@ -70,27 +92,34 @@ class SegmentGenerations {
   static std::uint64_t SegmentOf(const Slot& slot) { return slot.offset_bytes() / kSegmentSize; }
 
   /// Returns whether the segment's last refresh is recent enough for a READ that is complete at `now` (G5).
+  /// A caller that needs the segment's number, too, loads it after this (G6).
   bool IsFresh(std::uint64_t segment, TimePoint now) const {
-    return now <= chunks_[segment / kChunkSize].fresh_until;
+    return now <= ChunkOf(segment).fresh_until.load(std::memory_order_acquire);
   }
   /// Returns whether a refresh is due although no location is used. It is due if the segment has no number,
   /// or if a later refresh would have to give new numbers (G3).
   bool RefreshIsDue(std::uint64_t segment, TimePoint now) const {
-    return now > chunks_[segment / kChunkSize].due;
+    return now > ChunkOf(segment).due.load(std::memory_order_relaxed);
   }
+  /// Returns true to one caller in a while, which is to make the segment's next refresh. The others need not,
+  /// as long as the last one is fresh.
+  bool Claim(std::uint64_t segment, TimePoint now, Duration time);
   /// Returns the count of the last refresh; 0: there was none.
-  Number count() const { return count_; }
-  /// Returns the count of the last refresh that gave any segment another number.
-  Number last_change() const { return last_change_; }
+  Number count() const { return count_.load(std::memory_order_acquire); }
+  /// Returns the count of the last refresh that gave any segment another number, among those up to a count
+  /// that the caller has loaded before; or a later one.
+  Number last_change() const { return last_change_.load(std::memory_order_acquire); }
   /// Returns whether the segment has kept its number since the refresh of that count. False: it may have
   /// another one, or it had none.
   bool IsUnchangedSince(std::uint64_t segment, Number count) const {
-    return HasNumber(segment) && NumberOf(segment) <= count;
+    const Number number = NumberOf(segment);
+    return number != 0 && number <= count;
   }
-  bool HasNumber(std::uint64_t segment) const { return !chunks_[segment / kChunkSize].numbers.empty(); }
-  /// Returns the segment's number as of its last refresh. REQUIRES: HasNumber.
+  bool HasNumber(std::uint64_t segment) const { return NumberOf(segment) != 0; }
+  /// Returns the segment's number as of its last refresh, or 0.
   Number NumberOf(std::uint64_t segment) const {
-    return chunks_[segment / kChunkSize].numbers[segment % kChunkSize];
+    const std::atomic<Number>* const numbers = ChunkOf(segment).numbers.load(std::memory_order_acquire);
+    return numbers == nullptr ? 0 : numbers[segment % kChunkSize].load(std::memory_order_acquire);
   }
 
   /// The bytes to READ for a refresh of a segment.
@@ -100,25 +129,35 @@ class SegmentGenerations {
   };
   Range RangeOf(std::uint64_t segment) const;
   /// Takes the result of a refresh: a copy of RangeOf(segment), by a READ that was posted and complete at
-  /// these times.
+  /// these times. Of two that overlap, either may be taken first (G7).
   void Take(std::uint64_t segment, std::span<const std::byte> bytes, TimePoint posted, TimePoint completed);
 
  private:
   struct Chunk {
-    TimePoint fresh_until = TimePoint::min();
-    TimePoint due = TimePoint::min();
-    TimePoint comparable_until = TimePoint::min();  // G3
-    // One for each segment of the chunk that exists; empty before the first refresh.
-    std::vector<std::byte> bytes;
-    std::vector<Number> numbers;
+    std::atomic<TimePoint> fresh_until = TimePoint::min();
+    std::atomic<TimePoint> due = TimePoint::min();
+    std::atomic<TimePoint> claimed_until = TimePoint::min();
+    // One for each segment of the chunk that exists; null before the first refresh.
+    std::atomic<std::atomic<Number>*> numbers = nullptr;
   };
+  /// The bytes that the last refresh of a chunk showed, and their numbers. Empty before the first one.
+  struct Shown {
+    TimePoint comparable_until = TimePoint::min();  // G3
+    std::vector<std::byte> bytes;
+    std::unique_ptr<std::atomic<Number>[]> numbers;
+  };
+
+  Chunk& ChunkOf(std::uint64_t segment) { return chunks_[segment / kChunkSize]; }
+  const Chunk& ChunkOf(std::uint64_t segment) const { return chunks_[segment / kChunkSize]; }
 
   const std::uint64_t memory_size_;
   const Duration fresh_for_;
   const Duration comparable_for_;
   std::vector<Chunk> chunks_;
-  Number count_ = 0;
-  Number last_change_ = 0;
+  std::atomic<Number> count_ = 0;
+  std::atomic<Number> last_change_ = 0;
+  Mutex mutex_;  // held to take a refresh
+  std::vector<Shown> shown_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace remora

@@ -35,21 +35,27 @@ bool IsSameUse(const Session& session, const KnownLocation& location) {
 
 /// Returns the key's place in the mirror of the index; its slot is 0 if there is none.
 KnownLocation FindMirroredLocation(Session& session, std::uint64_t key_hash) {
-  const SegmentGenerations& generations = session.cache().generations();
   const std::uint64_t bucket = session.server().index().HomeOf(key_hash).bucket;
-  const std::uint64_t slot = session.mirror()->Find(key_hash, bucket, generations);
-  if (slot == 0) return {};
-  return {slot, generations.NumberOf(SegmentGenerations::SegmentOf(DecodeSlot(slot)))};
+  const MirrorFrames::Found found = session.mirror()->Find(key_hash, bucket);
+  return {found.word, found.number};
 }
 
 /// Time before the end of a refresh's validity at which a lookup with a mirror makes the next one. Many
 /// lookups of a MultiGet that read past the end would be in vain.
 constexpr std::chrono::milliseconds kSpare{4};
 
+/// Returns whether the location's segment needs a refresh now. Of the clients of a mirror one makes it, in
+/// the spare time, while the others use the last one.
+bool NeedsRefresh(Session& session, std::uint64_t segment, TimePoint start) {
+  SegmentGenerations& generations = session.cache().generations();
+  if (!generations.IsFresh(segment, start)) return true;
+  if (session.mirror() == nullptr || generations.IsFresh(segment, start + kSpare)) return false;
+  return generations.Claim(segment, start, kSpare);
+}
+
 Cached StateOf(Session& session, std::uint64_t key_hash, const KnownLocation& location, TimePoint start) {
   if (location.slot == 0 || !session.cache().budget().has_some()) return Cached::kNothing;
-  const TimePoint until = session.mirror() != nullptr ? start + kSpare : start;
-  if (!session.cache().generations().IsFresh(SegmentOf(location), until)) return Cached::kStale;
+  if (NeedsRefresh(session, SegmentOf(location), start)) return Cached::kStale;
   if (IsSameUse(session, location)) return Cached::kFresh;
   session.cache().locations().Forget(key_hash);  // the mirror has forgotten its own
   return Cached::kNothing;
@@ -72,12 +78,12 @@ void InvalidateLocation(Session& session, std::uint64_t key_hash) {
 }
 
 /// Does the same for a location of the mirror. If the record is another key's, with the same fingerprint,
-/// that key keeps it.
+/// that key keeps it. If it is live, the READ was slow, and the location may be right for other clients.
 void InvalidateMirrored(Session& session, std::uint64_t key_hash, std::uint64_t slot, RecordState state) {
   ++session.counters().location_false_hits;
   ++session.counters().mirror_false_hits;
   session.cache().budget().Spend();
-  if (state == RecordState::kForeign) return;
+  if (state == RecordState::kForeign || state == RecordState::kLive) return;
   session.mirror()->Drop(session.server().index().HomeOf(key_hash).bucket, slot);
 }
 
@@ -174,8 +180,7 @@ void Lookup::Warm() {
 /// Makes a READ that keeps the mirror fresh, if one is due.
 bool Lookup::BeginUpkeep() {
   if (generation_read_->is_taken() || upkeep_reads_ == kMaxUpkeepReads) return false;
-  const auto range =
-      session_->mirror()->NextRead(start_, session_->region(), session_->cache().generations());
+  const auto range = session_->mirror()->NextRead(session_->mirror_user(), start_, session_->region());
   if (!range) return false;
   ++upkeep_reads_;
   generation_read_->reader = this;
@@ -245,8 +250,8 @@ void Lookup::Advance() {
   }
   if (search_->step() == KeySearch::Step::kMissing) return EndMissed();
   const Outcome outcome = JudgeLive();
-  if (outcome == Outcome::kFound && refreshes_ == session_->counters().generation_reads) {
-    session_->Learn(key_hash_, search_->slot(), MirrorFrames::Same::kKeep);
+  if (outcome == Outcome::kFound && session_->remembers()) {
+    session_->Learn(key_hash_, search_->slot(), MirrorFrames::Same::kKeep, refreshes_);
   }
   End(outcome);
 }
@@ -320,7 +325,7 @@ void Lookup::TakeChunks() {
 }
 
 void Lookup::TakeRecord() {
-  if (session_->mirror() != nullptr) session_->mirror()->Earn(wanted_.slot.extent_bytes());
+  if (session_->mirror() != nullptr) session_->mirror_user().Earn(wanted_.slot.extent_bytes());
   switch (source_) {
     case Source::kCache:
     case Source::kMirror:
@@ -391,7 +396,7 @@ void Lookup::JudgeMiss(std::uint64_t slots_word) {
 
 void Lookup::Posted() {
   if (reading_ == Reading::kGenerations) refresh_posted_ = session_->Coarse();
-  refreshes_ = session_->counters().generation_reads;
+  refreshes_ = session_->cache().refreshes();
 }
 
 void Lookup::Take(std::span<const std::byte> bytes) {
@@ -409,8 +414,7 @@ void Lookup::Take(std::span<const std::byte> bytes) {
       generation_read_->reader = nullptr;
       ++session_->counters().mirror_reads;
       session_->counters().mirror_read_bytes += bytes.size();
-      session_->mirror()->Take(bytes, session_->Coarse(), session_->region(),
-                               session_->cache().generations());
+      session_->mirror()->Take(session_->mirror_user(), bytes, session_->Coarse(), session_->region());
       return Warm();
     case Reading::kDirectory:
       session_->region().TakeDirectory(directory_, bytes);

@@ -60,7 +60,7 @@
 namespace remora {
 
 /// The READ of generations, or for the mirror of the index, that the lookups of one session share. They have
-/// one in flight at a time, because of two that overlap it is unknown which one saw the later state.
+/// one in flight at a time: another one would show nothing that this one does not.
 struct GenerationRead {
   const class Lookup* reader = nullptr;  // whose READ is planned or in flight; nullptr: none is
 
@@ -273,8 +273,8 @@ class Lookup {
   std::uint64_t refreshed_segment_ = 0;
   bool refreshed_ = false;  // generations were READ for this place
   TimePoint refresh_posted_;
-  int upkeep_reads_ = 0;         // READs for the mirror that this lookup made
-  std::uint64_t refreshes_ = 0;  // READs of generations that had ended when the record's READ was posted
+  int upkeep_reads_ = 0;                      // READs for the mirror that this lookup made
+  SegmentGenerations::Number refreshes_ = 0;  // count when the record's READ was posted (G4)
 
   /// Events of this lookup, for did().
   struct Path {

@@ -14,7 +14,7 @@ namespace remora {
 /// Thread safety: none.
 class GroupQueue {
  public:
-  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+  static constexpr std::uint64_t kNone = MirrorFrames::kNoGroup;
 
   /// A GET asked for a group that has no frame.
   void Want(std::uint64_t group) {
@@ -34,9 +34,7 @@ class GroupQueue {
       full_ = kNone;
       next_full_ = now + interval;
     }
-    for (; next_ == kNone && outdated_ < frames.group_count(); ++outdated_) {
-      if (frames.HasFrame(outdated_)) next_ = outdated_;
-    }
+    for (; next_ == kNone && outdated_ < frames.frame_count(); ++outdated_) next_ = frames.GroupAt(outdated_);
     return next_;
   }
   /// The group that Next returned was READ, or cannot be.
@@ -46,7 +44,7 @@ class GroupQueue {
   std::uint64_t next_ = kNone;
   std::uint64_t full_ = kNone;
   TimePoint next_full_ = TimePoint::min();
-  std::uint64_t outdated_ = kNone;  // the groups from this one on lack changes that were lost
+  std::uint64_t outdated_ = kNone;  // the frames from this one on lack changes that were lost
 };
 
 }  // namespace remora

@@ -13,7 +13,8 @@
 namespace remora {
 
 /// A copy of the bytes, READ in chunks. Each chunk has a stamp: the count of the last refresh that had ended
-/// when its READ was posted (M2 of client/mirror/mirror_frames.h). The owner does the READs.
+/// when its READ was posted (M2 of client/mirror/mirror_frames.h). Of two READs that overlap, either will do:
+/// each has its own stamp. The owners do the READs.
 ///
 /// Thread safety: none.
 class RetiredSegments {
@@ -23,18 +24,20 @@ class RetiredSegments {
 
   RetiredSegments() = default;
   explicit RetiredSegments(std::uint64_t memory_size)
-      : memory_size_(memory_size),
-        bytes_(SegmentCount(memory_size)),
-        stamps_((bytes_.size() + kChunkSize - 1) / kChunkSize, 0) {}
+      : memory_size_(memory_size), bytes_(SegmentCount(memory_size)), stamps_(ChunkCount(memory_size), 0) {}
 
   std::uint64_t memory_size() const { return memory_size_; }
-  std::size_t chunk_count() const { return stamps_.size(); }
-  /// The bytes to READ for a chunk.
-  std::uint64_t OffsetOf(std::size_t chunk) const { return RetiredOffset(memory_size_) + chunk * kChunkSize; }
-  std::size_t SizeOf(std::size_t chunk) const {
-    return std::min(kChunkSize, bytes_.size() - chunk * kChunkSize);
+  static std::size_t ChunkCount(std::uint64_t memory_size) {
+    return (SegmentCount(memory_size) + kChunkSize - 1) / kChunkSize;
   }
-  /// REQUIRES: `bytes` has SizeOf(chunk).
+  /// The bytes to READ for a chunk.
+  static std::uint64_t OffsetOf(std::uint64_t memory_size, std::size_t chunk) {
+    return RetiredOffset(memory_size) + chunk * kChunkSize;
+  }
+  static std::size_t SizeOf(std::uint64_t memory_size, std::size_t chunk) {
+    return std::min<std::size_t>(kChunkSize, SegmentCount(memory_size) - chunk * kChunkSize);
+  }
+  /// REQUIRES: `bytes` has SizeOf of the chunk.
   void Take(std::size_t chunk, std::span<const std::byte> bytes, Stamp stamp) {
     std::copy(bytes.begin(), bytes.end(), bytes_.begin() + static_cast<std::ptrdiff_t>(chunk * kChunkSize));
     stamps_[chunk] = stamp;

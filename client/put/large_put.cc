@@ -35,7 +35,7 @@ absl::Status SendParts(Session& session, PayloadStream& stream) {
   constexpr std::uint32_t kPart = 0;  // their owner: no other request with a number is in flight
   std::size_t in_flight = 0;
   absl::Status rejected;
-  const auto take = [&](std::uint32_t, const ServerReply& reply, bool) {
+  const auto take = [&](std::uint32_t, const ServerReply& reply) {
     --in_flight;
     rejected.Update(ToStatus(reply));
   };

@@ -86,21 +86,22 @@ class PutMany {
   }
 
   absl::Status TakeSome() {
-    return session_.calls().AwaitReplies([&](std::uint32_t number, const ServerReply& reply, bool may_learn) {
-      TakeOutcome(number, reply, may_learn);
+    return session_.calls().AwaitReplies([&](std::uint32_t number, const ServerReply& reply) {
+      TakeOutcome(number, reply);
       session_.calls().deadline().Restart();
     });
   }
 
-  void TakeOutcome(std::size_t number, const ServerReply& answer, bool may_learn) {
+  void TakeOutcome(std::size_t number, const ServerReply& answer) {
     const PutRequest& request = requests_[number];
     PutResult& result = results_[number];
     result.status = ToStatus(answer);
     if (!result.status.ok()) return;
     result.version = answer.reply.version;
     if (request.options.version != nullptr) *request.options.version = result.version;
-    if (may_learn && session_.remembers()) {
-      session_.Learn(HashKey(request.key), DecodeSlot(answer.reply.slot), MirrorFrames::Same::kReplace);
+    if (session_.remembers()) {
+      session_.Learn(HashKey(request.key), DecodeSlot(answer.reply.slot), MirrorFrames::Same::kReplace,
+                     answer.refreshes);
     }
   }
 

@@ -72,7 +72,7 @@ absl::StatusOr<ServerReply> Commit(Session& session, Operation operation, std::s
                           CallOnce(session, operation, key, key_hash, value, options));
   if (answer.reply.status == ReplyStatus::kOk) {
     if (operation != Operation::kDelete)
-      session.Learn(key_hash, DecodeSlot(answer.reply.slot), MirrorFrames::Same::kReplace);
+      session.Learn(key_hash, DecodeSlot(answer.reply.slot), MirrorFrames::Same::kReplace, answer.refreshes);
     if (options.version != nullptr) *options.version = answer.reply.version;
   }
   return answer;

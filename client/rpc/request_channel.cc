@@ -213,7 +213,7 @@ RequestChannel::InFlightRequest& RequestChannel::Begin(const Request& request, s
                .is_write = IsWrite(request.operation),
                .send_done = false,
                .reply_done = false,
-               .looks = counters_.generation_reads,
+               .refreshes = cache_.refreshes(),
                .key = {},
                .value = {}};
   ++in_flight_;
@@ -283,12 +283,12 @@ absl::StatusOr<RequestChannel::Ended> RequestChannel::TakeReply(const rdma::Comp
   if (found == requests_.end() || found->reply_done) {
     return absl::UnavailableError(AbslView(kStrayReply));
   }
-  const Ended ended{.owner = found->owner,
-                    .answer = *answer,
-                    .may_learn = found->looks == counters_.generation_reads,
-                    .is_write = found->is_write,
-                    .put_count = found->put_count,
-                    .first_id = found->first_id};
+  Ended ended{.owner = found->owner,
+              .answer = *answer,
+              .is_write = found->is_write,
+              .put_count = found->put_count,
+              .first_id = found->first_id};
+  ended.answer.refreshes = found->refreshes;
   found->reply_done = true;
   found->owner.fill(kNoOwner);
   FreeIfDone(*found);

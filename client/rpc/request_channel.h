@@ -23,6 +23,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cache/read_cache.h"
 #include "client/counters.h"
 #include "client/region/session_buffers.h"
 #include "client/rpc/payload_stream.h"
@@ -46,6 +47,8 @@ inline constexpr std::string_view kStrayReply = "the server sent a reply that an
 struct ServerReply {
   Reply reply;
   std::string_view behind;
+  /// Count of refreshes before the request was posted, for ReadCache::Learn; 0: unknown.
+  SegmentGenerations::Number refreshes = 0;
 };
 
 /// Returns Unavailable, with the cause that the server named (store/base/shortage.h). REQUIRES: the reply has
@@ -64,16 +67,18 @@ class StoredReply {
   void Take(const ServerReply& reply) {
     reply_ = reply.reply;
     reply.behind.copy(text_.data(), text_.size());
+    refreshes_ = reply.refreshes;
     is_here_ = true;
   }
   bool is_here() const { return is_here_; }
   /// Returns the reply, valid until the next Expect. REQUIRES: is_here.
-  ServerReply view() const { return {reply_, {text_.data(), reply_.behind_size}}; }
+  ServerReply view() const { return {reply_, {text_.data(), reply_.behind_size}, refreshes_}; }
 
  private:
   bool is_here_ = true;  // also before the first Expect
   Reply reply_;
   std::array<char, kMaxReplyBehind> text_;
+  SegmentGenerations::Number refreshes_ = 0;
 };
 
 /// A request to send. Operation::kQueryCompletion only uses `about`.
@@ -108,10 +113,11 @@ class RequestChannel {
 
   /// Makes a channel. `asks_later`: the client asks the server about writes whose replies are lost
   /// (kQueryCompletion).
-  RequestChannel(SessionBuffers& buffers, ServerView& server, AccessHints& hints, ClientCounters& counters,
-                 bool asks_later)
+  RequestChannel(SessionBuffers& buffers, ServerView& server, const ReadCache& cache, AccessHints& hints,
+                 ClientCounters& counters, bool asks_later)
       : buffers_(buffers),
         server_(server),
+        cache_(cache),
         hints_(hints),
         counters_(counters),
         asks_later_(asks_later),
@@ -238,9 +244,6 @@ class RequestChannel {
   struct Ended {
     Callers owner;
     ServerReply answer;  // its text is valid until PostReceive
-    /// True if the client READ no generations between request and reply. Then it may cache the location in
-    /// the reply.
-    bool may_learn = false;
     bool is_write = false;
     std::uint32_t put_count = 0;  // number of puts of a list; 0: the request was not a list
     std::uint64_t first_id = 0;   // of a list kWithIds: the ID of its first put
@@ -267,8 +270,8 @@ class RequestChannel {
     bool is_write = false;
     bool send_done = false;
     bool reply_done = false;
-    std::uint64_t looks = 0;
-    std::string_view key;  // in the session's payload buffer
+    SegmentGenerations::Number refreshes = 0;  // as in ServerReply
+    std::string_view key;                      // in the session's payload buffer
     std::string_view value;
 
     std::size_t callers() const { return request_id == 0 ? 0 : std::max<std::size_t>(put_count, 1); }
@@ -299,6 +302,7 @@ class RequestChannel {
 
   SessionBuffers& buffers_;
   ServerView& server_;
+  const ReadCache& cache_;
   AccessHints& hints_;
   ClientCounters& counters_;
   const bool asks_later_;

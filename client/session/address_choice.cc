@@ -28,6 +28,12 @@ void PassOn(const Dialer& dialer) {
   if (const auto* const list = dialer.target<ListDialer>()) list->PassOn();
 }
 
+std::string AddressOf(const Dialer& dialer) {
+  if (const auto* const list = dialer.target<ListDialer>()) return AddressOf(list->current());
+  const auto* const one = dialer.target<AddressDialer>();
+  return one == nullptr ? std::string() : one->address.ToString();
+}
+
 absl::StatusOr<Dialer> AddressChoice::DialerOf(const rdma::Address& address) const {
   ClientOptions options = options_;
   // One text has the certificates for all addresses, and Dial rejects them where there is no TLS.

@@ -17,6 +17,19 @@
 
 namespace remora {
 
+/// Dials an address. It is the Dialer of a session.
+///
+/// Thread safety: that of a value.
+struct AddressDialer {
+  rdma::Address address;
+  rdma::ClientTls tls;
+  const Clock* clock;
+
+  absl::StatusOr<std::unique_ptr<rdma::ClientConnection>> operator()(TimePoint deadline) const {
+    return rdma::Dial(address, rdma::QueueLimits(), *clock, deadline, tls);
+  }
+};
+
 /// Dials one address of a list, until PassOn makes it dial the next one. It is the Dialer of a session.
 ///
 /// Thread safety: none; its copies share their state.
@@ -29,6 +42,8 @@ class ListDialer {
   absl::StatusOr<std::unique_ptr<rdma::ClientConnection>> operator()(TimePoint deadline) const {
     return state_->dialers[state_->current](deadline);
   }
+  /// Returns the dialer of the address that is dialled now.
+  const Dialer& current() const { return state_->dialers[state_->current]; }
   /// Goes on with the next address, and behind the last one with the first.
   void PassOn() const { state_->current = (state_->current + 1) % state_->dialers.size(); }
 
@@ -43,6 +58,8 @@ class ListDialer {
 
 /// Has the dialer of a session take its next address, if it has several.
 void PassOn(const Dialer& dialer);
+/// Returns the address that the dialer of a session dials now; empty: the dialer is a caller's own.
+std::string AddressOf(const Dialer& dialer);
 
 /// Takes the addresses of a list one after the other, until a client is connected to one of them.
 ///

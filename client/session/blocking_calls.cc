@@ -139,7 +139,7 @@ absl::Status BlockingCalls::TakeReceive(const rdma::Completion& completion, cons
     } else if (caller == RequestChannel::kScanPage) {
       parts_.scan_window.reply().Take(reply);
     } else if (take != nullptr) {
-      (*take)(caller, reply, ended->may_learn);
+      (*take)(caller, reply);
     }
   });
   if (status.ok()) status = parts_.channel.PostReceive(completion.context);
@@ -150,8 +150,9 @@ absl::Status BlockingCalls::TakeReceive(const rdma::Completion& completion, cons
 
 absl::StatusOr<std::optional<ServerReply>> BlockingCalls::QueryCompletion() {
   ++parts_.counters.completion_queries;
-  REMORA_ASSIGN_OR_RETURN(const ServerReply answer,
+  REMORA_ASSIGN_OR_RETURN(ServerReply answer,
                           Call({.operation = Operation::kQueryCompletion, .about = unacknowledged_write_}));
+  answer.refreshes = 0;  // the record may have died before the client asked
   unacknowledged_write_ = 0;
   if (answer.reply.status == ReplyStatus::kNotFound) return std::nullopt;
   return answer;

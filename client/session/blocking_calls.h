@@ -81,7 +81,7 @@ class BlockingCalls {
   absl::Status AwaitStaging();
   /// Waits for some completions and takes them. Passes replies to requests of other owners than this to
   /// `take`, with the owner's number.
-  using TakeReply = absl::FunctionRef<void(std::uint32_t caller, const ServerReply& reply, bool may_learn)>;
+  using TakeReply = absl::FunctionRef<void(std::uint32_t caller, const ServerReply& reply)>;
   absl::Status AwaitReplies(TakeReply take);
   /// Waits until no request of a call gathers memory of the caller, or the connection is broken. A SEND may
   /// complete after its reply came.

@@ -45,6 +45,8 @@ Connector::Connector(Dialer dialer, std::string secret, const ClientOptions& opt
 
 void Connector::PassOn() { remora::PassOn(dialer_); }
 
+std::string Connector::address() const { return AddressOf(dialer_); }
+
 absl::StatusOr<std::unique_ptr<rdma::ClientConnection>> Connector::Dial(TimePoint deadline) {
   rejection_ = RejectionReason{};
   return dialer_(deadline);

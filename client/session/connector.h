@@ -35,6 +35,8 @@ class Connector {
   bool is_admin() const { return options_.admin_connection; }
   /// Has the next connection go to the next address, if there are several.
   void PassOn();
+  /// Returns the address of the last connection; empty: the dialer is a caller's own.
+  std::string address() const;
 
   // --- One attempt
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/session/confirm.h"
 #include "client/session/connector.h"
+#include "client/session/fork_guard.h"
 #include "client/session/session.h"
 #include "rdma/auth/hmac.h"
 #include "store/base/absl_view.h"
@@ -184,10 +185,27 @@ absl::Status Session::AdoptSuperblock() {
         "connect: the server's superblock contradicts its hello; restart the server");
   }
   server_.TakeStore(shape, grace, level, superblock->slots_word);
-  cache_.Begin(shape.memory_size, grace);
+  JoinMirror();
+  cache_.Begin(shape.memory_size, grace, mirror_ == nullptr ? nullptr : &mirror_->generations());
   lease_.Forget();
   if (server_.has_lease() && !connector_.is_admin()) REMORA_RETURN_IF_ERROR(TakeFirstLease(*this));
   return ReadFirstDirectory();
+}
+
+/// Takes the mirror of the clients that READ the same index, or makes one.
+void Session::JoinMirror() {
+  if (mirror_bytes_ == 0) return;
+  const StoreShape& shape = server_.shape();
+  mirror_ = SharedMirrors::Join({.address = connector_.address(),
+                                 .incarnation = shape.incarnation,
+                                 .memory_size = shape.memory_size,
+                                 .base_depth = shape.base_depth,
+                                 .grace = server_.grace(),
+                                 .bytes = mirror_bytes_,
+                                 .clock = &clock_,
+                                 .forks = Forks::Count()},
+                                std::move(mirror_));
+  mirror_user_ = {};
 }
 
 /// READs the first entries of the directory, so that the first GET need not.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/session/address_choice.h"
 #include "client/session/credentials.h"
 #include "store/base/status_macros.h"
 
@@ -17,19 +18,17 @@ std::size_t LocationCacheBytesOf(const ClientOptions& options) {
   return options.location_cache_bytes.value_or(usual);
 }
 
-/// Checks that the client has the memory for what it remembers.
-absl::Status CheckMemory(const ReadCache& cache, const IndexMirror* mirror, const ClientOptions& options) {
-  if (cache.locations().lacks_memory()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("location_cache_bytes: there is no memory for a location cache of ",
-                     LocationCacheBytesOf(options), " bytes; make it smaller"));
-  }
-  if (mirror != nullptr && mirror->frames().lacks_memory()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("index_mirror_bytes: there is no memory for a mirror of ", options.index_mirror_bytes,
-                     " bytes; make it smaller"));
-  }
-  return absl::OkStatus();
+absl::Status CheckMemory(const ReadCache& cache, const ClientOptions& options) {
+  if (!cache.locations().lacks_memory()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("location_cache_bytes: there is no memory for a location cache of ",
+                   LocationCacheBytesOf(options), " bytes; make it smaller"));
+}
+
+absl::Status CheckMemory(const IndexMirror* mirror, const ClientOptions& options) {
+  if (mirror == nullptr || !mirror->frames().lacks_memory()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("index_mirror_bytes: there is no memory for a mirror of ",
+                                                   options.index_mirror_bytes, " bytes; make it smaller"));
 }
 
 }  // namespace
@@ -47,9 +46,7 @@ absl::StatusOr<Dialer> DialerFor(const rdma::Address& address, const ClientOptio
                                  const Clock& clock) {
   rdma::ClientTls tls{.files = options.tls, .secret = {}};
   REMORA_ASSIGN_OR_RETURN(tls.secret, SecretOfToken(options.token));
-  return [address, tls = std::move(tls), &clock](TimePoint deadline) {
-    return rdma::Dial(address, rdma::QueueLimits(), clock, deadline, tls);
-  };
+  return AddressDialer{address, std::move(tls), &clock};
 }
 
 Session::Session(Dialer dialer, std::string secret, const ClientOptions& options, const Clock& clock)
@@ -57,12 +54,11 @@ Session::Session(Dialer dialer, std::string secret, const ClientOptions& options
       connector_(std::move(dialer), std::move(secret), options, clock),
       statistics_(options.metrics),
       server_(clock),
+      mirror_bytes_(options.index_mirror_bytes),
       cache_(LocationCacheBytesOf(options)),
-      mirror_(options.index_mirror_bytes > 0 ? std::make_unique<IndexMirror>(options.index_mirror_bytes)
-                                             : nullptr),
-      remembers_(cache_.locations().is_on() || mirror_ != nullptr),
+      remembers_(cache_.locations().is_on() || mirror_bytes_ > 0),
       region_(buffers_, server_, statistics_.counters()),
-      channel_(buffers_, server_, hints_, statistics_.counters(), reconnects()),
+      channel_(buffers_, server_, cache_, hints_, statistics_.counters(), reconnects()),
       lease_(clock, server_, region_),
       scan_window_(options.scan_window_bytes),
       endpoint_(in_use_, buffers_, scan_window_, region_, channel_),
@@ -89,17 +85,19 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Start(std::unique_ptr<rdma::Cl
   }
   REMORA_ASSIGN_OR_RETURN(std::string secret, SecretOfToken(options.token));
   std::unique_ptr<Session> session(new Session(std::move(dialer), std::move(secret), options, clock));
-  REMORA_RETURN_IF_ERROR(CheckMemory(session->cache_, session->mirror(), options));
+  REMORA_RETURN_IF_ERROR(CheckMemory(session->cache_, options));
   REMORA_RETURN_IF_ERROR(session->OpenFirst(std::move(connection), clock.Now() + options.connect_timeout));
+  REMORA_RETURN_IF_ERROR(CheckMemory(session->mirror(), options));
   session->counters() = {};
   REMORA_RETURN_IF_ERROR(session->BuildMirror());
   return session;
 }
 
-void Session::Learn(std::uint64_t key_hash, const Slot& slot, MirrorFrames::Same same) {
-  cache_.Learn(key_hash, slot);
+void Session::Learn(std::uint64_t key_hash, const Slot& slot, MirrorFrames::Same same,
+                    SegmentGenerations::Number refreshes) {
+  cache_.Learn(key_hash, slot, refreshes);
   if (mirror_ == nullptr || !SlotNamesPlace(slot, server_.shape().memory_size)) return;
-  mirror_->Learn(server_.index().HomeOf(key_hash).bucket, EncodeSlot(slot), same, cache_.generations());
+  mirror_->Add(server_.index().HomeOf(key_hash).bucket, EncodeSlot(slot), same, refreshes);
 }
 
 absl::Status Session::BeginOnce() {

@@ -19,6 +19,7 @@
 #include "client/counters.h"
 #include "client/metrics/statistics.h"
 #include "client/mirror/index_mirror.h"
+#include "client/mirror/shared_mirrors.h"
 #include "client/options.h"
 #include "client/region/region_reader.h"
 #include "client/region/session_buffers.h"
@@ -104,13 +105,15 @@ class Session {
   const RegionReader& region() const { return region_; }
   ReadCache& cache() { return cache_; }
   const ReadCache& cache() const { return cache_; }
-  /// Returns the mirror of the index; null: the client has none.
+  /// Returns the mirror of the index; null: the client has none, or was never connected.
   IndexMirror* mirror() const { return mirror_.get(); }
+  IndexMirror::User& mirror_user() { return mirror_user_; }
   /// Returns whether the client remembers where keys are, by the cache of locations or the mirror.
   bool remembers() const { return remembers_; }
   /// Remembers the location of a key, as ReadCache::Learn. REQUIRES: as for that. `same` says how the
   /// mirror treats a slot of the same fingerprint.
-  void Learn(std::uint64_t key_hash, const Slot& slot, MirrorFrames::Same same);
+  void Learn(std::uint64_t key_hash, const Slot& slot, MirrorFrames::Same same,
+             SegmentGenerations::Number refreshes);
   RequestChannel& channel() { return channel_; }
   const RequestChannel& channel() const { return channel_; }
   ScanWindow& scan_window() { return scan_window_; }
@@ -156,14 +159,18 @@ class Session {
 
   // Defined in handshake.cc:
   absl::Status AdoptSuperblock();
+  void JoinMirror();
   absl::Status ReadFirstDirectory();
   // Defined in build_mirror.cc:
   /// READs the index in bulk, if the client has a mirror. Errors are the connection's.
   absl::Status BuildMirror();
   absl::Status ReadForMirror(std::span<std::byte> to, std::uint64_t offset);
+  absl::Status ReadDirectories();
+  absl::Status ReadMirrorBasis(RetiredSegments* retired);
   absl::Status ReadGenerations();
-  absl::Status ReadRetired();
-  absl::Status ReadBuckets();
+  absl::Status ReadRetired(RetiredSegments* retired);
+  absl::Status ReadFirstCount(const RetiredSegments& retired);
+  absl::Status ReadBuckets(const IndexMirror::Buckets& claimed, const RetiredSegments& retired);
   // Defined in reconnect.cc:
   /// Connects (Connector::Connect), and uses the connection from now on. If the status is not OK, the
   /// connection is broken.
@@ -178,8 +185,10 @@ class Session {
   InUse in_use_;
   ClientStatistics statistics_;
   ServerView server_;
+  const std::size_t mirror_bytes_;
+  std::shared_ptr<IndexMirror> mirror_;  // null: `mirror_bytes_` is 0, or before the first connection
+  IndexMirror::User mirror_user_;
   ReadCache cache_;
-  const std::unique_ptr<IndexMirror> mirror_;  // null: ClientOptions::index_mirror_bytes is 0
   const bool remembers_;
   AccessHints hints_;
   SessionBuffers buffers_;

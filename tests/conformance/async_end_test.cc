@@ -163,6 +163,7 @@ TEST_F(AsyncEnd, ACancelledLookupLeavesTheReadsForTheMirrorToTheNext) {
   };
   put_all();
   for (const bool is_posted : {false, true}) {
+    client_.reset();  // with its mirror
     client_ = NewClient({}, {.location_cache_bytes = 0, .index_mirror_bytes = std::size_t{1} << 20});
     for (int i = 0; i < 3; ++i) {
       put_all();

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "tests/conformance/async_fixture.h"
@@ -74,6 +76,38 @@ TEST_P(Fork, TheClientIsTheParents) {
   if (GetParam() != DeploymentKind::kVerbs) {
     EXPECT_EQ(Get("child"), "own");
   }
+}
+
+// The parent's mirror may be held by a thread that the child does not have. So the child has one of its own.
+TEST_P(Fork, AChildMakesAMirrorOfItsOwn) {
+  if (kAddressSanitizer)
+    GTEST_SKIP() << "the child may wait for a lock of ASan's allocator that a thread held as it was forked";
+  if (GetParam() == DeploymentKind::kVerbs) GTEST_SKIP() << "its device may not be one that can be forked";
+  if (GetParam() == DeploymentKind::kTls) GTEST_SKIP() << "a thread of the parent may hold a lock of OpenSSL";
+  const ClientOptions mirrored{.index_mirror_bytes = std::size_t{1} << 20};
+  START({}, mirrored);
+  for (int i = 0; i < 50; ++i) ASSERT_CODE(kOk, Put("key " + std::to_string(i), "value"));
+  std::atomic<bool> is_over = false;
+  std::thread busy([&] {
+    while (!is_over) {
+      const std::unique_ptr<KeyValue> client = Connect(mirrored);
+      ASSERT_EQ(Get(*client, "key 7"), "value");
+    }
+  });
+  for (int round = 0; round < 10 && !HasFailure(); ++round) {
+    const int failed = Child([&] {
+      if (!absl::IsFailedPrecondition(kv_->client()->Get("key 7").status())) return 1;
+      const auto own = deployment_->Connect(mirrored);
+      if (!own.ok()) return 2;
+      const ClientCounters& counters = (*own)->client()->counters();
+      if (counters.mirror_reads == 0) return 3;
+      return Get(**own, "key 7") == "value" && counters.mirror_hits == 1 ? 0 : 4;
+    });
+    EXPECT_EQ(failed, 0);
+  }
+  is_over = true;
+  busy.join();
+  EXPECT_EQ(Get("key 7"), "value");
 }
 
 // Memory that the device writes to, and reads from, stays the parent's own while a child has copies of it.

@@ -22,7 +22,11 @@ const ClientOptions kAttackedMirror{.index_mirror_bytes = std::size_t{1} << 20};
 
 class MirrorAttack : public LocationAttack {
  protected:
-  void ConnectMirrored() { reader_ = SimServed::Connect(kAttackedMirror); }
+  /// Makes a reader that READs the index itself.
+  void ConnectMirrored() {
+    reader_.reset();
+    reader_ = SimServed::Connect(kAttackedMirror);
+  }
   /// Makes a reader that knows the victim's place from its first READs of the index.
   void Plant() override {
     PutVictim("good 1");
@@ -73,6 +77,7 @@ TEST_F(MirrorAttack, AnOldChangeIsNotTakenForANewOne) {
 // does not READ them. The changes are older than this look (M3 of client/mirror/mirror_frames.h).
 TEST_F(MirrorAttack, AChangeFromBeforeTheLastLookProvesNothing) {
   Put("other", "value");
+  reader_.reset();
   reader_ = SimServed::Connect(
       {.location_cache_bytes = std::size_t{1} << 16, .index_mirror_bytes = std::size_t{1} << 20});
   Put("other", "value");  // the mirror's place is out of date: the reader searches, and caches the location
@@ -87,6 +92,82 @@ TEST_F(MirrorAttack, AChangeFromBeforeTheLastLookProvesNothing) {
   ASSERT_EQ(reader_->counters().mirror_reads, upkeep);
   EXPECT_EQ(Get(kVictim), "NOT_FOUND: no such key");
   EXPECT_GT(reader_->counters().mirror_reads, upkeep + 1);
+}
+
+// A frame gets slots of changes after the reader has seen that a segment was emptied. They do not renew the
+// slot that led there (M5). Deletions are not in the log of changes, so nothing replaces it.
+TEST_F(MirrorAttack, SlotsOfLaterChangesDoNotRenewThatOfADeletedKey) {
+  Put("other", "value");
+  Plant();
+  ASSERT_TRUE(writer_->Delete(kVictim).ok());
+  Attack([] {});
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < 3; ++i) {
+      network_.Advance(milliseconds(101));
+      ASSERT_EQ(Get("other"), "value");
+    }
+    // Slots for all frames.
+    for (int i = 0; i < 100; ++i) Put("later " + std::to_string(i), "value");
+  }
+  EXPECT_EQ(Get(kVictim), "NOT_FOUND: no such key");
+}
+
+// The looks of another client of the mirror are recent all the time. They count for the reader's places, too.
+TEST_F(MirrorAttack, LooksOfAnotherClientDoNotDeceiveAReader) {
+  Put("other", "value");
+  Plant();
+  const std::unique_ptr<Client> other = SimServed::Connect(kAttackedMirror);
+  ASSERT_EQ(other->counters().mirror_reads, 0u) << "it has the reader's mirror";
+  const std::uint64_t looks = reader_->counters().generation_reads;
+  Put(kVictim, "good 2");
+  Attack([&] { ASSERT_EQ(other->Get("other").value_or("none"), "value"); });
+  EXPECT_GT(other->counters().generation_reads, 0u);
+  EXPECT_EQ(Get(kVictim), "good 2");
+  EXPECT_EQ(reader_->counters().generation_reads, looks);
+  EXPECT_EQ(other->Get(kVictim).value_or("none"), "good 2");
+}
+
+// While the reader's GET is in flight, its record dies, and the segment is emptied. Another client of the
+// mirror looks at the generations before the reader learns the place (G4 and G7 of
+// client/cache/segment_generations.h).
+TEST_F(MirrorAttack, APlaceIsNotLearnedWithALaterLookOfAnotherClient) {
+  bool emptied = true;
+  int in_time = 0;
+  for (std::uint64_t before_piece = 0; emptied && !HasFailure(); ++before_piece) {
+    Put("other", "value");
+    Put(kVictim, "of before");
+    ASSERT_TRUE(writer_->Delete(kVictim).ok());
+    reader_.reset();
+    reader_ = SimServed::Connect(
+        {.location_cache_bytes = std::size_t{1} << 16, .index_mirror_bytes = std::size_t{1} << 20});
+    const std::unique_ptr<Client> other = SimServed::Connect(kAttackedMirror);
+    // The changes are READ before the victim is there, so that its GET is a search.
+    network_.Advance(milliseconds(200));
+    for (int i = 0; i < 3; ++i) ASSERT_EQ(Get("nothing"), "NOT_FOUND: no such key");
+    PutVictim("good 1");
+    emptied = false;
+    std::uint64_t piece = 0;
+    network_.set_piece_size(16);
+    network_.set_interference(
+        [&] {
+          if (piece++ != before_piece) return;
+          emptied = true;
+          const TimePoint start = network_.clock().Now();
+          const std::byte generation = Generation();
+          Put(kVictim, "good 2");
+          Overwrite([&] { return Generation() != generation; });
+          ASSERT_EQ(other->Get("other").value_or("none"), "value");
+          ASSERT_GT(other->counters().generation_reads, 0u);
+          if (network_.clock().Now() - start < milliseconds(80)) ++in_time;
+        },
+        /*gap=*/1);
+    EXPECT_THAT(Get(kVictim), testing::StartsWith("good "));
+    network_.set_interference(nullptr, 1);
+    network_.set_piece_size(4096);
+    Attack([] {});
+    for (int i = 0; emptied && i < 3; ++i) EXPECT_EQ(Get(kVictim), "good 2") << before_piece;
+  }
+  EXPECT_GT(in_time, 0);
 }
 
 /// Records that are not used leave the memory.

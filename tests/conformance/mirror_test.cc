@@ -104,6 +104,7 @@ TEST_P(Mirror, TheFirstGetOfEachKeyIsOneRead) {
   // While the index grows, buckets have slots of both halves, until the grace period is over.
   ClientCounters cost;
   const bool is_one_read = TryAgain([&] {
+    kv_.reset();  // the mirror ends with it
     kv_ = Connect(kMirrored);
     cost = Cost([&] { GetAll(this->keys()); });
     // All but those whose bucket has another key of their fingerprint, or that are in an overflow bucket.
@@ -169,6 +170,44 @@ TEST_P(Mirror, ChangesOfOthersCome) {
       ASSERT_EQ(Get("new " + std::to_string(round)), "value");
     });
     EXPECT_GE(cost.mirror_hits, 99u) << round;
+  }
+}
+
+TEST_P(Mirror, ASecondClientUsesThatOfTheFirst) {
+  START_MIRRORED(kNoLookGrowsOld, 300);
+  for (int i = 0; i < 3; ++i) {
+    const std::unique_ptr<KeyValue> second = Connect(kMirrored);
+    const ClientCounters& its = second->client()->counters();
+    EXPECT_EQ(its.mirror_reads, 0u);
+    EXPECT_EQ(its.generation_reads, 0u);
+    for (int key = 0; key < 300; ++key) ASSERT_EQ(Get(*second, KeyOf(key)), ValueOf(key));
+    EXPECT_GE(its.mirror_hits, 290u);
+    // A place that one learned is known to the other.
+    const std::string mine = "second " + std::to_string(i);
+    ASSERT_CODE(kOk, second->Put(mine, "value"));
+    EXPECT_EQ(Cost([&] { EXPECT_EQ(Get(mine), "value"); }).reads, 1u);
+    std::unique_ptr<KeyValue> third = Connect(kMirrored);
+    kv_ = std::move(third);  // the first one ends, and the mirror does not
+  }
+  const std::unique_ptr<KeyValue> of_another_size = Connect({.index_mirror_bytes = 3 * kMiB});
+  EXPECT_GT(of_another_size->client()->counters().mirror_reads, 0u);
+  kv_.reset();
+  kv_ = Connect(kMirrored);
+  EXPECT_GT(counters().mirror_reads, 0u);
+}
+
+TEST_P(Mirror, OneClientReadsTheChangesForAll) {
+  START_MIRRORED(std::chrono::milliseconds(100), 200);
+  const std::unique_ptr<KeyValue> second = Connect(kMirrored);
+  const std::unique_ptr<KeyValue> writer = Connect(kUnmirrored);
+  for (int round = 1; round < 4; ++round) {
+    const std::string key = "new " + std::to_string(round);
+    ASSERT_CODE(kOk, writer->Put(key, "value"));
+    ASSERT_NO_FATAL_FAILURE(AwaitUpkeep());
+    ASSERT_CODE(kOk, writer->Put(KeyOf(0), ValueOf(0, round)));
+    ASSERT_NO_FATAL_FAILURE(AwaitUpkeep());
+    EXPECT_EQ(Get(*second, key), "value");
+    EXPECT_EQ(second->client()->counters().mirror_hits, static_cast<std::uint64_t>(round));
   }
 }
 

@@ -46,6 +46,8 @@ EXCEPTIONS = {
     ("On/AsyncVisitsBesideWrites", "verbs"): "the writes would take minutes, and a copy is shown",
     ("On/Handover", "local"): "no thread of the transport receives requests",
     ("On/Handover", "verbs"): "as over local",
+    ("On/MirrorThreads", "tls"): "TLS changes nothing above the transport",
+    ("On/MirrorThreads", "sim"): ONE_THREAD,
     ("On/OnReplicas", "tls"): "TLS changes nothing above the transport; endtoend.replication has a token",
     ("OnCommitLog/Watches", "tls"): "the log below a watch is the same for each transport",
     ("OnCommitLog/Watches", "verbs"): "as over tls",

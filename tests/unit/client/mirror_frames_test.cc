@@ -44,7 +44,7 @@ class MirrorFramesTest : public testing::Test {
     return bucket;
   }
   std::uint64_t Find(std::uint64_t bucket, std::uint32_t fingerprint) {
-    return frames_.Find(bucket, fingerprint, generations_);
+    return frames_.Find(bucket, fingerprint, generations_).word;
   }
   void Add(std::uint64_t bucket, std::uint64_t word, MirrorFrames::Same same = MirrorFrames::Same::kReplace) {
     frames_.Add(bucket, word, same, generations_.count(), generations_);
@@ -101,7 +101,9 @@ TEST_F(MirrorFramesTest, SlotsGoWhenARefreshShowsThatTheirSegmentWasEmptied) {
   EXPECT_EQ(Find(0, 3), 0u);
   EXPECT_EQ(Find(0, 4), WordIn(kSegment + 1, 4));
   EXPECT_EQ(Find(15, 5), 0u);
-  EXPECT_EQ(frames_.CountSlots(), MirrorFrames::kBuckets);
+  // The next change of the frame takes them out.
+  Add(15, WordIn(kSegment + 1, 6));
+  EXPECT_EQ(frames_.CountSlots(), MirrorFrames::kBuckets + 1);
 }
 
 TEST_F(MirrorFramesTest, ASlotWithAnOldProofDoesNotComeIntoASegmentThatChangedSince) {
@@ -114,6 +116,18 @@ TEST_F(MirrorFramesTest, ASlotWithAnOldProofDoesNotComeIntoASegmentThatChangedSi
   EXPECT_EQ(Find(0, 3), 0u);
   Add(0, WordIn(kSegment, 3));
   EXPECT_EQ(Find(0, 3), WordIn(kSegment, 3));
+}
+
+// A number that the segment has later has no proof: a reader that took it would trust the place again.
+TEST_F(MirrorFramesTest, ASlotComesWithANumberThatItsProofHas) {
+  ReadRetired();
+  ASSERT_TRUE(Fill(WithSlots({WordIn(kSegment, 3)})));
+  const MirrorFrames::Stamp filled = generations_.count();
+  Empty(kSegment + 1);
+  Refresh();
+  Add(0, WordIn(kSegment + 1, 4));
+  EXPECT_EQ(frames_.Find(0, 3, generations_).number, filled);
+  EXPECT_EQ(frames_.Find(0, 4, generations_).number, generations_.count());
 }
 
 // The frame was not looked at for some refreshes. The new slot must not make its old ones valid again.
@@ -170,7 +184,7 @@ TEST_F(MirrorFramesTest, AFrameServesTheBucketsThatWereSplitFromItsOwnLater) {
   EXPECT_TRUE(frames_.Covers(5 + (2 << kDepth)));
 }
 
-TEST_F(MirrorFramesTest, WhenNoFrameIsFreeAGroupTakesOneThatWasNotAskedFor) {
+TEST_F(MirrorFramesTest, WhenNoFrameIsFreeAGroupTakesItsOwnIfThatWasNotAskedFor) {
   MirrorFrames small(4 * 3400);
   ASSERT_GE(small.capacity(), 3u);
   const std::size_t capacity = small.capacity();
@@ -184,13 +198,15 @@ TEST_F(MirrorFramesTest, WhenNoFrameIsFreeAGroupTakesOneThatWasNotAskedFor) {
   EXPECT_LE(small.bytes(), std::size_t{4} * 3400);
   for (std::uint64_t group = 0; group < capacity; ++group) {
     if (group == 1) continue;
-    ASSERT_NE(small.Find(group * MirrorFrames::kBuckets, 3, generations_), 0u);
+    ASSERT_NE(small.Find(group * MirrorFrames::kBuckets, 3, generations_).word, 0u);
   }
-  ASSERT_TRUE(fill(100));
-  EXPECT_FALSE(fill(64 * capacity));
+  EXPECT_FALSE(fill(25 * capacity));  // its frame has group 0, which was asked for
+  ASSERT_TRUE(fill(25 * capacity + 1));
   EXPECT_FALSE(small.HasFrame(1));
   EXPECT_TRUE(small.HasFrame(0));
-  EXPECT_NE(small.Find(100 * MirrorFrames::kBuckets, 3, generations_), 0u);
+  EXPECT_TRUE(fill(25 * capacity));  // group 0 was not asked for since
+  EXPECT_FALSE(small.HasFrame(0));
+  EXPECT_NE(small.Find((25 * capacity + 1) * MirrorFrames::kBuckets, 3, generations_).word, 0u);
 }
 
 TEST(MirrorFramesOfNoBytes, TakeNothing) {
@@ -200,7 +216,7 @@ TEST(MirrorFramesOfNoBytes, TakeNothing) {
   EXPECT_FALSE(frames.lacks_memory());
   const std::vector<Bucket> buckets(MirrorFrames::kBuckets);
   EXPECT_FALSE(frames.Fill({0, buckets, kDepth}, RetiredSegments(kMirrorMemory), generations));
-  EXPECT_EQ(frames.Find(0, 1, generations), 0u);
+  EXPECT_EQ(frames.Find(0, 1, generations).word, 0u);
 }
 
 }  // namespace

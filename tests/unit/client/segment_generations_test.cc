@@ -101,5 +101,26 @@ TEST_F(GenerationsTest, AByteThatMayHaveComeAllTheWayRoundIsANewNumber) {
   EXPECT_NE(generations_.NumberOf(7), first);
 }
 
+// G7: two refreshes overlapped, and the one that saw the earlier state is taken last. A place with a proof
+// from before both is no longer valid, nor does it become so again.
+TEST_F(GenerationsTest, OfTwoLooksThatOverlapEitherMayComeFirst) {
+  Look(0, kStart);
+  const SegmentGenerations::Number proof = generations_.count();
+  Look(1, kStart + milliseconds(2), milliseconds(2));
+  EXPECT_FALSE(generations_.IsUnchangedSince(7, proof));
+  Look(0, kStart + milliseconds(1), milliseconds(5));
+  EXPECT_FALSE(generations_.IsUnchangedSince(7, proof));
+  EXPECT_TRUE(generations_.IsUnchangedSince(8, proof));
+  EXPECT_FALSE(generations_.IsFresh(7, kStart + kGrace + milliseconds(2) - Clock::kCoarseness));
+}
+
+TEST_F(GenerationsTest, OneCallerInAWhileIsToLook) {
+  EXPECT_TRUE(generations_.Claim(7, kStart, milliseconds(4)));
+  EXPECT_FALSE(generations_.Claim(7, kStart, milliseconds(4)));
+  EXPECT_FALSE(generations_.Claim(8, kStart + milliseconds(3), milliseconds(4)));
+  EXPECT_TRUE(generations_.Claim(4096, kStart, milliseconds(4))) << "of another chunk";
+  EXPECT_TRUE(generations_.Claim(7, kStart + milliseconds(4), milliseconds(4)));
+}
+
 }  // namespace
 }  // namespace remora
