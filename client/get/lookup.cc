@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "client/get/located.h"
@@ -424,11 +423,8 @@ void Lookup::Take(std::span<const std::byte> bytes) {
       session_->cache().budget().Earn(1);
       search_->TakeBucket(*reinterpret_cast<const Bucket*>(bytes.data()));
       return Advance();
-    case Reading::kSlotsWord: {
-      std::uint64_t word = 0;
-      std::memcpy(&word, bytes.data(), sizeof(word));
-      return JudgeMiss(word);
-    }
+    case Reading::kSlotsWord:
+      return JudgeMiss(*reinterpret_cast<const std::uint64_t*>(bytes.data()));
     case Reading::kRecord:
       VerifyCopy(bytes, wanted_, &record_);
       return TakeRecord();
