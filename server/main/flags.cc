@@ -36,6 +36,7 @@
 #include "server/memory/system_memory.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
+#include "store/format/cluster/cluster_slots.h"
 #include "store/format/cluster/shard_identity.h"
 #include "store/format/types/duration_text.h"
 #include "store/format/types/expiry.h"
@@ -444,6 +445,8 @@ absl::Status TakeAddresses(const command_line::CommandLine& line, const Texts& t
 
 std::optional<int> ParseFlags(int argc, char** argv, FlagsFor purpose, Flags* flags,
                               const std::function<void(const std::string& error)>& report) {
+  // With --shards, each server has a part.
+  if (flags->server.slots != nullptr) flags->settings.SetDefault("slots", SlotsText(*flags->server.slots));
   flags->server.huge_pages = true;
   const SystemMemory system = ReadSystemMemory();
   flags->memory = DefaultMemory(system);

@@ -19,7 +19,11 @@ struct OwnedSlots::Words {
   std::array<std::atomic<std::uint64_t>, kSlots / kBitsOfWord> words{};
 };
 
-OwnedSlots::OwnedSlots(const Metrics& metrics) : metrics_(metrics), words_(std::make_unique<Words>()) {}
+OwnedSlots::OwnedSlots(const Metrics& metrics) : metrics_(metrics), words_(std::make_unique<Words>()) {
+  ClusterSlots all;
+  all.Add(0, kSlots - 1);
+  Export(all);
+}
 OwnedSlots::~OwnedSlots() = default;
 
 void OwnedSlots::Set(const ClusterSlots& slots) {
@@ -31,6 +35,12 @@ void OwnedSlots::Set(const ClusterSlots& slots) {
     words_->words[slot / kBitsOfWord].store(word, std::memory_order_relaxed);
   }
   is_limited_.store(true, std::memory_order_release);
+  Export(slots);
+}
+
+void OwnedSlots::Export(const ClusterSlots& slots) const {
+  metrics_.Set(Metric::kOwnedSlots, slots.count());
+  metrics_.Set(Metric::kOwnedSlotsChecksum, SlotsChecksum(slots));
 }
 
 absl::Status OwnedSlots::CheckSlot(absl::string_view operation, std::string_view key,

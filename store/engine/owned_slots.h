@@ -43,6 +43,8 @@ class OwnedSlots {
  private:
   struct Words;
 
+  /// Sets the metrics that tell of the slots.
+  void Export(const ClusterSlots& slots) const;
   absl::Status CheckSlot(absl::string_view operation, std::string_view key, std::uint64_t key_hash) const;
 
   const Metrics& metrics_;

@@ -53,13 +53,14 @@ class ServingTest(ShardsTestCase):
         code, lines = self.status()
         self.assertEqual(code, 0)
         addresses = [f"{self.address}.{shard}" for shard in range(SHARDS)]
-        self.assertEqual([(line[0], line[5]) for line in lines], [(str(i), address) for i, address in enumerate(addresses)])
+        self.assertEqual([(line[0], *line[5:]) for line in lines], [(str(i), "same", address) for i, address in enumerate(addresses)])
         for line in lines:
             self.assertLessEqual(int(line[4]), 192 // SHARDS)
         run = self.example("ada", "Ada Lovelace")
         self.assertEqual((run.returncode, run.stderr), (0, ""), run.stdout)
         # Each key is at its shard alone, and a server knows which one it is.
         self.assertEqual(harness.kvctl(addresses[0], "ping").returncode, 0)
+        self.assertRegex(harness.kvctl(addresses[1], "config").stdout, rb"\n# slots = 5461-10921 +# default\n")
         children = self.children(server)
         self.assertEqual(sorted(children), list(range(SHARDS)))
         code, output = server.stop()

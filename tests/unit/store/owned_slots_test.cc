@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -40,6 +41,32 @@ TEST(OwnedSlotsTest, APutToAnotherSlotDoesNothing) {
   EXPECT_GT(owned, 20u);
   EXPECT_LT(owned, 80u);
   EXPECT_EQ(store->Read(Metric::kMovedRequests), 100 - owned);
+}
+
+TEST(OwnedSlotsTest, MetricsTellOfTheSlots) {
+  StoreOptions options;
+  options.memory_size = kMinMemorySize;
+  auto opened = ServerStore::Open(options);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  const std::unique_ptr<ServerStore> store = *std::move(opened);
+  ClusterSlots all;
+  all.Add(0, kSlots - 1);
+  EXPECT_EQ(store->Read(Metric::kOwnedSlots), kSlots);
+  EXPECT_EQ(store->Read(Metric::kOwnedSlotsChecksum), SlotsChecksum(all));
+  ClusterSlots slots;
+  slots.Add(5, 8);
+  slots.Add(kSlots - 1, kSlots - 1);
+  store->SetSlots(slots);
+  EXPECT_EQ(store->Read(Metric::kOwnedSlots), 5u);
+  EXPECT_EQ(store->Read(Metric::kOwnedSlotsChecksum), SlotsChecksum(slots));
+}
+
+TEST(OwnedSlotsTest, AChecksumIsOfTheSlotsAndOfNothingElse) {
+  // Part of the format: servers and tools of different releases compare it.
+  EXPECT_EQ(SlotsChecksum(*SlotsIn("0-8191")), 121679425u);
+  EXPECT_EQ(SlotsChecksum(*SlotsIn("2,0-1,3")), SlotsChecksum(*SlotsIn("0-3")));
+  EXPECT_NE(SlotsChecksum(*SlotsIn("0-3")), SlotsChecksum(*SlotsIn("1-4")));
+  EXPECT_LT(SlotsChecksum(*SlotsIn("0-3")), std::uint64_t{1} << 32);
 }
 
 }  // namespace
