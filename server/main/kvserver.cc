@@ -176,7 +176,7 @@ void SayReady(const Flags& flags, const std::vector<std::string>& addresses) {
 class Gate {
  public:
   absl::Status Find(const Flags& flags) {
-    if (flags.redis.empty()) return absl::OkStatus();
+    if (flags.gate.addresses.empty()) return absl::OkStatus();
     REMORA_ASSIGN_OR_RETURN(program_, FindGate());
     return absl::OkStatus();
   }
@@ -184,14 +184,14 @@ class Gate {
   /// Starts the gate. `servers`: its flag for what it serves. `stop` ends the servers, as it never served.
   absl::Status Start(const Flags& flags, std::string servers, std::function<void()> stop,
                      std::function<void()> on_ready) {
-    if (flags.redis.empty()) {
+    if (flags.gate.addresses.empty()) {
       on_ready();
       return absl::OkStatus();
     }
     if (flags.ready_fd >= 0) ::fcntl(flags.ready_fd, F_SETFD, FD_CLOEXEC);
     ChildProgramOptions options{.name = "the gate of --redis",
                                 .program = program_,
-                                .arguments = {std::move(servers)},
+                                .arguments = GateArguments(flags, std::move(servers)),
                                 .log = Log,
                                 .on_ready = std::move(on_ready),
                                 .on_failure = [this, stop = std::move(stop)](int status, std::string why) {
@@ -199,13 +199,6 @@ class Gate {
                                   failure_ = status;
                                   stop();
                                 }};
-    for (const std::string& address : flags.redis) {
-      options.arguments.push_back(absl::StrCat("--listen=", address));
-    }
-    if (flags.insecure_open) options.arguments.emplace_back("--insecure_open");
-    if (!flags.redis_token_file.empty()) {
-      options.arguments.push_back(absl::StrCat("--token_file=", flags.redis_token_file));
-    }
     REMORA_ASSIGN_OR_RETURN(gate_, ChildProgram::Start(std::move(options)));
     return absl::OkStatus();
   }
@@ -223,12 +216,6 @@ class Gate {
   std::atomic<int> failure_ = EX_OK;
   std::unique_ptr<ChildProgram> gate_;
 };
-
-/// Returns the flag of a gate for one server, which it reaches by a local address. Empty: there is no gate.
-std::string GatesServer(const Flags& flags) {
-  const auto local = std::ranges::find(flags.listen, rdma::TransportKind::kLocal, &rdma::Address::kind);
-  return local == flags.listen.end() ? "" : absl::StrCat("--server=", local->ToString());
-}
 
 /// Returns null without --http.
 absl::StatusOr<std::unique_ptr<MonitorService>> StartMonitoring(const Flags& flags, const MemoryPlan& plan,
@@ -311,7 +298,7 @@ void SetUpLog(Flags* flags) {
 
 /// Finds the faults of each server of --shards. Returns the exit status of the first one.
 int CheckShards(int argc, char** argv, const Flags& whole) {
-  if (!whole.redis.empty()) {
+  if (!whole.gate.addresses.empty()) {
     if (const absl::Status found = FindGate().status(); !found.ok()) {
       SayBadFlags(std::string(found.message()));
       return EX_UNAVAILABLE;

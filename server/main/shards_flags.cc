@@ -197,8 +197,7 @@ absl::Status TakeShards(const command_line::CommandLine& line, Flags* flags) {
   }
   shards.number = static_cast<int>(*number);
   // The first process has the gate.
-  flags->redis.clear();
-  flags->redis_token_file.clear();
+  flags->gate = {};
   // The servers' threads and one of a client.
   flags->server.yields_between_polls = rdma::AreMoreThanCpus(std::size_t{shards.count} + 1);
   return Divide(line, *number, flags);
