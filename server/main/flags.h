@@ -1,6 +1,7 @@
 // The command line of kvserver, and its configuration file.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -36,7 +37,6 @@ struct ShardsFlags {
   int number = -1;         // of the shard that this process is; negative: it is none of --shards
   std::string topology{};  // the file for clients
   std::string slots{};     // --slots; empty: none are given
-};
   std::string hang_text = "60s";
   std::chrono::milliseconds hang_timeout{0};  // of these servers; 0: any time
 };
@@ -47,6 +47,7 @@ struct GateFlags {
   std::string token_file{};              // --redis_token_file
   std::string cluster_nodes{};           // empty: the gate is no node of a Redis Cluster
   std::string cluster_announce{};
+};
 
 struct Flags {
   ServerOptions server;

@@ -28,6 +28,8 @@
 #include "rdma/tls.h"
 #include "rdma/transport.h"
 #include "server/http/monitor_service.h"
+#include "server/main/beats.h"
+#include "server/main/child_program.h"
 #include "server/main/cluster_member.h"
 #include "server/main/config_reload.h"
 #include "server/main/exit_status.h"
@@ -141,8 +143,12 @@ void LogWriteBinding(const Flags& flags, const rdma::Listener& listener) {
   Log(LogEvent::kWriteBinding, absl::StrCat(listener.address().ToString(), ": ", AbslView(said)));
 }
 
-/// Has the notifier told of the server's state and work.
+/// Has the notifier told of the server's state and work; or of a server of --shards, the process that started
+/// it.
 ServiceNotices NoticesBy(ServiceNotifier* notifier) {
+  if (const auto interval = AskedBeats(std::getenv(kBeatVariable), ::getppid()); interval.count() > 0) {
+    return {.status = {}, .beat = BeatToParent, .beat_interval = interval};
+  }
   if (!notifier->has_manager()) return {};
   return {.status = [notifier](std::string_view status) { notifier->Status(status); },
           .beat = [notifier] { notifier->Beat(); },
@@ -325,8 +331,10 @@ int CheckShards(int argc, char** argv, const Flags& whole) {
 int ServeShards(int argc, char** argv, const Flags& flags) {
   ServiceNotifier notifier(std::getenv("NOTIFY_SOCKET"), WarnOfManager);
   const ServiceNotices notices = NoticesBy(&notifier);
-  // The manager hears this process alone.
+  // The manager hears this process alone, which hears the servers.
   for (const char* const name : {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}) ::unsetenv(name);
+  const std::chrono::milliseconds beat_interval = BeatWatch::IntervalOf(flags.shards.hang_timeout);
+  ::setenv(kBeatVariable, BeatVariable(::getpid(), beat_interval).c_str(), 1);
   Gate gate;
   if (const absl::Status found = gate.Find(flags); !found.ok()) return Fail(EX_UNAVAILABLE, found);
   const auto lock = LockTopology(flags.shards.topology);
@@ -353,6 +361,7 @@ int ServeShards(int argc, char** argv, const Flags& flags) {
   auto servers = ShardServers::Start(*topology, {.arguments = ArgumentsOfServers(argc, argv, flags),
                                                  .log = Log,
                                                  .ready_fd = flags.ready_fd,
+                                                 .hang_timeout = flags.shards.hang_timeout,
                                                  .on_ready = on_ready,
                                                  .on_reload = on_reload,
                                                  .beat = notices.beat,
