@@ -215,8 +215,7 @@ bool TakesKey(std::string_view command) {
 }  // namespace
 
 bool MayBeOfCluster(const Arguments& arguments) {
-  return !arguments.is_offline() &&
-         !IsOneOf(arguments.command, {"config", "top", "doctor", "promote", "cluster"});
+  return !arguments.is_offline() && !IsOneOf(arguments.command, {"config", "doctor", "promote", "cluster"});
 }
 
 Outcome Prepare(Arguments* arguments) {

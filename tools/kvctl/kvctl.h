@@ -128,7 +128,7 @@ struct Arguments {
   }
 };
 
-/// Returns whether the command may ask several servers, as those of keys, backup, ping and stats.
+/// Returns whether the command may ask several servers, as those of keys, backup, ping, stats and top.
 bool MayBeOfCluster(const Arguments& arguments);
 
 /// Why kvctl stops: the exit code, and the line that says why (none: the code says it all).
