@@ -244,7 +244,7 @@ Outcome Prepare(Arguments* arguments) {
                           : "say which server: --server=ADDRESS, or the environment variable REMORA_SERVER"};
   }
   if (arguments->command == "delete_all" && !arguments->yes) {
-    return {EX_USAGE, "delete_all deletes for good: confirm it with --yes"};
+    return {EX_USAGE, "it deletes for good; confirm it with --yes"};
   }
   if (arguments->command == "top") {
     if (std::string why = ReadInterval(arguments); !why.empty()) return {EX_USAGE, why};
