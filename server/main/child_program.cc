@@ -16,6 +16,8 @@
 #include <cstddef>
 #include <cstring>
 #include <initializer_list>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -200,11 +202,9 @@ int ChildProgram::Attend(const Child& child) {
                                 pollfd{stop_fd_, POLLIN, 0}};
   bool is_stopping = false;
   while (watched[0].fd >= 0 || watched[1].fd >= 0) {
-    const int patience = is_stopping ? static_cast<int>(options_.stop_patience.count())
-                         : serves_   ? -1
-                                     : static_cast<int>(options_.start_patience.count());
-    const int ready = ::poll(watched.data(), watched.size(), patience);
-    if (ready == 0) {
+    const bool watches_beats = serves_ && !is_stopping && beats_.is_on();
+    const int ready = ::poll(watched.data(), watched.size(), Patience(is_stopping));
+    if (ready == 0 && !watches_beats) {
       if (!is_stopping) last_line_ = "it does not come to serve";
       ::kill(child.pid, SIGKILL);
       continue;
@@ -212,6 +212,7 @@ int ChildProgram::Attend(const Child& child) {
     if (ready < 0) continue;  // a signal
     if (watched[0].revents != 0 && !TakeOutput(child.output)) watched[0].fd = -1;
     if (watched[1].revents != 0 && !TakeErrors(child.errors)) watched[1].fd = -1;
+    if (watches_beats) EndIfItHangs(child.pid);
     if (watched[2].revents == 0) continue;
     is_stopping = true;
     watched[2].fd = -1;
@@ -228,12 +229,37 @@ int ChildProgram::Attend(const Child& child) {
   return ExitStatusOf(status);
 }
 
+int ChildProgram::Patience(bool is_stopping) const {
+  if (is_stopping) return static_cast<int>(options_.stop_patience.count());
+  if (!serves_) return static_cast<int>(options_.start_patience.count());
+  return beats_.is_on() ? static_cast<int>(beats_.UntilLook(std::chrono::steady_clock::now()).count()) : -1;
+}
+
+void ChildProgram::EndIfItHangs(pid_t pid) {
+  if (beats_.has_beaten()) is_spared_ = false;
+  if (!beats_.Hangs(std::chrono::steady_clock::now())) return;
+  const std::string text = absl::StrCat(options_.name, " hangs: it has done nothing for ",
+                                        static_cast<double>(options_.hang_timeout.count()) / 1000, " s");
+  const std::optional<std::string_view> reason = ReasonToSpare(pid);
+  if (!reason) {
+    options_.log(options_.hung_event, absl::StrCat(text, "; it is ended"));
+    ::kill(pid, SIGKILL);
+  } else if (!std::exchange(is_spared_, true)) {
+    options_.log(options_.hung_event, absl::StrCat(text, "; it is left alone: ", AbslView(*reason)));
+  }
+}
+
 bool ChildProgram::TakeOutput(int fd) {
   std::array<char, 64> bytes;
   const ssize_t got = ::read(fd, bytes.data(), bytes.size());
   if (got < 0) return errno == EINTR;
   if (got == 0) return false;
-  if (std::exchange(serves_, true)) return true;
+  if (std::exchange(serves_, true)) {
+    beats_.TakeBeat();
+    return true;
+  }
+  beats_.Begin(std::chrono::steady_clock::now());
+  is_spared_ = false;
   options_.log(options_.ready_event, absl::StrCat(options_.name, " serves"));
   if (!std::exchange(was_ready_, true)) options_.on_ready();
   return true;

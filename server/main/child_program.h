@@ -1,7 +1,7 @@
 // A program that the server starts as a child process, watches, and ends: the gate of --redis, or a server of
 // --shards.
 //
-//              ready                 ended
+//              ready           ended, or hung and ended
 //   starting ────────▶ serving ──────────────▶ pausing ──▶ starting, ...
 //      │ ended, the first time    stop in any state
 //      ▼                                ▼
@@ -24,6 +24,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "server/main/beats.h"
 #include "server/monitoring/log_events.h"
 #include "store/base/mutex.h"
 
@@ -39,11 +40,15 @@ struct ChildProgramOptions {
   LogSink log;
   LogEvent ready_event = LogEvent::kGateReady;
   LogEvent ended_event = LogEvent::kGateEnded;
+  LogEvent hung_event = LogEvent::kShardHung;
   /// Lines that the child writes to standard error are logged as kGateSaid; else they go where those of this
   /// process go.
   bool logs_errors = true;
   /// Longest time in which it comes to serve; negative: it has any time.
   std::chrono::milliseconds start_patience{60'000};
+  /// Time without a beat (beats.h) after which a child that serves is ended by SIGKILL; 0: any. The caller
+  /// has set kBeatVariable.
+  std::chrono::milliseconds hang_timeout{0};
   /// Longest time between SIGTERM and SIGKILL.
   std::chrono::milliseconds stop_patience{5'000};
   /// A descriptor of this process that leads nowhere in the child; negative: none.
@@ -84,11 +89,16 @@ class ChildProgram {
     int errors = -1;  // its standard error, if the options say so
   };
 
-  ChildProgram(ChildProgramOptions options, int stop_fd) : options_(std::move(options)), stop_fd_(stop_fd) {}
+  ChildProgram(ChildProgramOptions options, int stop_fd)
+      : options_(std::move(options)), stop_fd_(stop_fd), beats_(options_.hang_timeout) {}
   void Supervise();
   absl::StatusOr<Child> Spawn();
   /// Returns the child's exit status when it has ended.
   int Attend(const Child& child);
+  /// Returns the milliseconds to wait for news of the child; negative: any.
+  int Patience(bool is_stopping) const;
+  /// Ends the child if it hangs, and says so.
+  void EndIfItHangs(pid_t pid);
   /// Takes the bytes that the child has written; false: its end is closed.
   bool TakeOutput(int fd);
   bool TakeErrors(int fd);
@@ -99,6 +109,8 @@ class ChildProgram {
   const int stop_fd_;       // readable: this is to end
   bool was_ready_ = false;  // at any time
   bool serves_ = false;     // the present one has come to serve
+  BeatWatch beats_;         // of the present one, once it serves
+  bool is_spared_ = false;  // it hangs, and is not ended, which the log says
   std::string errors_;      // the start of a line of the child
   std::string last_line_;   // of the child
   Mutex mutex_;

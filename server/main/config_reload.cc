@@ -18,8 +18,9 @@ namespace {
 // The keys that TakeEffect changes; docs/operating/running.md has the same list.
 constexpr std::array<std::string_view, 4> kChangeWhileServing = {"log_level", "quiet", "log_format",
                                                                  "backup_keep"};
-// With --shards, the first process has the gate, and reports these.
-constexpr std::array<std::string_view, 2> kOfFirstProcess = {"redis", "redis_token_file"};
+// With --shards, the first process has the gate, and watches the servers. It reports these.
+constexpr std::array<std::string_view, 5> kOfFirstProcess = {"redis", "redis_token_file", "cluster_nodes",
+                                                             "cluster_announce", "hang_timeout"};
 
 template <std::size_t kCount>
 bool IsOneOfKeys(std::string_view key, const std::array<std::string_view, kCount>& keys) {

@@ -36,6 +36,7 @@
 #include "server/memory/system_memory.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
+#include "store/format/cluster/cluster_slots.h"
 #include "store/format/cluster/shard_identity.h"
 #include "store/format/types/duration_text.h"
 #include "store/format/types/expiry.h"
@@ -315,16 +316,7 @@ void AddOperatorFlags(command_line::CommandLine& line, Flags* flags, Texts* text
       })
       .TypeName("NAME")
       .Needs(http);
-  const command_line::Option redis =
-      line.Add("--redis", flags->redis,
-               "Start a kvgate beside this server, and end it with it: it takes programs that speak to "
-               "Redis, at redis://HOST:PORT or redis:///PATH; may be repeated. It reaches the server by a "
-               "local address of --listen")
-          .TypeName("ADDRESS");
-  line.Add("--redis_token_file", flags->redis_token_file,
-           "With --tokens: the auth token with which the gate of --redis is a client")
-      .TypeName("FILE")
-      .Needs(redis);
+  AddGateFlags(line, &flags->gate);
   line.AddChoice(kLogFormatFlag, flags->log_format,
                  {{"text", LogFormat::kText}, {kJsonFormat, LogFormat::kJson}},
                  "Form of the log's lines: text, or json (an object with time, level, event and message)")
@@ -391,32 +383,6 @@ absl::Status TakeStorage(const Texts& texts, const SystemMemory& system, Flags* 
   return absl::OkStatus();
 }
 
-/// InvalidArgument: the gate of --redis could not serve at its addresses, or not be a client of this server.
-absl::Status CheckGate(const Flags& flags) {
-  for (const std::string& address : flags.redis) {
-    const absl::Status usable = CheckGateAddress(address, flags.insecure_open);
-    if (!usable.ok())
-      return absl::InvalidArgumentError(absl::StrCat("--redis=", address, ": ", usable.message()));
-  }
-  if (flags.redis.empty()) return absl::OkStatus();
-  if (flags.server.tokens_file.empty() && !flags.redis_token_file.empty()) {
-    return absl::InvalidArgumentError(
-        "--redis_token_file: the server has no tokens; leave it out, or name their file with --tokens=FILE");
-  }
-  const bool has_local = std::ranges::any_of(
-      flags.listen, [](const rdma::Address& address) { return address.kind == rdma::TransportKind::kLocal; });
-  if (!has_local) {
-    return absl::InvalidArgumentError(
-        "--redis: the gate reaches this server by a local address; add --listen=local:///PATH");
-  }
-  if (flags.server.tokens_file.empty() || flags.insecure_open || !flags.redis_token_file.empty()) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      "--redis with --tokens: the gate needs a token, too; name the file of one with "
-      "--redis_token_file=FILE");
-}
-
 /// Takes over the addresses, and checks the flags that belong to them. InvalidArgument: as for TakeStorage,
 /// or an address would serve clients that nobody checks.
 // Each is compared with all others, and takes a socket.
@@ -442,7 +408,7 @@ absl::Status TakeAddresses(const command_line::CommandLine& line, const Texts& t
   const bool has_tokens = !flags->server.tokens_file.empty();
   REMORA_RETURN_IF_ERROR(CheckTls(flags->listen, flags->tls, has_tokens));
   REMORA_RETURN_IF_ERROR(CheckWhomItServes(flags->listen, flags->tls, has_tokens || flags->insecure_open));
-  return CheckGate(*flags);
+  return CheckGateFlags(*flags);
 }
 
 }  // namespace
@@ -484,6 +450,8 @@ std::optional<int> ParseFlags(int argc, char** argv, FlagsFor purpose, Flags* fl
   flags->has_config_file = line.Has("--config");
   flags->settings = Settings(line.Settings());
   flags->settings.SetDefault("commit_log", CommitLogSizeText(flags->server.store.commit_log_bytes));
+  // With --shards, each server has a part.
+  if (flags->server.slots != nullptr) flags->settings.SetDefault("slots", SlotsText(*flags->server.slots));
   if (texts.quiet) {
     flags->log_level = LogLevel::kWarning;
     flags->settings.SetDefault("log_level", LogLevelName(flags->log_level));

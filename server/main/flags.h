@@ -1,6 +1,7 @@
 // The command line of kvserver, and its configuration file.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -36,6 +37,16 @@ struct ShardsFlags {
   int number = -1;         // of the shard that this process is; negative: it is none of --shards
   std::string topology{};  // the file for clients
   std::string slots{};     // --slots; empty: none are given
+  std::string hang_text = "60s";
+  std::chrono::milliseconds hang_timeout{0};  // of these servers; 0: any time
+};
+
+/// The flags about the gate that the server starts (redis_gate.h).
+struct GateFlags {
+  std::vector<std::string> addresses{};  // --redis; empty: there is no gate
+  std::string token_file{};              // --redis_token_file
+  std::string cluster_nodes{};           // empty: the gate is no node of a Redis Cluster
+  std::string cluster_announce{};
 };
 
 struct Flags {
@@ -57,9 +68,8 @@ struct Flags {
   ShardsFlags shards{};
   int ready_fd = -1;
   bool insecure_open = false;
-  std::string http;                  // empty: not served
-  std::vector<std::string> redis{};  // addresses of the gate; empty: there is none
-  std::string redis_token_file{};
+  std::string http;  // empty: not served
+  GateFlags gate{};
   bool insecure_http = false;
   std::vector<std::string> http_hosts{};  // names of the server beside that of `http`
   LogFormat log_format = LogFormat::kText;

@@ -28,6 +28,8 @@
 #include "rdma/tls.h"
 #include "rdma/transport.h"
 #include "server/http/monitor_service.h"
+#include "server/main/beats.h"
+#include "server/main/child_program.h"
 #include "server/main/cluster_member.h"
 #include "server/main/config_reload.h"
 #include "server/main/exit_status.h"
@@ -142,8 +144,12 @@ void LogWriteBinding(const Flags& flags, const rdma::Listener& listener) {
   Log(LogEvent::kWriteBinding, absl::StrCat(listener.address().ToString(), ": ", AbslView(said)));
 }
 
-/// Has the notifier told of the server's state and work.
+/// Has the notifier told of the server's state and work; or of a server of --shards, the process that started
+/// it.
 ServiceNotices NoticesBy(ServiceNotifier* notifier) {
+  if (const auto interval = AskedBeats(std::getenv(kBeatVariable), ::getppid()); interval.count() > 0) {
+    return {.status = {}, .beat = BeatToParent, .beat_interval = interval};
+  }
   if (!notifier->has_manager()) return {};
   return {.status = [notifier](std::string_view status) { notifier->Status(status); },
           .beat = [notifier] { notifier->Beat(); },
@@ -177,7 +183,7 @@ void SayReady(const Flags& flags, const std::vector<std::string>& addresses) {
 class Gate {
  public:
   absl::Status Find(const Flags& flags) {
-    if (flags.redis.empty()) return absl::OkStatus();
+    if (flags.gate.addresses.empty()) return absl::OkStatus();
     REMORA_ASSIGN_OR_RETURN(program_, FindGate());
     return absl::OkStatus();
   }
@@ -185,14 +191,14 @@ class Gate {
   /// Starts the gate. `servers`: its flag for what it serves. `stop` ends the servers, as it never served.
   absl::Status Start(const Flags& flags, std::string servers, std::function<void()> stop,
                      std::function<void()> on_ready) {
-    if (flags.redis.empty()) {
+    if (flags.gate.addresses.empty()) {
       on_ready();
       return absl::OkStatus();
     }
     if (flags.ready_fd >= 0) ::fcntl(flags.ready_fd, F_SETFD, FD_CLOEXEC);
     ChildProgramOptions options{.name = "the gate of --redis",
                                 .program = program_,
-                                .arguments = {std::move(servers)},
+                                .arguments = GateArguments(flags, std::move(servers)),
                                 .log = Log,
                                 .on_ready = std::move(on_ready),
                                 .on_failure = [this, stop = std::move(stop)](int status, std::string why) {
@@ -200,13 +206,6 @@ class Gate {
                                   failure_ = status;
                                   stop();
                                 }};
-    for (const std::string& address : flags.redis) {
-      options.arguments.push_back(absl::StrCat("--listen=", address));
-    }
-    if (flags.insecure_open) options.arguments.emplace_back("--insecure_open");
-    if (!flags.redis_token_file.empty()) {
-      options.arguments.push_back(absl::StrCat("--token_file=", flags.redis_token_file));
-    }
     REMORA_ASSIGN_OR_RETURN(gate_, ChildProgram::Start(std::move(options)));
     return absl::OkStatus();
   }
@@ -224,12 +223,6 @@ class Gate {
   std::atomic<int> failure_ = EX_OK;
   std::unique_ptr<ChildProgram> gate_;
 };
-
-/// Returns the flag of a gate for one server, which it reaches by a local address. Empty: there is no gate.
-std::string GatesServer(const Flags& flags) {
-  const auto local = std::ranges::find(flags.listen, rdma::TransportKind::kLocal, &rdma::Address::kind);
-  return local == flags.listen.end() ? "" : absl::StrCat("--server=", local->ToString());
-}
 
 /// Returns null without --http.
 absl::StatusOr<std::unique_ptr<MonitorService>> StartMonitoring(const Flags& flags, const MemoryPlan& plan,
@@ -312,7 +305,7 @@ void SetUpLog(Flags* flags) {
 
 /// Finds the faults of each server of --shards. Returns the exit status of the first one.
 int CheckShards(int argc, char** argv, const Flags& whole) {
-  if (!whole.redis.empty()) {
+  if (!whole.gate.addresses.empty()) {
     if (const absl::Status found = FindGate().status(); !found.ok()) {
       SayBadFlags(std::string(found.message()));
       return EX_UNAVAILABLE;
@@ -339,8 +332,10 @@ int CheckShards(int argc, char** argv, const Flags& whole) {
 int ServeShards(int argc, char** argv, const Flags& flags) {
   ServiceNotifier notifier(std::getenv("NOTIFY_SOCKET"), WarnOfManager);
   const ServiceNotices notices = NoticesBy(&notifier);
-  // The manager hears this process alone.
+  // The manager hears this process alone, which hears the servers.
   for (const char* const name : {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}) ::unsetenv(name);
+  const std::chrono::milliseconds beat_interval = BeatWatch::IntervalOf(flags.shards.hang_timeout);
+  ::setenv(kBeatVariable, BeatVariable(::getpid(), beat_interval).c_str(), 1);
   Gate gate;
   if (const absl::Status found = gate.Find(flags); !found.ok()) return Fail(EX_UNAVAILABLE, found);
   const auto lock = LockTopology(flags.shards.topology);
@@ -367,6 +362,7 @@ int ServeShards(int argc, char** argv, const Flags& flags) {
   auto servers = ShardServers::Start(*topology, {.arguments = ArgumentsOfServers(argc, argv, flags),
                                                  .log = Log,
                                                  .ready_fd = flags.ready_fd,
+                                                 .hang_timeout = flags.shards.hang_timeout,
                                                  .on_ready = on_ready,
                                                  .on_reload = on_reload,
                                                  .beat = notices.beat,

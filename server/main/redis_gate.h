@@ -2,19 +2,28 @@
 #pragma once
 
 #include <string>
-#include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/main/child_program.h"
+#include "server/main/flags.h"
+#include "tools/command_line/command_line.h"
 
 namespace remora {
 
 /// Returns the path of the kvgate beside this program. NotFound: there is none that may be run.
 absl::StatusOr<std::string> FindGate();
 
-/// Returns OK if the address is redis://HOST:PORT or redis:///PATH, and other machines do not reach it, or
-/// may (`is_open`). Else InvalidArgument, which says what to do.
-absl::Status CheckGateAddress(std::string_view address, bool is_open);
+/// Adds --redis, and the flags that need it.
+void AddGateFlags(command_line::CommandLine& line, GateFlags* gate);
+
+/// InvalidArgument: the gate of --redis could not serve at its addresses, not be a client of this server, or
+/// not be a node of --cluster_nodes. REQUIRES: `listen` is taken over.
+absl::Status CheckGateFlags(const Flags& flags);
+
+/// Returns the flag of a gate for one server, which it reaches by a local address. Empty: there is no gate.
+std::string GatesServer(const Flags& flags);
+/// Returns the arguments of the gate. `servers`: its flag for the servers that it reaches.
+std::vector<std::string> GateArguments(const Flags& flags, std::string servers);
 
 }  // namespace remora

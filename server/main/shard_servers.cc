@@ -161,6 +161,7 @@ absl::StatusOr<std::unique_ptr<ShardServers>> ShardServers::Start(const Topology
                               .ended_event = LogEvent::kShardEnded,
                               .logs_errors = false,
                               .start_patience = std::chrono::milliseconds(-1),
+                              .hang_timeout = servers->options_.hang_timeout,
                               .stop_patience = kStopPatience,
                               .void_fd = servers->options_.ready_fd,
                               .holds_hup = true,

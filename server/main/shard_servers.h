@@ -38,7 +38,8 @@ absl::StatusOr<rdma::UniqueFd> LockTopology(const std::string& path);
 struct ShardServersOptions {
   std::vector<std::string> arguments;  // of each server, beside its --shard
   LogSink log;
-  int ready_fd = -1;  // leads nowhere in the servers
+  int ready_fd = -1;                          // leads nowhere in the servers
+  std::chrono::milliseconds hang_timeout{0};  // of ChildProgramOptions
   std::function<void()> on_ready;
   std::function<void()> on_reload;             // at HUP, which the servers get, too; may be empty
   std::function<void()> beat;                  // called in the interval; may be empty

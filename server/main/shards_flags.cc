@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cstddef>
 #include <limits>
 #include <memory>
@@ -24,6 +25,8 @@
 #include "store/durable/tier_log/tier_log_options.h"
 #include "store/format/cluster/cluster_slots.h"
 #include "store/format/cluster/shard_identity.h"
+#include "store/format/types/duration_text.h"
+#include "store/format/types/expiry.h"
 #include "store/options.h"
 
 namespace remora {
@@ -139,6 +142,16 @@ absl::Status Divide(const command_line::CommandLine& line, std::uint32_t shard, 
   return absl::OkStatus();
 }
 
+/// Returns the fault of the time after which a server hangs; empty: it has none.
+std::string FaultOfHangTimeout(const std::string& text) {
+  constexpr std::chrono::seconds kLeast{1};
+  constexpr std::chrono::hours kMost{1};
+  std::string why;
+  const std::optional<std::chrono::milliseconds> time = ParseTtl(text, &why);
+  if (!time) return why;
+  return *time == kNeverExpires || (*time >= kLeast && *time <= kMost) ? "" : "it is from 1s to 1h, or never";
+}
+
 }  // namespace
 
 void AddShardsFlags(command_line::CommandLine& line, Flags* flags) {
@@ -153,6 +166,12 @@ void AddShardsFlags(command_line::CommandLine& line, Flags* flags) {
            "With --shards: the file for clients, which says where each server is; made when missing. "
            "Default: `topology` in --data_dir")
       .TypeName("FILE");
+  line.Add("--hang_timeout", flags->shards.hang_text,
+           "With --shards: end a server whose thread has done nothing for so long, and start it again; from "
+           "1s to 1h, or never. A server that has not begun to serve may take any time")
+      .Check(FaultOfHangTimeout)
+      .ShowDefault()
+      .TypeName("DURATION");
   line.Add("--slots", flags->shards.slots,
            "With --shard: the slots of this server, as in 0-8191,8200. It does nothing for keys of others. "
            "Default: all; with --shards, the part of server I")
@@ -172,7 +191,14 @@ absl::Status TakeShards(const command_line::CommandLine& line, Flags* flags) {
     if (flags->server.store.shard.is_none()) return Reject("--slots: needs --shard=CLUSTER/NAME; give it");
     flags->server.slots = std::make_shared<const ClusterSlots>(*SlotsIn(shards.slots));
   }
+  std::string why;
+  const std::chrono::milliseconds hang_timeout = ParseTtl(shards.hang_text, &why).value_or(kNeverExpires);
+  if (hang_timeout != kNeverExpires) shards.hang_timeout = hang_timeout;
   if (shards.count == 1) {
+    if (line.Has("--hang_timeout")) {
+      return Reject(
+          "--hang_timeout: is for --shards; leave it out, and have a service manager watch the server");
+    }
     if (shards.topology.empty()) return absl::OkStatus();
     return Reject("--topology: one server has no topology; leave it out, or give --shards more");
   }
@@ -197,8 +223,7 @@ absl::Status TakeShards(const command_line::CommandLine& line, Flags* flags) {
   }
   shards.number = static_cast<int>(*number);
   // The first process has the gate.
-  flags->redis.clear();
-  flags->redis_token_file.clear();
+  flags->gate = {};
   // The servers' threads and one of a client.
   flags->server.yields_between_polls = rdma::AreMoreThanCpus(std::size_t{shards.count} + 1);
   return Divide(line, *number, flags);

@@ -93,7 +93,7 @@ absl::StatusOr<MemoryPlan> ApplyMemoryPlan(Flags* flags, std::vector<StartEvent>
   REMORA_ASSIGN_OR_RETURN(MemoryPlan plan,
                           PlanMemory(flags->memory, flags->max_clients, flags->listen, limits, session));
   const std::size_t open = OpenDescriptors() + (flags->http.empty() ? 0 : MonitorService::kDescriptors) +
-                           (flags->redis.empty() ? 0 : ChildProgram::kDescriptors);
+                           (flags->gate.addresses.empty() ? 0 : ChildProgram::kDescriptors);
   REMORA_ASSIGN_OR_RETURN(const DescriptorPlan descriptors,
                           PlanDescriptors(RaiseDescriptorLimit(), open, flags->max_clients.value_or(1),
                                           is_durable, flags->listen));
@@ -140,7 +140,7 @@ int CheckConfig(Flags* flags, const std::function<void(const std::string& fault)
   };
   const absl::Status tokens = CheckTokens(flags);
   check(tokens, TokensExitStatus(tokens));
-  if (!flags->redis.empty()) check(FindGate().status(), EX_UNAVAILABLE);
+  if (!flags->gate.addresses.empty()) check(FindGate().status(), EX_UNAVAILABLE);
   if (tokens.ok()) {
     const absl::Status tls = CheckTlsMeans(*flags);
     check(tls, TokensExitStatus(tls));

@@ -1,5 +1,8 @@
 #include "store/engine/owned_slots.h"
 
+#include <memory>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "store/base/moved.h"
 #include "store/engine/metrics.h"
@@ -7,6 +10,15 @@
 #include "store/format/cluster/slot.h"
 
 namespace remora {
+
+OwnedSlots::OwnedSlots(const Metrics& metrics, std::shared_ptr<const ClusterSlots> slots)
+    : metrics_(metrics), slots_(std::move(slots)) {
+  ClusterSlots all;
+  all.Add(0, kSlots - 1);
+  const ClusterSlots& own = slots_ != nullptr ? *slots_ : all;
+  metrics_.Set(Metric::kOwnedSlots, own.count());
+  metrics_.Set(Metric::kOwnedSlotsChecksum, SlotsChecksum(own));
+}
 
 bool OwnedSlots::Has(std::string_view key) const { return slots_ == nullptr || HasSlotOf(key, HashKey(key)); }
 

@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -27,9 +26,8 @@ class Metrics;
 /// Thread safety: any thread may call all members.
 class OwnedSlots {
  public:
-  /// `slots`: null for all. `metrics` live longer.
-  OwnedSlots(const Metrics& metrics, std::shared_ptr<const ClusterSlots> slots)
-      : metrics_(metrics), slots_(std::move(slots)) {}
+  /// Sets the metrics that tell of the slots. `slots`: null for all. `metrics` live longer.
+  OwnedSlots(const Metrics& metrics, std::shared_ptr<const ClusterSlots> slots);
   OwnedSlots(const OwnedSlots&) = delete;
   OwnedSlots& operator=(const OwnedSlots&) = delete;
 

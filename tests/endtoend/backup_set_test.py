@@ -198,7 +198,7 @@ class MisuseTest(SetTestCase):
 
     def test_a_shard_that_is_missing(self):
         self.back_up()
-        self.of_sets(EX_NOINPUT, "set-7: No such file", "--id=7")
+        self.of_sets(EX_NOINPUT, "has no set 7; kvctl backups lists those that it has", "--id=7")
         (self.backups / "1").rename(self.folder / "away")
         self.of_sets(EX_NOINPUT, rf"set 1, shard 1: .*{self.backups}/1")
         self.assertEqual(self.listed(), [(1, self.SHARDS, "lacks 1")])
@@ -252,6 +252,16 @@ class MisuseTest(SetTestCase):
         self.back_up()
         (self.backups / "set-2").write_text("")
         self.assertEqual(self.list_and_failure(EX_DAMAGED, "set-2 is damaged"), [("1", "whole"), ("3", "whole")])
+
+    def test_a_pipe_in_place_of_a_set(self):
+        self.back_up()
+        for make in (os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)):
+            make(self.backups / "set-9")
+            why = "/set-9 is no file; remove it, or take another set"
+            self.assertEqual(self.list_and_failure(EX_DAMAGED, why), [("1", "whole")])
+            self.of_sets(EX_DAMAGED, why)
+            (self.backups / "set-9").rmdir() if make is os.mkdir else (self.backups / "set-9").unlink()
+        self.assertEqual(self.listed(), [(1, self.SHARDS, "whole")])
 
     def test_a_backup_without_its_files_is_damaged(self):
         self.back_up()
@@ -308,7 +318,7 @@ class MisuseTest(SetTestCase):
             (["check", topology, "--data_dir=x"], "is for backups"), (["backup", topology, "--to=x", "--keep=1"], "--keep"),
         ):  # fmt: skip
             self.rejected(EX_USAGE, why, *arguments)
-        self.rejected(EX_NOINPUT, "has no set", "check", f"--from={self.data}", topology)
+        self.rejected(EX_NOINPUT, "has no set of backups; make one with kvctl backup --topology", "check", f"--from={self.data}", topology)
         older = self.write("older", f"remora-topology 1\nshard 0 0-16383 {self.address_of(0)}\n")
         self.rejected(EX_DATAERR, "names no cluster", "backup", f"--topology={older}", f"--to={self.backups}")
 

@@ -104,7 +104,7 @@ class BackupTest(harness.TestCase):
     def test_a_directory_without_a_backup_yet(self):
         self.serve()
         self.assertEqual(self.run_ok("backups", f"--from={self.backups}", offline=True), b"")
-        self.rejected(66, "holds no backup yet", "check", f"--from={self.backups}")
+        self.rejected(66, "holds no backup yet; make one with kvctl backup", "check", f"--from={self.backups}")
         self.rejected(66, "holds no backup yet", "restore", f"--from={self.backups}", f"--to={self.folder}/restored")
         self.assertFalse(os.path.exists(f"{self.folder}/restored"))
 
@@ -144,7 +144,18 @@ class BackupTest(harness.TestCase):
             self.run_ok("backup")
         lines = self.run_ok("backups", f"--from={self.backups}", offline=True).decode().splitlines()
         self.assertEqual([line.split("\t")[0] for line in lines], ["3", "4"])
-        self.rejected(66, "holds no backup 1", "check", f"--from={self.backups}", "--id=1")
+        self.rejected(66, "holds no backup 1; kvctl backups lists those there are", "check", f"--from={self.backups}", "--id=1")
+        self.rejected(66, "holds no backup 99; kvctl backups lists those there are", "restore", f"--from={self.backups}", "--id=99",
+                      f"--to={self.folder}/restored")  # fmt: skip
+
+    def test_an_error_names_its_command_once(self):
+        self.serve()
+        self.run_ok("backup")
+        run = kvctl(None, "restore", f"--from={self.backups}", f"--to={self.backups}")
+        self.assertEqual(run.returncode, 64)
+        run = kvctl(None, "restore", f"--from={self.backups}", f"--to={self.folder}")
+        self.assertEqual(run.returncode, 78)
+        self.assertRegex(run.stderr, rb"\Akvctl: restore: %s is not empty; name a new" % str(self.folder).encode())
 
     def put_large_values(self):
         """So that a backup takes a while. On a busy machine, one put may take longer than kvctl waits by default."""

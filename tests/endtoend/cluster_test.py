@@ -48,7 +48,7 @@ class ClusterTest(harness.TestCase):
         """Returns the exit status, the words of each shard's line, and stderr."""
         run = cluster("status", f"--topology={self.topology}", "--timeout=5000")
         lines = run.stdout.decode().splitlines()
-        self.assertEqual(lines[0].split(), ["shard", "slots", "keys", "used_MiB", "of_MiB", "server"])
+        self.assertEqual(lines[0].split(), ["shard", "slots", "keys", "used_MiB", "of_MiB", "serves", "server"])
         return run.returncode, [line.split() for line in lines[1:]], run.stderr.decode()
 
     def example(self, user, name):
@@ -109,7 +109,8 @@ class ClusterTest(harness.TestCase):
         self.assertEqual([words[1] for words in shards], ["5461", "5461", "5462"])
         self.assertEqual(sum(int(words[2]) for words in shards), 40)
         self.assertTrue(all(int(words[2]) > 0 for words in shards), shards)
-        self.assertEqual([words[5] for words in shards], self.addresses)
+        self.assertEqual([words[6] for words in shards], self.addresses)
+        self.assertEqual([words[5] for words in shards], ["all"] * 3)  # without --slots
 
     def test_a_killed_server_concerns_its_keys_alone(self):
         self.start_all()
@@ -119,6 +120,7 @@ class ClusterTest(harness.TestCase):
         self.assertEqual(exit_status, 69)
         self.assertIn(f"shard 1 ({self.addresses[1]}): ", errors)
         self.assertEqual([words[2] == "-" for words in shards], [False, True, False])
+        self.assertEqual([words[5] for words in shards], ["all", "-", "all"])
         self.assertIn("shard 1 (", self.example("ada", "Ada").stderr)
         self.servers[1] = self.start(1)
         self.assertEqual(self.status()[0], 0)

@@ -236,7 +236,7 @@ class FailureTest(ClusterTestCase):
         self.assertIn(b"secret: Permission denied", run.stderr)
 
     def test_commands_and_flags_that_are_not_for_a_cluster(self):
-        for command in ("config", "promote", "top --count=1", "doctor"):
+        for command in ("config", "promote", "doctor"):
             self.rejected(EX_USAGE, f"{command.split()[0]} asks one server; name that with --server", *command.split())
         for command in ("create_token x", "size --records=1 --value_size=1"):
             self.rejected(EX_USAGE, f"{command.split()[0]} asks no server; leave it out", *command.split())

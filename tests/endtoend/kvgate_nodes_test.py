@@ -341,7 +341,7 @@ class FlagsTest(redis_pair.TestCase):
         for flags, says in (
             (["--cluster_nodes="], b"--cluster_nodes"),
             (["--cluster_nodes=nothing"], b"--cluster_nodes: 'nothing' is no node; write redis://HOST:PORT"),
-            (["--cluster_nodes=redis://127.0.0.1:1"], b"none of them is a --listen of this gate"),
+            (["--cluster_nodes=redis://127.0.0.1:1"], b"none of them is an address at which this gate listens"),
             (["--cluster_announce=redis://127.0.0.1:1"], b"--cluster_nodes"),
             (["--cluster_nodes=redis://a:1,redis://a:1", "--cluster_announce=redis://a:1"], b"comes twice"),
             (["--cluster_nodes=redis://a:1", "--cluster_announce=redis://b:1"], b"is none of --cluster_nodes"),

@@ -91,6 +91,14 @@ class KvserverRedisTest(redis_pair.TestCase):
             (["--redis=localhost:6379"], "an address of the gate is"), (["--redis=redis://host"], "an address of the"),
             (["--redis=redis://127.0.0.1:0"], "an address of the gate is"), (["--redis=redis:///" + "x" * 108], "an address"),
             (["--redis=redis://0.0.0.0:6379"], "--insecure_open"), (["--redis_token_file=/none"], "--redis"),
+            (["--cluster_nodes=redis://127.0.0.1:1"], "--redis"),
+            (["--redis=redis:///x", "--cluster_announce=redis://127.0.0.1:1"], "--cluster_nodes"),
+            (["--redis=redis:///x", "--cluster_nodes=redis://127.0.0.1:1"],
+             "--cluster_nodes: none of them is an address at which this gate listens (--listen, or --redis of kvserver); add it"),
+            (["--redis=redis://127.0.0.1:1", "--cluster_nodes=127.0.0.1:1"], "--cluster_nodes: '127.0.0.1:1' is no node"),
+            (["--redis=redis://127.0.0.1:1", "--cluster_nodes=redis://127.0.0.1:1,redis://127.0.0.1:1"], "comes twice"),
+            (["--redis=redis://127.0.0.1:1", "--cluster_nodes=redis://127.0.0.1:1", "--cluster_announce=redis://b:1"],
+             "--cluster_announce: 'redis://b:1' is none of --cluster_nodes"),
             (["--redis=redis:///x", f"--tokens={self.write('tokens', self.make_token('one'))}"], "--redis_token_file"),
         ):  # fmt: skip
             with self.subTest(flags=flags):
@@ -147,6 +155,25 @@ class KvserverRedisTest(redis_pair.TestCase):
         server.process.send_signal(signal.SIGHUP)
         server.await_said(rb"restart_needed: [^\n]*redis")
         self.assertEqual(self.wire(other).call("PING"), b"+PONG\r\n")
+
+    def test_the_gate_is_a_node_of_a_cluster(self):
+        ports = [harness.free_port() for _ in range(3)]
+        nodes = [f"redis://127.0.0.1:{port}" for port in ports]
+        server = self.start(f"--redis={nodes[1]}", f"--cluster_nodes={','.join(nodes[:2])}")
+        wire = self.wire()
+        said = [line.split()[1:] for line in wire.call("CLUSTER", "NODES").decode().split("\r\n", 1)[1].splitlines()]
+        own = sorted(f"127.0.0.1:{port}@0" for port in ports[:2]).index(f"127.0.0.1:{ports[1]}@0")
+        self.assertEqual([words[0] for words in said if words], sorted(f"127.0.0.1:{port}@0" for port in ports[:2]))
+        self.assertEqual([words[1].startswith("myself") for words in said if words], [own == 0, own == 1])
+        shown = harness.kvctl(self.address, "config").stdout.decode()
+        self.assertIn(f"cluster_nodes = {','.join(nodes[:2])} ", shown)
+        self.assertEqual(server.stop()[0], 0)
+        # Behind another address.
+        server = self.start(f"--cluster_nodes={nodes[2]}", f"--cluster_announce={nodes[2]}")
+        wire = self.wire()
+        self.assertIn(f"127.0.0.1:{ports[2]}@0 myself,".encode(), wire.call("CLUSTER", "NODES"))
+        self.assertEqual(wire.call("SET", "k", "v"), b"+OK\r\n")
+        self.assertEqual(server.stop()[0], 0)
 
     def test_tokens(self):
         tokens = self.write("tokens", self.make_token("gate"))
@@ -205,6 +232,19 @@ class ShardsTest(redis_pair.TestCase):
         self.assertEqual(len(children), 3)
         self.assertEqual(server.stop()[0], 0)
         self.assertEqual([pid for pid in children if is_alive(pid)], [])
+
+    def test_the_gate_is_a_node_of_a_cluster(self):
+        node = f"redis://127.0.0.1:{harness.free_port()}"
+        server = harness.Server(*self.flags(node), f"--cluster_nodes={node}")
+        self.addCleanup(server.close)
+        cli = ["redis-cli", "-c", "-u", node]
+        for i in range(10):
+            run = subprocess.run([*cli, "set", f"key{i}", "v"], capture_output=True, timeout=harness.PATIENCE, check=False)
+            self.assertEqual((run.returncode, run.stdout), (0, b"OK\n"), run.stderr)
+        run = subprocess.run([*cli, "cluster", "nodes"], capture_output=True, timeout=harness.PATIENCE, check=False)
+        self.assertIn(f" {node.removeprefix('redis://')}@0 myself,master - 0 0 1 connected 0-16383\n".encode(), run.stdout)
+        self.assertEqual(harness.kvctl(None, f"--topology={self.folder}/data/topology", "count").stdout, b"10\n")
+        self.assertEqual(server.stop()[0], 0)
 
     def test_a_gate_that_cannot_serve_ends_the_servers(self):
         taken = redis_pair.socket.create_server(("127.0.0.1", 0))

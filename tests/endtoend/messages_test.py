@@ -102,6 +102,15 @@ class UsageTest(harness.TestCase):
         listed = kvctl(None, "create_token", "name", env={**os.environ, "REMORA_SERVER": self.address})
         self.assertEqual(listed.returncode, 0, listed.stderr)
 
+    def test_an_error_names_its_command_once(self):
+        self.memory_server()
+        rejected = kvctl(self.address, "delete_all")
+        self.assertEqual(rejected.stderr, b"kvctl: delete_all: it deletes for good; confirm it with --yes\n")
+        rejected = kvctl(self.address, "scan")
+        self.assertRegex(rejected.stderr, rb"\Akvctl: scan: the store keeps no order of its keys; [^\n]+\n\Z")
+        rejected = kvctl(self.address, "get", "missing")
+        self.assertEqual(rejected.stderr, b"kvctl: get: no such key\n")
+
     def test_a_span_of_time_that_is_none(self):
         for flag, rejected in (
             (b"--idle", kvctl(self.address, "watch", "--idle=0s")),

@@ -19,7 +19,7 @@ class TestCase(harness.TestCase):
         self.servers = []
         self.give(HALVES)
 
-    def give(self, slots):
+    def give(self, slots, *flags):
         """Starts the servers anew, with these slots, on their data."""
         self.slots = slots
         for server in self.servers:
@@ -28,7 +28,7 @@ class TestCase(harness.TestCase):
             harness.Server(
                 f"--listen={self.addresses[shard]}", "--memory=64M", "--durability=logged",
                 f"--data_dir={self.folder}/data{shard}", f"--shard={self.cluster}/{shard}",
-                f"--slots={slots[shard]}",
+                f"--slots={slots[shard]}", *flags,
             )
             for shard in range(2)
         ]  # fmt: skip

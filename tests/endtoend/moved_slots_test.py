@@ -93,6 +93,56 @@ class MovedSlotsTest(moved_slots.TestCase):
         run = harness.kvctl(None, f"--topology={self.topology}", "put", foreign, "1")
         self.assertEqual(run.returncode, 0, run.stderr)
 
+    def status(self, *flags):
+        """Returns the exit status, the columns slots and serves of each shard, and stderr."""
+        run = harness.kvctl(None, "cluster", "status", f"--topology={self.topology}", *flags)
+        lines = [line.split() for line in run.stdout.decode().splitlines()]
+        self.assertEqual((lines[0][1], lines[0][5]), ("slots", "serves"))
+        return run.returncode, [(int(line[1]), line[5]) for line in lines[1:]], run.stderr.decode()
+
+    def test_the_status_compares_the_slots(self):
+        half = [(8192, "same")] * 2
+        self.assertEqual(self.status(), (0, half, ""))
+        self.give(["0-5460", "5461-16383"])
+        code, shards, said = self.status()
+        self.assertEqual((code, shards), (1, [(8192, "other")] * 2))
+        self.assertEqual(said, f"kvctl: cluster: shard 0 ({self.addresses[0]}): the server has the slots 0-5460, and "
+                               f"{self.topology} gives it the slots 0-8191; start the server with the --slots of its "
+                               "line there, or correct the file; and 1 more\n")  # fmt: skip
+        self.replace_file(["0-5460", "5461-16383"])
+        self.assertEqual(self.status(), (0, [(5461, "same"), (10923, "same")], ""))
+        # As many slots, but others; and more ranges than a line shows.
+        self.give(["0-5459,5461", ",".join(map(str, range(0, 100, 2)))])
+        code, shards, said = self.status()
+        self.assertEqual((code, shards), (1, [(5461, "other"), (10923, "other")]))
+        self.assertIn("the server has the slots 0-5459,5461, and ", said)
+        self.give(["0-5460", ",".join(map(str, range(0, 100, 2)))])
+        code, shards, said = self.status()
+        self.assertEqual((code, shards), (1, [(5461, "same"), (10923, "other")]))
+        self.assertIn(f"shard 1 ({self.addresses[1]}): the server has 50 slots, and ", said)
+        self.servers[0].stop()
+        code, shards, said = self.status()
+        self.assertEqual((code, shards), (69, [(5461, "-"), (10923, "other")]))
+
+    def test_the_status_for_a_client_that_may_only_read(self):
+        token = self.write("token", self.make_token("reader", "read-only"))
+        tokens = self.write("tokens", pathlib.Path(token).read_text())
+        self.give(["0-8190,8192", "8193-16383,3"], f"--tokens={tokens}")
+        code, shards, said = self.status(f"--token_file={token}")
+        self.assertEqual((code, shards), (1, [(8192, "other")] * 2), said)
+        self.assertIn("the server has 8192 other slots, and ", said)
+        self.give(["0-8191", "1-3"], f"--tokens={tokens}")
+        code, shards, said = self.status(f"--token_file={token}")
+        self.assertEqual((code, shards), (1, [(8192, "same"), (8192, "other")]), said)
+        self.assertIn("the server has 3 slots, and ", said)
+
+    def test_settings_and_metrics_tell_of_the_slots(self):
+        self.give(["0-8190,8192", "8191-16383"])
+        stats = [harness.stats(address) for address in self.addresses]
+        self.assertEqual([one["slots"] for one in stats], [8192, 8193])
+        self.assertNotEqual(stats[0]["slots_checksum"], stats[1]["slots_checksum"])
+        self.assertIn(b"\nslots = 0-8190,8192 ", harness.kvctl(self.addresses[0], "config").stdout)
+
     def test_bad_flags(self):
         for flags, text in [
             (["--slots=0-5"], "--slots: needs --shard"),

@@ -1,5 +1,7 @@
 """kvserver --shards: several servers on one host, started, watched and ended by one process."""
 
+import ctypes
+import itertools
 import json
 import os
 import pathlib
@@ -53,11 +55,12 @@ class ServingTest(ShardsTestCase):
         code, lines = self.status()
         self.assertEqual(code, 0)
         addresses = [f"{self.address}.{shard}" for shard in range(SHARDS)]
-        self.assertEqual([(line[0], line[5]) for line in lines], [(str(i), address) for i, address in enumerate(addresses)])
+        self.assertEqual([(line[0], *line[5:]) for line in lines], [(str(i), "same", address) for i, address in enumerate(addresses)])
         for line in lines:
             self.assertLessEqual(int(line[4]), 192 // SHARDS)
         run = self.example("ada", "Ada Lovelace")
         self.assertEqual((run.returncode, run.stderr), (0, ""), run.stdout)
+        self.assertRegex(harness.kvctl(addresses[1], "config").stdout, rb"\n# slots = 5461-10921 +# default\n")
         # Each key is at its shard alone, and a server knows which one it is.
         self.assertEqual(harness.kvctl(addresses[0], "ping").returncode, 0)
         children = self.children(server)
@@ -134,6 +137,131 @@ class ServingTest(ShardsTestCase):
         self.assertEqual(server.stop()[0], 0)
 
 
+class HangTest(ShardsTestCase):
+    """A server whose process lives, and whose thread does nothing."""
+
+    def start_with(self, timeout, *flags, **options):
+        return self.start(f"--hang_timeout={timeout}", *flags, **options)
+
+    def freeze(self, pid):
+        os.kill(pid, signal.SIGSTOP)
+        self.addCleanup(self.thaw, pid)
+
+    def thaw(self, pid):
+        if running(pid):
+            os.kill(pid, signal.SIGCONT)
+
+    def freeze_until_it_ends(self, pid):
+        """Stops a process again and again, as another program may let it go on."""
+
+        def has_ended():
+            try:
+                os.kill(pid, signal.SIGSTOP)
+            except ProcessLookupError:
+                return True
+            return not running(pid)
+
+        harness.wait_until(has_ended, f"process {pid} is ended")
+
+    def test_a_server_that_hangs_is_started_again(self):
+        server = self.start_with("2s")
+        self.assertEqual(self.example("ada", "Ada Lovelace").returncode, 0)
+        before = self.children(server)
+        keys = [line[2] for line in self.status()[1]]
+        self.freeze_until_it_ends(before[1])
+        server.await_said(rb"\nkvserver: [^\n]* warning shard_hung: shard 1 hangs: it has done nothing for 2 s; it is ended\n")
+        server.await_said(rb"warning shard_ended: shard 1: signal 9 ended it; it is started again")
+        harness.wait_until(lambda: self.status()[0] == 0, "all shards serve")
+        harness.wait_until(lambda: [line[2] for line in self.status()[1]] == keys, "all keys are loaded")
+        after = self.children(server)
+        self.assertEqual((after[0], after[2]), (before[0], before[2]))
+        self.assertNotEqual(after[1], before[1])
+        # Also the one that was started again is watched.
+        self.freeze_until_it_ends(after[1])
+        server.await_said(rb"(?s)shard_hung: shard 1 .*shard_hung: shard 1 ")
+        harness.wait_until(lambda: self.status()[0] == 0, "all shards serve")
+        self.assertEqual(server.stop()[0], 0)
+        self.assertNotRegex(server.said(), rb"shard_hung: shard [02]")
+
+    def hang(self, server, shard, times):
+        """Has a server hang and come back so many times. The others get that much time."""
+        for _ in range(times):
+            pid = self.children(server)[shard]
+            self.freeze_until_it_ends(pid)
+            harness.wait_until(lambda pid=pid: self.children(server).get(shard, pid) != pid, "it is started again")
+            harness.wait_until(lambda: harness.kvctl(self.address_of(shard), "ping").returncode == 0, "it serves")
+
+    def test_idle_servers_do_not_hang(self):
+        server = self.start_with("2s")
+        before = self.children(server)
+        self.hang(server, 0, 2)
+        after = self.children(server)
+        self.assertEqual((after[1], after[2]), (before[1], before[2]))
+        self.assertEqual(server.stop()[0], 0)
+        self.assertNotRegex(server.said(), rb"shard_hung: shard [12]")
+
+    def test_a_server_that_starts_may_take_any_time(self):
+        server = self.start_with("2s")
+        os.kill(self.children(server)[2], signal.SIGKILL)
+        before = self.children(server).get(2)
+        # Stopped before it serves; one that was faster than this test is ended, and tried again.
+        for served in itertools.count(server.said().count(b"shard_serving: shard 2 ")):
+            harness.wait_until(lambda: self.children(server).get(2, before) != before, "it is started again")
+            pid = self.children(server)[2]
+            self.freeze(pid)
+            if server.said().count(b"shard_serving: shard 2 ") == served:
+                break
+            os.kill(pid, signal.SIGKILL)
+            before = pid
+        self.hang(server, 0, 2)
+        self.assertEqual(self.children(server)[2], pid)
+        self.thaw(pid)
+        harness.wait_until(lambda: self.status()[0] == 0, "all shards serve")
+        self.assertEqual(self.children(server)[2], pid)
+        self.assertEqual(server.stop()[0], 0)
+        self.assertNotRegex(server.said(), rb"shard_hung: shard [12]")
+
+    def test_a_server_that_a_debugger_holds_is_left_alone(self):
+        debugger = ctypes.CDLL(None, use_errno=True)
+        debugger.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+        server = self.start_with("2s")
+        pid = self.children(server)[1]
+        ptrace_attach, ptrace_detach = 16, 17
+        if debugger.ptrace(ptrace_attach, pid, None, None) != 0:
+            self.skipTest(f"ptrace: {os.strerror(ctypes.get_errno())}")
+        os.waitpid(pid, 0x40000000)  # __WALL: it has stopped
+        server.await_said(rb"warning shard_hung: shard 1 hangs: it has done nothing for 2 s; it is left alone: a debugger holds it\n")
+        self.hang(server, 0, 2)
+        self.assertEqual(debugger.ptrace(ptrace_detach, pid, None, None), 0)
+        harness.wait_until(lambda: self.status()[0] == 0, "all shards serve")
+        self.assertEqual(self.children(server)[1], pid)
+        self.assertEqual(len(re.findall(rb"shard_hung: shard 1 ", server.said())), 1)
+        self.assertEqual(server.stop()[0], 0)
+
+    def test_without_a_timeout_nobody_is_asked(self):
+        server = self.start_with("never")
+        for pid in self.children(server).values():
+            self.assertIn(b"REMORA_BEAT=%d:0" % server.process.pid, pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+        self.assertEqual(server.stop()[0], 0)
+
+    def test_a_server_by_itself_writes_no_beats(self):
+        self.start().stop()
+        cluster = re.search(r"^cluster (\w+)$", self.topology.read_text(), re.MULTILINE).group(1)
+        server = self.start_with("1s", f"--shard={cluster}/1", environment={"REMORA_BEAT": "1:1"})
+        self.assertEqual(harness.kvctl(self.address_of(1), "put", "a", "value").returncode in (0, 78), True)
+        code, output = server.stop()
+        self.assertEqual((code, output.decode()), (0, f"kvserver: ready at {self.address_of(1)}\n"))
+
+    def test_bad_times(self):
+        for text in ("0s", "999ms", "61m", "1", "x", ""):
+            code, said = self.rejected(*self.flags(f"--hang_timeout={text}"))
+            self.assertEqual(code, EX_USAGE, said)
+            self.assertIn("--hang_timeout", said)
+        code, said = self.rejected(f"--listen={self.address}", "--durability=memory", "--hang_timeout=5s")
+        self.assertEqual(code, EX_USAGE)
+        self.assertIn("--hang_timeout: is for --shards; leave it out", said)
+
+
 class OperatingTest(ShardsTestCase):
     def test_the_manager_hears_one_process(self):
         path = str(self.folder / "notify")
@@ -194,12 +322,13 @@ class OperatingTest(ShardsTestCase):
     def test_changes_of_the_file_that_take_a_restart(self):
         server = harness.Server(f"--config={self.write_config(self.flags('--log_level=info'))}")
         self.addCleanup(server.close)
-        changed = [*self.flags("--log_level=warning", "--redis=redis://127.0.0.1:6379", shards=2), "--default_ttl=1h"]
+        changed = [*self.flags("--log_level=warning", "--redis=redis://127.0.0.1:6379", shards=2), "--default_ttl=1h",
+                   "--cluster_nodes=redis://127.0.0.1:6379", "--hang_timeout=never"]  # fmt: skip
         self.write_config(changed)
         server.process.send_signal(signal.SIGHUP)
         server.await_said(rb"\nkvserver: [^\n]* config_reloaded: [^\n]*log_level is warning, it was info")
         named = server.await_said(rb"\nkvserver: [^\n]* warning restart_needed: [^\n]*after a restart: ([^\n]*)\n").group(1)
-        self.assertEqual(set(named.split(b", ")), {b"shards", b"redis", b"default_ttl"})
+        self.assertEqual(set(named.split(b", ")), {b"shards", b"redis", b"cluster_nodes", b"hang_timeout", b"default_ttl"})
         for shard in range(self.SHARDS):  # the first process has the gate, and knows the shards
             named = server.await_said(rb"\nkvserver\[%d\]: [^\n]* restart_needed: [^\n]*after a restart: ([^\n]*)\n" % shard).group(1)
             self.assertEqual(named, b"default_ttl")

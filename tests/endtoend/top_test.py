@@ -237,6 +237,98 @@ class TopTest(harness.TestCase):
         self.assertEqual(run.returncode, 74)
 
 
+class ShardsTest(harness.ShardsTestCase):
+    """All shards of a topology, of which one goes away."""
+
+    SHARDS = 2
+
+    def rows(self, lines):
+        """Returns the columns of each shard in a table, by their titles."""
+        titles = lines[0].split()
+        return {line.split()[0]: dict(zip(titles, line.split(), strict=True)) for line in lines[1:]}
+
+    def away(self):
+        """Has kvctl take an address at which nobody listens for that of shard 1."""
+        text = self.topology.read_text()
+        self.topology = self.folder / "without"
+        self.topology.write_text(text.replace(self.address_of(1), f"local://{self.folder}/away"))
+
+    def test_tables(self):
+        self.start()
+        for i in range(40):
+            self.assertEqual(self.kvctl("put", f"key{i}", "value").returncode, 0)
+        run = self.kvctl("top", "--interval=20ms", "--count=2")
+        self.assertEqual((run.returncode, run.stderr), (0, b""))
+        tables = run.stdout.decode().removesuffix("\n\n").split("\n\n")
+        self.assertEqual(len(tables), 2)
+        for table in tables:
+            rows = self.rows(table.splitlines())
+            self.assertEqual(list(rows), ["0", "1", "all"])
+            keys = [int(row["keys"]) for row in rows.values()]
+            self.assertEqual((keys[0] + keys[1], min(keys) > 0), (40, True))
+            self.assertEqual(keys[2], 40)
+            self.assertLessEqual(max(map(len, table.splitlines())), 80)
+
+    def test_json(self):
+        self.start()
+        with subprocess.Popen(
+            [harness.program("kvctl"), f"--topology={self.topology}", "top", "--json", "--interval=20ms"], stdout=subprocess.PIPE
+        ) as top:
+            self.addCleanup(top.kill)
+            first = json.loads(top.stdout.readline())
+            self.assertEqual(list(first["shards"]), ["0", "1"])
+            for number in range(10):
+                self.kvctl("put", f"key{number}", "value")
+            puts = [0.0, 0.0]
+            while sum(puts) < 9.5:
+                line = json.loads(top.stdout.readline())
+                for shard in range(2):
+                    of_shard = line["shards"][str(shard)]
+                    puts[shard] += of_shard["rates"]["puts"] * of_shard["seconds"]
+            self.assertAlmostEqual(sum(puts), 10, places=3)
+            self.assertGreater(min(puts), 0.5)
+            self.assertGreater(line["unix_ms"], first["unix_ms"])
+            top.kill()
+
+    def test_a_shard_that_is_away(self):
+        self.start()
+        self.away()
+        run = self.kvctl("top", "--interval=20ms", "--count=1")
+        self.assertEqual(run.returncode, 69)
+        self.assertRegex(run.stderr, rb"\Akvctl: top: shard 1 \(local:[^)]*/away\): [^\n]+\n\Z")
+        rows = self.rows(run.stdout.decode().strip().splitlines())
+        self.assertEqual((rows["0"]["clients"], rows["1"]["clients"], rows["all"]["clients"]), ("1", "-", "1"))
+        run = self.kvctl("top", "--interval=20ms", "--count=1", "--json")
+        self.assertEqual(run.returncode, 69)
+        shards = json.loads(run.stdout)["shards"]
+        self.assertEqual((list(shards["1"]), shards["0"]["metrics"]["connections"]), (["error"], 1))
+
+    def test_a_page_while_a_server_goes_and_comes(self):
+        server = self.start()
+        terminal = Terminal(f"--topology={self.topology}", "--interval=50ms")
+        self.addCleanup(terminal.close)
+        terminal.await_text(b"2 shards, all ready")
+        self.assertIn(str(self.topology).encode(), terminal.page()[0])
+        server.kill()
+        terminal.await_text(b"shard 1: NO ANSWER: ")
+        terminal.await_text(b"2 shards, 0 ready")
+        self.start()
+        terminal.await_text(b"2 shards, all ready")
+        os.write(terminal.master, b"q")
+        self.assertEqual(terminal.end(), (0, b""))
+
+    def test_no_shard_answers(self):
+        self.start().stop()
+        run = self.kvctl("top")
+        self.assertEqual((run.returncode, run.stdout), (69, b""))
+        self.assertRegex(run.stderr, rb"\Akvctl: top: shard 0 \([^)]*\): [^\n]+; and 1 more\n\Z")
+        for flags, status in ((["--count=1", "--interval=1ms"], 64), (["--server=local:///x"], 64)):
+            run = self.kvctl("top", *flags)
+            self.assertEqual((run.returncode, run.stdout), (status, b""), flags)
+        self.topology.write_text("nothing\n")
+        self.assertEqual(self.kvctl("top").returncode, 65)
+
+
 def status_of(pid):
     with open(f"/proc/{pid}/status", encoding="utf-8") as status:
         return status.read()

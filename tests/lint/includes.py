@@ -29,6 +29,9 @@ LAYERS = {
     "client/": ("client/", "rdma/", "store/base/", "store/format/"),
     # kvserver --shards writes the file that clients read.
     "server/main/shard_servers.": ("server/", "rdma/", "store/", "client/cluster/topology.h"),
+    # kvserver --redis checks the nodes of a Redis Cluster as the gate does that it starts.
+    "server/main/redis_gate.": ("server/", "rdma/", "store/", "tools/command_line/", "tools/kvgate/cluster/redis_cluster.h",
+                                "tools/kvgate/network/listen.h"),
     "server/main/": ("server/", "rdma/", "store/", "tools/command_line/", "tools/json/"),
     "server/cluster/": ("server/", "rdma/", "store/", "tools/json/"),
     "server/": ("server/", "rdma/", "store/"),

@@ -132,7 +132,8 @@ TEST(RedisClusterTest, NodesThatDoNotGoTogether) {
 
 TEST(RedisClusterTest, ThisGateIsOneOfThem) {
   EXPECT_TRUE(
-      FaultOf("redis://b:1").starts_with("--cluster_nodes: none of them is a --listen of this gate; "));
+      FaultOf("redis://b:1")
+          .starts_with("--cluster_nodes: none of them is an address at which this gate listens (--listen, "));
   EXPECT_EQ(FaultOf("redis://a:1,redis://h:9"),
             "--cluster_nodes: 'redis://h:9' and redis://a:1 are this gate; name one of them");
   EXPECT_EQ(FaultOf("redis://b:1,redis://c:1", "redis://c:1"), "none");

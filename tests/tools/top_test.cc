@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -211,6 +212,67 @@ TEST(Top, APageFitsIntoTheTerminal) {
 
 TEST(Top, APageSaysWhenTheNumbersAreOld) {
   EXPECT_EQ(Shown({}, "connect: rejected")[1], "NO ANSWER: connect: rejected");
+}
+
+/// Two shards that answer, with the same numbers, and one that does not.
+std::vector<ShardInterval> Three(const Sample& before, const Sample& after) {
+  return {{.name = "a", .interval = Interval(before, after), .trouble = ""},
+          {.name = "of_letters", .interval = Interval(before, after), .trouble = ""},
+          {.name = "c", .interval = std::nullopt, .trouble = "connect: no server listens there"}};
+}
+
+TEST(Top, ATableHasEachShardAndTheSums) {
+  const Sample before = Before(), after = After();
+  EXPECT_THAT(
+      TableOf(Three(before, after)),
+      testing::ElementsAre("shard         puts deletes   reads evicted clients    keys    free  unsync",
+                           "a             1.5k       0      50       0       3    2.0k   16.0K       0",
+                           "of_letters    1.5k       0      50       0       3    2.0k   16.0K       0",
+                           "c                -       -       -       -       -       -       -       -",
+                           "all           3.0k       0     100       0       6    4.0k   32.0K       0"));
+  EXPECT_THAT(TableOf({}), testing::SizeIs(2)) << "titles, and sums of nothing";
+}
+
+TEST(Top, JsonOfShardsHasAnObjectForEach) {
+  const Sample before = Before(), after = After();
+  const std::string line = JsonLine(17, Three(before, after));
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  const json::Value all(json_loads(line.c_str(), 0, nullptr));
+  ASSERT_NE(all, nullptr);
+  EXPECT_EQ(json_integer_value(json_object_get(all.get(), "unix_ms")), 17);
+  const json_t* const shards = json_object_get(all.get(), "shards");
+  ASSERT_EQ(json_object_size(shards), 3u);
+  const json_t* const one = json_object_get(shards, "of_letters");
+  EXPECT_EQ(json_real_value(json_object_get(json_object_get(one, "rates"), "puts")), 1500);
+  EXPECT_EQ(json_integer_value(json_object_get(json_object_get(one, "metrics"), "keys")), 2000);
+  EXPECT_EQ(json_real_value(json_object_get(one, "seconds")), 2);
+  EXPECT_STREQ(json_string_value(json_object_get(json_object_get(shards, "c"), "error")),
+               "connect: no server listens there");
+}
+
+TEST(Top, APageOfShardsNamesThoseThatAreNotReady) {
+  const Sample before = Before(), after = After();
+  Sample loading = after;
+  loading.metrics["loading"] = 1;
+  std::vector<ShardInterval> shards = Three(before, after);
+  shards[0].interval.emplace(before, loading);
+  const ShardsPage page{.topology = "/etc/remora/topology", .seconds = 3725};
+  EXPECT_THAT(PageLines(page, shards, {24, 80}),
+              testing::ElementsAre(
+                  "kvctl top  /etc/remora/topology", "3 shards, 1 ready  watched for 1:02:05",
+                  "shard a: NOT READY: the store is loading its keys; 0 so far",
+                  "shard c: NO ANSWER: connect: no server listens there", "", testing::StartsWith("shard "),
+                  testing::StartsWith("a "), testing::StartsWith("of_letters "), testing::StartsWith("c "),
+                  testing::StartsWith("all ")));
+  shards.resize(2);
+  shards[0].interval.emplace(before, after);
+  EXPECT_EQ(PageLines(page, shards, {})[1], "2 shards, all ready  watched for 1:02:05");
+  for (const ScreenSize size : {ScreenSize{3, 10}, ScreenSize{1, 1}, ScreenSize{0, 0}}) {
+    const std::vector<std::string> lines = PageLines(page, Three(before, after), size);
+    EXPECT_LE(lines.size(), static_cast<std::size_t>(std::max(size.rows, 1)));
+    for (const std::string& line : lines)
+      EXPECT_LE(line.size(), static_cast<std::size_t>(std::max(size.columns, 1)));
+  }
 }
 
 TEST(Top, ADrawnPageLeavesNothingOfTheLast) {

@@ -41,7 +41,8 @@ constexpr char kExitCodes[] =
     "   1  there is no such key; nothing was done. check, restore: damaged; nothing was restored.\n"
     "      backups: the file of a set is damaged, and the others are listed.\n"
     "      doctor: it found a problem. import, export: --verify found a difference. cluster status: a\n"
-    "      shard has keys of another one. cluster members: one is not in sync, or does not answer.\n"
+    "      shard has keys of another one, or other slots than the file says. cluster members: one is not\n"
+    "      in sync, or does not answer.\n"
     "      cluster switch: the member is not in sync, or the primary goes on; remove, add, force: the\n"
     "      shard does not allow it, and nothing was done\n"
     "   2  --if_absent: there is such a key; --if_version: it has another version; incr: its value is\n"
@@ -214,8 +215,7 @@ bool TakesKey(std::string_view command) {
 }  // namespace
 
 bool MayBeOfCluster(const Arguments& arguments) {
-  return !arguments.is_offline() &&
-         !IsOneOf(arguments.command, {"config", "top", "doctor", "promote", "cluster"});
+  return !arguments.is_offline() && !IsOneOf(arguments.command, {"config", "doctor", "promote", "cluster"});
 }
 
 Outcome Prepare(Arguments* arguments) {
@@ -244,7 +244,7 @@ Outcome Prepare(Arguments* arguments) {
                           : "say which server: --server=ADDRESS, or the environment variable REMORA_SERVER"};
   }
   if (arguments->command == "delete_all" && !arguments->yes) {
-    return {EX_USAGE, "delete_all deletes for good: confirm it with --yes"};
+    return {EX_USAGE, "it deletes for good; confirm it with --yes"};
   }
   if (arguments->command == "top") {
     if (std::string why = ReadInterval(arguments); !why.empty()) return {EX_USAGE, why};

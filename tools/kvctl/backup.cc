@@ -178,10 +178,24 @@ Outcome Backups(const Arguments& arguments) {
   return WriteOutput(lines);
 }
 
+namespace {
+
+/// Returns the failure of a command of one backup, and what to do if the directory lacks that.
+Outcome WithoutBackup(const Arguments& arguments, const absl::Status& status) {
+  Outcome failure = FromOffline(status);
+  if (absl::IsNotFound(status) && ListBackups(arguments.from).ok()) {
+    failure.error +=
+        arguments.id == 0 ? "; make one with kvctl backup" : "; kvctl backups lists those there are";
+  }
+  return WithoutSet(arguments, std::move(failure));
+}
+
+}  // namespace
+
 Outcome Restore(const Arguments& arguments, const Clock& clock) {
   if (HasSets(arguments) || arguments.topology) return RestoreSet(arguments, clock);
   const auto info = RestoreBackup(arguments.from, arguments.id, arguments.to, clock.UnixMillis() / 1000);
-  if (!info.ok()) return WithoutSet(arguments, FromOffline(info.status()));
+  if (!info.ok()) return WithoutBackup(arguments, info.status());
   return WriteOutput(BackupLines(*info), absl::StrFormat("backup %d is restored", info->id));
 }
 
@@ -189,7 +203,7 @@ Outcome Check(const Arguments& arguments, const Clock& clock) {
   if (HasSets(arguments) || arguments.topology) return CheckSet(arguments, clock);
   if (!arguments.from.empty()) {
     const auto info = VerifyBackup(arguments.from, arguments.id);
-    return info.ok() ? WriteOutput(BackupLines(*info)) : WithoutSet(arguments, FromOffline(info.status()));
+    return info.ok() ? WriteOutput(BackupLines(*info)) : WithoutBackup(arguments, info.status());
   }
   const auto report = CheckData(arguments.data_dir, clock.UnixMillis());
   if (!report.ok()) return FromOffline(report.status());

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/client.h"
+#include "store/base/status_macros.h"
 #include "tools/command_line/config_file.h"
 #include "tools/command_line/say.h"
 #include "tools/json/json.h"
@@ -49,6 +50,13 @@ absl::StatusOr<std::vector<ShownSetting>> ReadSettings(std::string_view text) {
 }
 
 }  // namespace
+
+absl::StatusOr<std::string> ReadSetting(Client& client, std::string_view key) {
+  REMORA_ASSIGN_OR_RETURN(const std::string text, client.Settings());
+  REMORA_ASSIGN_OR_RETURN(const std::vector<ShownSetting> settings, ReadSettings(text));
+  const auto found = std::ranges::find(settings, key, &ShownSetting::key);
+  return found == settings.end() ? std::string() : found->value;
+}
 
 Outcome Config(Client& client, const Arguments& arguments) {
   const absl::StatusOr<std::string> text = client.Settings();

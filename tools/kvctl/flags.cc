@@ -28,9 +28,8 @@ void AddServerFlags(CommandLine& line, Arguments* arguments) {
            "commas between, of which the first that serves is taken (auto: before: verbs, local, then TCP)")
       .Environment("REMORA_SERVER");
   line.Add("--topology", arguments->topology_file,
-           "Instead of a server: the topology file of a cluster, for commands of keys, backup, ping, stats "
-           "and "
-           "cluster status. For check and restore: the cluster of which the backups have to be")
+           "Instead of a server: the topology file of a cluster, for commands of keys, backup, ping, stats, "
+           "top and cluster status. For check and restore: the cluster of which the backups have to be")
       .TypeName("FILE");
   line.Add("--timeout", arguments->timeout_ms, "For connecting, and for the operation, in milliseconds")
       .Range(1, 3'600'000)

@@ -128,7 +128,7 @@ struct Arguments {
   }
 };
 
-/// Returns whether the command may ask several servers, as those of keys, backup, ping and stats.
+/// Returns whether the command may ask several servers, as those of keys, backup, ping, stats and top.
 bool MayBeOfCluster(const Arguments& arguments);
 
 /// Why kvctl stops: the exit code, and the line that says why (none: the code says it all).
@@ -195,7 +195,9 @@ Outcome Write(ClusterClient& client, const Arguments& arguments);
 Outcome Ttl(ClusterClient& client, const Arguments& arguments);
 Outcome Stats(const Arguments& arguments, const Clock& clock);
 Outcome Config(Client& client, const Arguments& arguments);
-/// The rates of the server, again and again.
+/// Returns the value of a server's setting; empty: there is none. Errors: those of Client::Settings.
+absl::StatusOr<std::string> ReadSetting(Client& client, std::string_view key);
+/// The rates of the server, or of the shards of a topology, again and again.
 Outcome Top(const Arguments& arguments, const Clock& clock);
 Outcome Scan(ClusterClient& client, const Arguments& arguments);
 Outcome Watch(ClusterClient& client, const Arguments& arguments);

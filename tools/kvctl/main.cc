@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "store/base/clock.h"
 #include "store/base/standard_streams.h"
@@ -65,6 +66,15 @@ Outcome Run(Arguments arguments) {
   if (!MayBeOfCluster(arguments)) return RunOnServer(arguments, clock);
   return RunOnAll(arguments, clock);
 }
+
+/// Returns an error with its command before it, unless it names that already, with or without its action.
+std::string WithCommand(const std::string& command, const std::string& action, const std::string& error) {
+  const bool is_named =
+      absl::StartsWith(error, command + ": ") ||
+      (!action.empty() && absl::StartsWith(error, absl::StrCat(command, " ", action, ": ")));
+  return is_named ? error : absl::StrCat(command, ": ", error);
+}
+
 }  // namespace
 }  // namespace remora::kvctl
 
@@ -78,10 +88,10 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails by itself
   remora::kvctl::Arguments arguments;
   if (const int exit_code = remora::kvctl::Parse(argc, argv, &arguments); exit_code >= 0) return exit_code;
-  const std::string command = arguments.command;
+  const std::string command = arguments.command, action = arguments.action;
   const remora::kvctl::Outcome outcome = remora::kvctl::Run(std::move(arguments));
   if (!outcome.error.empty()) {
-    remora::command_line::SayError(absl::StrCat("kvctl: ", command, ": ", outcome.error));
+    remora::command_line::SayError("kvctl: " + remora::kvctl::WithCommand(command, action, outcome.error));
   }
   return outcome.exit_code;
 }

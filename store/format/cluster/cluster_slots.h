@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include <system_error>
 
 #include "store/format/cluster/slot.h"
+#include "store/format/memory/hash.h"
 
 namespace remora {
 
@@ -28,6 +30,12 @@ class ClusterSlots {
     for (std::uint32_t slot = first; slot <= last; ++slot) {
       words_[slot / kBits] |= std::uint64_t{1} << (slot % kBits);
     }
+  }
+  /// Returns how many slots it has.
+  std::uint32_t count() const {
+    std::uint32_t count = 0;
+    for (const std::uint64_t word : words_) count += static_cast<std::uint32_t>(std::popcount(word));
+    return count;
   }
   /// Returns whether it has none.
   bool empty() const { return *this == ClusterSlots(); }
@@ -87,6 +95,12 @@ inline std::string SlotsText(const ClusterSlots& slots) {
     first = last;
   }
   return text;
+}
+
+/// Returns a checksum of a set: the low 32 bits of the XXH3 of its text. Part of the format. A number of the
+/// size goes through Prometheus unchanged.
+inline std::uint64_t SlotsChecksum(const ClusterSlots& slots) {
+  return HashKey(SlotsText(slots)) & 0xFFFF'FFFFu;
 }
 
 }  // namespace remora

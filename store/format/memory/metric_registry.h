@@ -256,7 +256,11 @@ struct MetricEntry {
   X(kWatchesOvertaken, "watches_overtaken", "remora_watches_overtaken_total", kCounter, kNone,               \
     "Watches that ended, or did not resume, because their next change was not kept any more")                \
   X(kMovedRequests, "moved_requests", "remora_moved_requests_total", kCounter, kNone,                        \
-    "Writes, and requests for the place of a record, of keys of other slots than --slots; nothing was done")
+    "Writes, and requests for the place of a record, of keys of other slots than --slots; nothing was done") \
+  X(kOwnedSlots, "slots", "remora_slots", kGauge, kNone,                                                     \
+    "Slots of a cluster for whose keys the server works (--slots); 16384: all")                              \
+  X(kOwnedSlotsChecksum, "slots_checksum", "remora_slots_checksum", kGauge, kNone,                           \
+    "Checksum of the numbers of these slots: servers of the same slots have the same")
 
 /// The metrics, by their places in the superblock.
 enum class Metric : std::uint32_t {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -262,6 +263,33 @@ TEST_F(FollowedSlots, GroupsOfAPrimaryThatHadMoreSlots) {
   EXPECT_EQ(Get(*follower, own), "1");
   EXPECT_EQ(Get(*follower, other), "1");
   EXPECT_EQ(Get(*follower, gone), "NOT_FOUND");
+}
+
+TEST(OwnedSlotsTest, MetricsTellOfTheSlots) {
+  StoreOptions options;
+  options.memory_size = kMinMemorySize;
+  ClusterSlots all;
+  all.Add(0, kSlots - 1);
+  auto store = ServerStore::Open(options);
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ((*store)->Read(Metric::kOwnedSlots), kSlots);
+  EXPECT_EQ((*store)->Read(Metric::kOwnedSlotsChecksum), SlotsChecksum(all));
+  const auto slots = std::make_shared<ClusterSlots>();
+  slots->Add(5, 8);
+  slots->Add(kSlots - 1, kSlots - 1);
+  options.slots = slots;
+  store = ServerStore::Open(options);
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ((*store)->Read(Metric::kOwnedSlots), 5u);
+  EXPECT_EQ((*store)->Read(Metric::kOwnedSlotsChecksum), SlotsChecksum(*slots));
+}
+
+TEST(OwnedSlotsTest, AChecksumIsOfTheSlotsAndOfNothingElse) {
+  // Part of the format: servers and tools of different releases compare it.
+  EXPECT_EQ(SlotsChecksum(*SlotsIn("0-8191")), 121679425u);
+  EXPECT_EQ(SlotsChecksum(*SlotsIn("2,0-1,3")), SlotsChecksum(*SlotsIn("0-3")));
+  EXPECT_NE(SlotsChecksum(*SlotsIn("0-3")), SlotsChecksum(*SlotsIn("1-4")));
+  EXPECT_LT(SlotsChecksum(*SlotsIn("0-3")), std::uint64_t{1} << 32);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "tools/kvctl/sets/backup_set.h"
 
+#include <fcntl.h>
 #include <jansson.h>
+#include <sys/stat.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -16,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "rdma/unique_fd.h"
 #include "store/base/absl_view.h"
 #include "store/base/shortage.h"
 #include "store/base/status_macros.h"
@@ -87,11 +90,15 @@ std::uint64_t SumOf(const std::vector<BackupInfo>& backups, std::uint64_t Backup
 }
 
 absl::StatusOr<std::string> ReadSetFile(const std::string& path) {
-  json_error_t why;
-  const json::Value object(json_load_file(path.c_str(), JSON_REJECT_DUPLICATES, &why));
-  if (object != nullptr) return json::Text(object.get());
-  if (json_error_code(&why) != json_error_cannot_open_file) return std::string();
-  return FaultOfFile(errno, absl::StrCat("sets: cannot open ", path));
+  const rdma::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // not to wait for a pipe
+  if (!fd) return FaultOfFile(errno, absl::StrCat("sets: cannot open ", path));
+  struct stat status;
+  if (::fstat(fd.get(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    return absl::DataLossError(absl::StrCat(
+        "sets: ", path, " is no file; remove it, or take another set (kvctl backups lists them)"));
+  }
+  const json::Value object(json_loadfd(fd.get(), JSON_REJECT_DUPLICATES, nullptr));
+  return object != nullptr ? json::Text(object.get()) : std::string();
 }
 
 }  // namespace
@@ -170,12 +177,20 @@ absl::StatusOr<std::vector<std::uint32_t>> ListSets(const std::string& dir) {
 absl::StatusOr<BackupSet> ReadBackupSet(const std::string& dir, std::uint32_t number) {
   if (number == 0) {
     REMORA_ASSIGN_OR_RETURN(const std::vector<std::uint32_t> numbers, ListSets(dir));
-    if (numbers.empty()) return absl::NotFoundError(absl::StrCat("sets: ", dir, " has no set of backups"));
+    if (numbers.empty()) {
+      return absl::NotFoundError(
+          absl::StrCat("sets: ", dir, " has no set of backups; make one with kvctl backup --topology"));
+    }
     number = numbers.back();
   }
   const std::string path = PathOfSet(dir, number);
-  REMORA_ASSIGN_OR_RETURN(const std::string text, ReadSetFile(path));
-  absl::StatusOr<BackupSet> set = ParseBackupSet(text, path);
+  const absl::StatusOr<std::string> text = ReadSetFile(path);
+  if (absl::IsNotFound(text.status())) {
+    return absl::NotFoundError(
+        absl::StrCat("sets: ", dir, " has no set ", number, "; kvctl backups lists those that it has"));
+  }
+  REMORA_RETURN_IF_ERROR(text.status());
+  absl::StatusOr<BackupSet> set = ParseBackupSet(*text, path);
   if (set.ok() && set->number != number) {
     return absl::DataLossError(absl::StrCat("sets: ", path, " has set ", set->number,
                                             ": it was renamed; give it the name of that number"));

@@ -30,9 +30,11 @@ constexpr Row kRows[] = {
     {"messages", "receive_completions"},
 };
 
+constexpr std::string_view kReady = "ready";
+
 std::string State(const MetricValues& values) {
   const std::vector<Obstacle> obstacles = ObstaclesOf(values);
-  if (obstacles.empty()) return "ready";
+  if (obstacles.empty()) return std::string(kReady);
   std::string text = absl::StrCat("NOT READY: ", AbslView(obstacles.front().text));
   if (obstacles.front().kind == Obstacle::Kind::kLoading) {
     absl::StrAppendFormat(&text, "; %s so far", ShortNumber(static_cast<double>(values("keys_loaded"))));
@@ -165,6 +167,15 @@ void AddState(const Page& page, const Interval& last, const Interval& all, int c
   }
 }
 
+/// Removes what the terminal does not show: empty lines first.
+void Fit(ScreenSize size, std::vector<std::string>* lines) {
+  const auto rows = static_cast<std::size_t>(std::max(size.rows, 1));
+  if (lines->size() > rows) std::erase(*lines, "");
+  lines->resize(std::min(lines->size(), rows));
+  for (std::string& line : *lines)
+    line.resize(std::min(line.size(), static_cast<std::size_t>(std::max(size.columns, 1))));
+}
+
 }  // namespace
 
 std::vector<std::string> PageLines(const Page& page, const Interval& last, const Interval& all,
@@ -188,11 +199,33 @@ std::vector<std::string> PageLines(const Page& page, const Interval& last, const
   AddMemory(last, size.columns, &lines);
   AddDurability(last, &lines);
   AddLatencies(last, &lines);
-  const auto rows = static_cast<std::size_t>(std::max(size.rows, 1));
-  if (lines.size() > rows) std::erase(lines, "");
-  lines.resize(std::min(lines.size(), rows));
-  for (std::string& line : lines)
-    line.resize(std::min(line.size(), static_cast<std::size_t>(std::max(size.columns, 1))));
+  Fit(size, &lines);
+  return lines;
+}
+
+std::vector<std::string> PageLines(const ShardsPage& page, std::span<const ShardInterval> shards,
+                                   ScreenSize size) {
+  std::vector<std::string> troubles;
+  std::size_t ready = 0;
+  for (const ShardInterval& shard : shards) {
+    const std::string state = shard.interval
+                                  ? State([&](std::string_view name) { return shard.interval->Value(name); })
+                                  : "NO ANSWER: " + shard.trouble;
+    if (state == kReady) {
+      ++ready;
+    } else {
+      AddWrapped(absl::StrCat("shard ", shard.name, ": ", state), size.columns, &troubles);
+    }
+  }
+  std::vector<std::string> lines = {absl::StrCat("kvctl top  ", page.topology)};
+  lines.push_back(absl::StrFormat("%d shards, %s  watched for %s", shards.size(),
+                                  ready == shards.size() ? "all ready" : absl::StrFormat("%d ready", ready),
+                                  Elapsed(page.seconds)));
+  lines.insert(lines.end(), troubles.begin(), troubles.end());
+  lines.emplace_back();
+  const std::vector<std::string> table = TableOf(shards);
+  lines.insert(lines.end(), table.begin(), table.end());
+  Fit(size, &lines);
   return lines;
 }
 

@@ -136,9 +136,8 @@ absl::StatusOr<std::size_t> FindOwn(const std::vector<Place>& places, std::strin
   }
   if (own) return *own;
   return absl::InvalidArgumentError(
-      "--cluster_nodes: none of them is a --listen of this gate; add it, or name the node that leads to this "
-      "gate "
-      "by --cluster_announce=ADDRESS");
+      "--cluster_nodes: none of them is an address at which this gate listens (--listen, or --redis of "
+      "kvserver); add it, or name the node that leads to this gate by --cluster_announce=ADDRESS");
 }
 
 std::string IdOf(const Place& place) {
