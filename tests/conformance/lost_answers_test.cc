@@ -243,11 +243,15 @@ TEST_F(LostPlace, TheOutcomeOfAWriteDoesNotTellWhereItsRecordIsNow) {  // G4
     SCOPED_TRACE(event);
     const auto client = Connect(mirrored);
     const std::string key = "key " + std::to_string(event);
-    network_.CutAt(event, SimNetwork::Cut::kClient);
+    bool is_done = false;
+    network_.CutAt(event, SimNetwork::Cut::kClient, [&] {
+      std::string value;
+      is_done = server_->store().Get(key, &value).ok();
+    });
     ASSERT_CODE(kOk, client->Put(key, "value"));
     all = network_.is_cut_due();
     network_.CutAt(0, SimNetwork::Cut::kClient);
-    if (client->counters().completion_queries == 0) continue;
+    if (!is_done || client->counters().completion_queries == 0) continue;
     ++outcomes;
     // The record may have been overwritten before the client asked, and its memory used for something else.
     std::string value;

@@ -31,7 +31,7 @@ constexpr std::uint64_t kBulkBuckets = 1024;
 class IndexMirrorTest : public testing::Test {
  protected:
   IndexMirrorTest() {
-    server_.TakeStore(kShape, kMirrorGrace, 6);
+    server_.TakeStore(kShape, kMirrorGrace, 6, 0);
     Look();
     TakeRetired(&retired_, std::byte{0});
   }
