@@ -225,42 +225,6 @@ TEST_P(LostAnswers, AServerKilledAtAnyStepLeavesALoggedWriteDoneOnce) {
   EXPECT_GT(outcomes, GetParam().is_large ? 0 : 1);
 }
 
-class LostPlace : public SimServed, public testing::Test {
- protected:
-  LostPlace() : SimServed(/*seed=*/7) {}
-};
-
-TEST_F(LostPlace, TheOutcomeOfAWriteDoesNotTellWhereItsRecordIsNow) {  // G4
-  ServerOptions options;
-  options.store.memory_size = 64 * kMiB;
-  options.store.clock = &network_.clock();
-  Serve(options);
-  const ClientOptions mirrored{.index_mirror_bytes = kMiB};
-  const auto other = Connect(mirrored);  // the mirror, and what it knows of the segments, stay with it
-  int outcomes = 0;
-  bool all = false;
-  for (std::uint64_t event = 1; !all; ++event) {
-    SCOPED_TRACE(event);
-    const auto client = Connect(mirrored);
-    const std::string key = "key " + std::to_string(event);
-    bool is_done = false;
-    network_.CutAt(event, SimNetwork::Cut::kClient, [&] {
-      std::string value;
-      is_done = server_->store().Get(key, &value).ok();
-    });
-    ASSERT_CODE(kOk, client->Put(key, "value"));
-    all = network_.is_cut_due();
-    network_.CutAt(0, SimNetwork::Cut::kClient);
-    if (!is_done || client->counters().completion_queries == 0) continue;
-    ++outcomes;
-    // The record may have been overwritten before the client asked, and its memory used for something else.
-    std::string value;
-    ASSERT_CODE(kOk, client->Get(key, &value));
-    EXPECT_EQ(client->counters().mirror_hits, 0u);
-  }
-  EXPECT_GT(outcomes, 0);
-}
-
 TEST_P(LostAnswers, AServerThatForgotAllSaysSo) {
   bool kill = false;
   int unknown = 0;
