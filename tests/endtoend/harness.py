@@ -88,6 +88,14 @@ def free_port(host="127.0.0.1", count=1):
             return port
 
 
+def read_if_there(path):
+    """The bytes of a file of /proc; none if its thread or process has ended."""
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
 def freeze(process):
     """Stops a child by SIGSTOP; returns when all of its threads have stopped. Until then, some may go on."""
     process.send_signal(signal.SIGSTOP)
@@ -217,10 +225,9 @@ class ShardsTestCase(TestCase):
     def children(self, server):
         """Returns the processes of the servers, by the number of their shard."""
         found = {}
-        tasks = pathlib.Path(f"/proc/{server.process.pid}/task")
-        for task in tasks.iterdir():
-            for pid in (task / "children").read_text().split():
-                words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        for task in pathlib.Path(f"/proc/{server.process.pid}/task").iterdir():
+            for pid in read_if_there(task / "children").split():
+                words = read_if_there(pathlib.Path(f"/proc/{int(pid)}/cmdline")).split(b"\0")
                 for word in words:  # one that is being started has the words of its parent yet
                     if word.startswith(b"--shard="):
                         found[int(word.rsplit(b"/")[-1])] = int(pid)

@@ -131,11 +131,12 @@ Outcome BackUpAll(ClusterClient& client, bool waits, const Clock& clock, std::ve
   Progress progress("shards", shards.size(), clock);
   constexpr std::chrono::milliseconds kLongestPause{500};
   std::size_t done = 0;
+  Outcome failure;  // of the first that failed; it comes when no server works for this backup any more
   for (std::chrono::milliseconds pause{5};; pause = std::min(2 * pause, kLongestPause)) {
     for (std::size_t i = 0; i < shards.size(); ++i) {
       if (shards[i].is_done) continue;
       const absl::StatusOr<BackupProgress> told = shards[i].server->Backup(shards[i].name);
-      if (absl::IsAlreadyExists(told.status()) && waits) {
+      if (absl::IsAlreadyExists(told.status()) && waits && !Failed(failure)) {
         shards[i].name = RandomId();  // the server remembers the outcome of the name
         if (std::exchange(shards[i].waits, true)) continue;
         progress.Hide();
@@ -143,17 +144,20 @@ Outcome BackUpAll(ClusterClient& client, bool waits, const Clock& clock, std::ve
                                             "; waiting until it is done"));
         continue;
       }
-      if (!told.ok()) return FailedBackup(NameShard(places[i], told.status()));
-      if (!told->done) continue;
+      if (told.ok() && !told->done) continue;
       shards[i].is_done = true;
       ++done;
+      if (!told.ok()) {
+        if (!Failed(failure)) failure = FailedBackup(NameShard(places[i], told.status()));
+        continue;
+      }
       (*made)[i] = {.id = static_cast<std::uint32_t>(told->id),
                     .unix_s = 0,
                     .version = told->version,
                     .bytes = told->bytes,
                     .new_bytes = told->new_bytes};
     }
-    if (done == shards.size()) return {};
+    if (done == shards.size()) return failure;
     progress.Show(done);
     std::this_thread::sleep_for(pause);
   }

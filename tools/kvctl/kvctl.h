@@ -223,7 +223,7 @@ Outcome Promote(Client& client);
 /// Has the server make a backup, or all servers of a cluster a set of them.
 Outcome Backup(ClusterClient& client, const Arguments& arguments, const Clock& clock);
 /// Has each server make a backup, side by side, and returns their descriptions in the order of the shards.
-/// `waits`: while a server makes another one.
+/// `waits`: while a server makes another one. If one fails, it returns when the others have ended, too.
 Outcome BackUpAll(ClusterClient& client, bool waits, const Clock& clock, std::vector<BackupInfo>* made);
 Outcome BackupOffline(const Arguments& arguments);
 Outcome Backups(const Arguments& arguments);
