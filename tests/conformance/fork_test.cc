@@ -78,12 +78,16 @@ TEST_P(Fork, TheClientIsTheParents) {
   }
 }
 
+/// A fork while another thread of the parent uses clients.
+class ForkBesideAThread : public Fork {};
+
+INSTANTIATE_TEST_SUITE_P(On, ForkBesideAThread, testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp),
+                         [](const auto& test) { return NameOf(test.param); });
+
 // The parent's mirror may be held by a thread that the child does not have. So the child has one of its own.
-TEST_P(Fork, AChildMakesAMirrorOfItsOwn) {
+TEST_P(ForkBesideAThread, AChildMakesAMirrorOfItsOwn) {
   if (kAddressSanitizer)
     GTEST_SKIP() << "the child may wait for a lock of ASan's allocator that a thread held as it was forked";
-  if (GetParam() == DeploymentKind::kVerbs) GTEST_SKIP() << "its device may not be one that can be forked";
-  if (GetParam() == DeploymentKind::kTls) GTEST_SKIP() << "a thread of the parent may hold a lock of OpenSSL";
   const ClientOptions mirrored{.index_mirror_bytes = std::size_t{1} << 20};
   START({}, mirrored);
   for (int i = 0; i < 50; ++i) ASSERT_CODE(kOk, Put("key " + std::to_string(i), "value"));
