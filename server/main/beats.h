@@ -68,7 +68,7 @@ class BeatWatch {
 
 /// Returns the reason for which a process that sends no beats is not to be ended, for a text; nothing: there
 /// is none.
-///   a thread of it is in a disk's hands (state D): it may go on once the disk does, and cannot end before
+///   a thread of it waits for a disk (state D): it may go on once the disk does, and cannot end before
 ///   a debugger holds it
 std::optional<std::string_view> ReasonToSpare(pid_t pid);
 
