@@ -358,6 +358,15 @@ absl::StatusOr<BackupProgress> Client::Backup(std::uint64_t name) {
   });
 }
 
+absl::StatusOr<std::string> Client::Move(std::string_view command) {
+  return impl_->DoUnleased([command](Session& session) -> absl::StatusOr<std::string> {
+    REMORA_ASSIGN_OR_RETURN(const ServerReply answer,
+                            session.calls().Call(Operation::kMove, {}, HashKey({}), command));
+    REMORA_RETURN_IF_ERROR(ToStatus(answer));
+    return std::string(answer.behind);
+  });
+}
+
 absl::StatusOr<Promotion> Client::Promote(PromotionKind kind) {
   return impl_->DoUnleased([kind](Session& session) -> absl::StatusOr<Promotion> {
     Request request;
@@ -374,6 +383,8 @@ absl::StatusOr<Promotion> Client::Promote(PromotionKind kind) {
 absl::Status Client::Ping() { return impl_->DoUnleased(Impl::Answers); }
 
 absl::StatusOr<std::string> Client::Settings() { return impl_->DoUnleased(ReadSettings); }
+
+absl::StatusOr<std::string> Client::ReadTopology() { return impl_->DoUnleased(ReadTopologyText); }
 
 absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Client::Stats() {
   std::array<std::uint64_t, kMetricCapacity> last{};

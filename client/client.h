@@ -172,7 +172,7 @@ class Client {
   ///
   /// Cost: one READ of a bucket and, if the key exists, one READ of its record. If this client got or put the
   /// key before, often only the latter (ClientOptions::location_cache_bytes). If the record is only in the
-  /// durable tier, one more round trip, in which the server brings it back to memory. After a restart, while
+  /// durable tier, one more round trip, in which the server reads it. After a restart, while
   /// the server loads its durable tier, a missing key costs that round trip too, and may have those outcomes.
   absl::StatusOr<std::string> Get(std::string_view key);
 
@@ -328,8 +328,10 @@ class Client {
   ///   FailedPrecondition: the server's store is only in memory and keeps no order (use
   ///     ScanOptions::any_order, which says what such a scan shows, or kvserver --ordered=memory); or the
   ///     store has an order, and the resume token is from a scan without one; or this client has no window
-  ///     for scans.
-  ///   InvalidArgument: a bound is longer than a key, or the resume token is malformed.
+  ///     for scans. One-sided: the server has no ordered index, or has a part of the slots of a cluster, or
+  ///     is of an earlier release.
+  ///   InvalidArgument: a bound is longer than a key, or the resume token is malformed, or options exclude
+  ///     each other.
   absl::StatusOr<std::unique_ptr<ClientScan>> Scan(const ScanOptions& options = {});
 
   /// Returns the number of keys, including cold keys and records that have expired and were not removed yet.
@@ -373,6 +375,12 @@ class Client {
   ///     its files may have; the message says which limit to raise.
   absl::StatusOr<BackupProgress> Backup(std::uint64_t name);
 
+  /// Sends a command of a move of slots (server/cluster/slot_moves.h), and returns the answer. A command that
+  /// is repeated after a lost connection does nothing twice. For kvctl. Cost: one message.
+  ///   FailedPrecondition: the server's slots do not move; or it has no such move.
+  ///   Unavailable: also, another move is in progress.
+  absl::StatusOr<std::string> Move(std::string_view command);
+
   /// Makes a follower a primary (kvserver --follow). REQUIRES: ClientOptions::admin_connection. The call
   /// waits until the leases of clients of the primary before are over, up to kvserver --lease_time, so they
   /// read nothing old (store/format/memory/lease_line.h). Outcomes:
@@ -397,6 +405,13 @@ class Client {
   ///   FailedPrecondition: the server is of an earlier release that does not tell, or has no settings.
   ///   PermissionDenied: the client's token is for reading alone.
   absl::StatusOr<std::string> Settings();
+
+  /// Returns the topology of the cluster, as the server has read it in etcd last: a text for Topology::Parse
+  /// (client/cluster/topology.h). Cost: one message for each 368 bytes.
+  ///
+  ///   FailedPrecondition: the server has none to tell: etcd has no division of its cluster.
+  ///   Unavailable: also, the server has not read it yet.
+  absl::StatusOr<std::string> ReadTopology();
 
   /// Returns the counters of this client since Connect. The reference is valid as long as the client, and
   /// shows later calls, too.

@@ -30,6 +30,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/async_client.h"
+#include "client/frame_memory.h"
 #include "client/misuse.h"
 #include "store/base/check.h"
 
@@ -51,7 +52,7 @@ struct TaskEnd {
 };
 
 /// Common part of the promises of all tasks: the coroutine that awaits the task's end.
-class TaskPromiseBase {
+class TaskPromiseBase : public FrameMemory {
  public:
   std::suspend_always initial_suspend() const noexcept { return {}; }
   TaskEnd final_suspend() const noexcept { return {}; }
@@ -463,7 +464,7 @@ class CoroutineClient {
   }
 
   struct Detached {
-    struct promise_type {
+    struct promise_type : internal::FrameMemory {
       Detached get_return_object() const { return {}; }
       std::suspend_never initial_suspend() const noexcept { return {}; }
       std::suspend_never final_suspend() const noexcept { return {}; }

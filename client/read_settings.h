@@ -1,4 +1,5 @@
-// The settings of a server, which come in pieces (store/format/wire/messages.h, Operation::kSettings).
+// The settings of a server, and the topology of its cluster. They come in pieces
+// (store/format/wire/messages.h, Operation::kSettings).
 #pragma once
 
 #include <string>
@@ -14,5 +15,8 @@ namespace remora {
 ///   DataLoss: its replies contradict each other.
 ///   Unavailable: they changed again and again meanwhile.
 absl::StatusOr<std::string> ReadSettings(Session& session);
+
+/// Does the work of Client::ReadTopology (Operation::kTopology). Errors are alike.
+absl::StatusOr<std::string> ReadTopologyText(Session& session);
 
 }  // namespace remora

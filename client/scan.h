@@ -32,6 +32,18 @@ namespace remora {
 /// A server with an ordered index keeps each record that changes until the open scans have shown it, in up to
 /// 1/64 of its memory. It also gives a scan up when that is full, or when more than 256 scans are open.
 ///
+/// A one-sided scan (ScanOptions::one_sided) READs the keys in the server's memory, and their records as a
+/// MultiGet does. It shows each record as it is at some moment of the scan. It shows each key that exists
+/// from its begin to its end exactly once, in order; one that is written first, or removed, meanwhile once or
+/// not at all. In the steady state the server does nothing: the client learns where the keys are, and asks
+/// only where keys have come or gone. The server shows stretches that cannot be READ: keys of more than about
+/// 1,900 bytes, and those for which --memory had no block. Cold keys are brought to memory, as by GETs. A
+/// client holds up to 31 values at once, also if it shows none of them (keys_only).
+///
+/// At a server that has a part of a cluster's slots, a one-sided scan also ends with the error IsMoved if
+/// slots come or go meanwhile, as other scans do. It shows no record of a slot that the server does not own.
+/// It asks the server once where it begins, and loads a word behind the READs of each leaf.
+///
 /// The client may make other calls, and use other scans, between two calls of Next. Scans share the client's
 /// window: scans that take turns copy those entries in the window that they have not shown yet.
 ///
@@ -47,7 +59,8 @@ class ClientScan {
 
   /// Goes to the next entry; the first call goes to the first one. Returns false at the end, at the limit, or
   /// when status() is not OK. Cost: one round trip for about 1000 keys or half a window of bytes. The client
-  /// makes it while it shows the entries before.
+  /// makes it while it shows the entries before. One-sided: a READ of 2 KiB for some 50 to 600 keys, and the
+  /// READs of a MultiGet for each 31 of them.
   bool Next();
 
   // The entry's parts, valid until Next of any scan of this client, the start of another scan, or the end of
@@ -64,8 +77,10 @@ class ClientScan {
   ///   Unavailable: the connection broke and the client got no other in time (ClientOptions), or the server
   ///     cannot read its disk.
   ///   DeadlineExceeded: the server did not answer in time.
-  ///   Internal: the server sent a malformed page.
-  ///   FailedPrecondition: the client was destroyed.
+  ///   Internal: the server sent a malformed page, or has a malformed ordered index.
+  ///   FailedPrecondition: the client was destroyed; or slots came or went (IsMoved); or, one-sided, another
+  ///     server took over that has no ordered index.
+  ///   Unavailable, one-sided: the server is loading; and any status of a Get.
   const absl::Status& status() const;
 
   /// Returns a resume token for ScanOptions::resume_token, with which any client may at any time continue

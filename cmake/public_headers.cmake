@@ -6,7 +6,8 @@
 # again when a header has changed. Run by cmake -DROOT=SOURCES -DFOLDER=FOLDER -P, it makes them in FOLDER.
 set(public_headers
     client/async_client.h client/client.h client/client_metrics.h client/client_pool.h client/client_pool_counters.h
-    client/cluster/cluster_client.h client/cluster/cluster_scan.h client/cluster/cluster_watch.h client/cluster/topology.h client/coroutine_client.h
+    client/cluster/cluster_client.h client/cluster/cluster_scan.h client/cluster/cluster_watch.h client/cluster/topology.h client/cluster/topology_source.h
+    client/coroutine_client.h client/frame_memory.h
     client/counters.h client/misuse.h client/options.h client/registered_buffer.h client/scan.h client/watch.h
     rdma/address.h rdma/local_access.h rdma/shared_memory.h rdma/tls.h rdma/transport.h
     store/backup.h store/base/check.h store/base/clock.h store/base/mutex.h store/base/results.h store/delete_range.h
@@ -17,7 +18,7 @@ set(public_headers
     store/watch.h)
 set(short_names
     client/async_client.h client/client.h client/client_metrics.h client/client_pool.h client/cluster/cluster_client.h
-    client/coroutine_client.h store/store.h)
+    client/cluster/topology_source.h client/coroutine_client.h store/store.h)
 
 # write_if_other(FILE TEXT): a file that stays as it is does not compile anything again.
 function(write_if_other file text)

@@ -65,7 +65,8 @@ class AdaptivePoller {
   /// It does so after 8 such waits, and after twice as many after each failure, up to 1024.
   ///
   /// `cost` is the time of one poll, in polls of memory (PollCost). If a poll is a system call, Spin polls
-  /// less often, so that its phases take the same time.
+  /// less often, so that its phases take the same time. And where it would poll once, it does not poll: the
+  /// system call that sleeps looks first, too.
   template <typename Look>
   bool Spin(const Look& look, bool pays = true, int cost = 1) {
     return Spin(look, pays, cost, [](int) { Pause(); });
@@ -85,8 +86,11 @@ class AdaptivePoller {
   template <typename Look, typename Between>
   bool Spin(const Look& look, bool pays, int cost, const Between& between) {
     const int spins = std::max(kSpins / cost, 1), more_spins = kMoreSpins / cost;
-    if (!pays) return against_hint_.IsDue() ? against_hint_.Note(PollTimes(spins, look, between)) : look();
-    if (!polling_.IsDue()) return look();
+    const auto look_once = [&] { return cost == 1 && look(); };
+    if (!pays) {
+      return against_hint_.IsDue() ? against_hint_.Note(PollTimes(spins, look, between)) : look_once();
+    }
+    if (!polling_.IsDue()) return look_once();
     return polling_.Note(PollTimes(spins, look, between) ||
                          (longer_.IsDue() && longer_.Note(PollTimes(more_spins, look, between))));
   }

@@ -20,6 +20,7 @@
 //   O5  READs and SENDs complete in the order posted.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -316,6 +317,11 @@ class ServerConnection : public Connection {
   virtual absl::StatusOr<std::unique_ptr<Registration>> ProvideWrite(std::string_view name,
                                                                      std::size_t size) = 0;
 
+  /// Returns whether a message of `size` bytes can be sent now, and behind it as many as
+  /// QueueLimits::receives, each of at most two times kMaxShortMessage bytes. Messages that the peer has not
+  /// taken yet may fill the space for them.
+  virtual bool TakesLong(std::size_t /*size*/) const { return true; }
+
   /// Answers a request that NextRequest returned. Never waits for the client; once the client has
   /// seen it, it may send. Where the transport answers in a thread of its own, a client that is gone by then
   /// is one that disconnects. After Reject the connection is of no use and should be destroyed.
@@ -417,8 +423,20 @@ class Listener {
   /// Makes wait_fd() turn readable, from now on, when NextRequest or Poll may have something. After
   /// Arm, call both once more before sleeping, because earlier events are not signalled.
   virtual void Arm() = 0;
-  /// Undoes Arm, after sleeping. Also after an Arm that was not followed by sleeping.
+  /// Undoes Arm or ArmBriefly, after sleeping. Also after one that was not followed by sleeping.
   virtual void Disarm() = 0;
+  /// Makes SleepBriefly end, from now on, when Poll may have something. As behind Arm, call NextRequest and
+  /// Poll once more before sleeping. Returns false if such a sleep is not possible now; then nothing was
+  /// done.
+  virtual bool ArmBriefly() { return false; }
+  /// Returns the word by which other threads may end SleepBriefly (FutexNotify, local/futex.h). It is good
+  /// until the next call of this listener behind SleepBriefly. Null: the sleep is not possible any more.
+  /// REQUIRES: ArmBriefly returned true.
+  virtual std::atomic<std::uint32_t>* brief_word() { return nullptr; }
+  /// Sleeps until Poll may have something, somebody uses brief_word(), or `longest` is over. New clients do
+  /// not end the sleep, nor do connections that end. Returns false if `longest` went by.
+  /// REQUIRES: brief_word() is not null.
+  virtual bool SleepBriefly([[maybe_unused]] Duration longest) { return false; }
   /// Returns a descriptor for the listener's life, owned by it.
   virtual int wait_fd() const = 0;
 

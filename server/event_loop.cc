@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/cluster/slot_moves.h"
 #include "server/memory/memory_reserve.h"
 #include "server/monitoring/log_events.h"
 #include "server/request/request_decoder.h"
@@ -26,6 +27,9 @@ namespace {
 // hundreds, in which nobody polls: less than 0.5 ms in all.
 constexpr int kSpinSteps = 100;
 constexpr int kPollsPerStep = 64;
+
+// The longest sleep that new clients do not end.
+constexpr std::chrono::milliseconds kBriefSleep(1);
 
 // Steps that commit writes, between two runs of the tasks that can wait.
 constexpr int kStepsPerTasks = 16;
@@ -64,6 +68,7 @@ bool EventLoop::Serve(bool busy) {
   if (!parts_.rate_limiter.empty()) busy |= DispatchDelayed();
   // Writes first: a locate behind a write of the same client finds it.
   const bool committed = parts_.writes.Commit();
+  if (parts_.moves != nullptr) busy |= parts_.moves->Step();
   busy |= parts_.unbatched.AnswerRead();
   busy |= parts_.unbatched.AnswerWaiting();
   if (committed) {
@@ -182,7 +187,13 @@ inline void EventLoop::Dispatch(const PendingRequest& pending) {
     case Operation::kQueryCompletion:
     case Operation::kBackup:
     case Operation::kSettings:
+    case Operation::kLeaf:
+    case Operation::kTopology:
+      if (BeginsScan(request.operation) && parts_.moves != nullptr) parts_.moves->LookAtDivision();  // M6
       parts_.unbatched.Add(pending);
+      return;
+    case Operation::kMove:
+      TakeMove(pending);
       return;
     case Operation::kFollow:
     case Operation::kReplicate:
@@ -202,15 +213,27 @@ absl::Status EventLoop::CheckWriter(const ClientSession& session, Operation oper
     return NeedsWriterError();
   }
   if (IsShortOfMemory()) return ShortOfMemoryError();
-  const bool writes = operation != Operation::kBackup && operation != Operation::kSettings;
+  const bool writes =
+      operation != Operation::kBackup && operation != Operation::kSettings && operation != Operation::kMove;
   return writes && parts_.replication != nullptr ? parts_.replication->CheckWrite() : absl::OkStatus();
 }
 
+bool EventLoop::MayReplicate(const ClientSession& session) const {
+  const TokenUse* const use = session.token_use();
+  return use == nullptr ? !parts_.acceptor.asks_for_tokens() : use->token.role == Role::kReplication;
+}
+
+void EventLoop::TakeMove(const PendingRequest& pending) {
+  if (parts_.moves != nullptr) {
+    return parts_.moves->Take(pending, parts_.replies, MayReplicate(*pending.session));
+  }
+  parts_.replies.Answer(pending, absl::FailedPreconditionError(
+                                     "move: this server is none of kvserver --shards, and its slots do not "
+                                     "move; see its --slots"));
+}
+
 void EventLoop::TakeReplication(const PendingRequest& pending) {
-  const TokenUse* const use = pending.session->token_use();
-  const bool may =
-      use == nullptr ? !parts_.acceptor.asks_for_tokens() : use->token.role == Role::kReplication;
-  if (!may) {
+  if (!MayReplicate(*pending.session)) {
     parts_.store.Add(Metric::kRequestsDenied, 1);
     return parts_.replies.Answer(
         pending, absl::UnauthenticatedError("replication: this needs a token with the role replication "
@@ -295,13 +318,15 @@ absl::Status EventLoop::Run() {
       idle_steps = 0;
       continue;
     }
-    if (parts_.replies.expected_requests() > 0 && pays && ++idle_steps < kSpinSteps) {
+    const bool expects = parts_.replies.expected_requests() > 0;
+    if (expects && pays && ++idle_steps < kSpinSteps) {
       if (parts_.yields) std::this_thread::yield();
       continue;
     }
     idle_steps = 0;
     parts_.replies.ExpectNone();
-    Sleep();
+    const bool woken = expects && !pays && SleepBriefly();
+    if (!woken) Sleep();
   }
   parts_.rate_limited_log.FlushAllSummaries();
   return parts_.store.load_status();
@@ -314,6 +339,23 @@ bool EventLoop::ShouldSpin() const {
 bool EventLoop::PollingPays() const {
   return std::ranges::all_of(parts_.acceptor.ports(),
                              [](const Port& port) { return port.listener->PollingPays(); });
+}
+
+bool EventLoop::SleepBriefly() {
+  if (parts_.acceptor.ports().size() != 1) return false;  // the clients of others could not end the sleep
+  rdma::Listener& listener = *parts_.acceptor.ports().front().listener;
+  if (!listener.ArmBriefly()) return false;
+  const std::uint32_t news = parts_.signals.news();
+  bool came = Step();  // as in Sleep
+  if (!came) {
+    Duration longest = kBriefSleep;
+    if (const std::optional<TimePoint> next = NextWork())
+      longest = std::min(longest, *next - parts_.store.clock().Now());
+    came = longest > Duration::zero() && parts_.signals.SleepBriefly(listener, news, longest);
+    if (came) parts_.store.Add(Metric::kWakeups, 1);
+  }
+  listener.Disarm();
+  return came;
 }
 
 void EventLoop::Sleep() {
@@ -359,6 +401,11 @@ std::optional<TimePoint> EventLoop::NextWork() const {
   }
   if (parts_.replication != nullptr) {
     if (const std::optional<TimePoint> due = parts_.replication->next_work()) {
+      next = next ? std::min(*next, *due) : *due;
+    }
+  }
+  if (parts_.moves != nullptr) {
+    if (const std::optional<TimePoint> due = parts_.moves->next_work()) {
       next = next ? std::min(*next, *due) : *due;
     }
   }

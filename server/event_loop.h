@@ -40,6 +40,8 @@
 
 namespace remora {
 
+class SlotMoves;
+
 /// Distributes the requests of all sessions to the parts of the server, step by step.
 ///
 /// Thread safety: none. One thread at a time uses it: the server thread, or one to which LoopHandover gives
@@ -58,6 +60,7 @@ class EventLoop final : public SessionObserver, public LoopHandover::Loop {
     ReplySender& replies;
     LoopHandover& handover;
     ReplicationService* replication;  // null: there is none
+    SlotMoves* moves;                 // null: the slots do not move
     RateLimitedLog& rate_limited_log;
     const OperatorLog& log;
     const std::function<void()>& on_reload;
@@ -86,7 +89,10 @@ class EventLoop final : public SessionObserver, public LoopHandover::Loop {
   void TakeRequest(ClientSession& session, const rdma::Completion& completion);
   /// Takes a request to the part that answers it.
   [[gnu::always_inline]] void Dispatch(const PendingRequest& pending);
-  /// Takes a request of replication.
+  /// Returns whether a client may replicate.
+  bool MayReplicate(const ClientSession& session) const;
+  /// Take a request of a move of slots, and one of replication.
+  void TakeMove(const PendingRequest& pending);
   void TakeReplication(const PendingRequest& pending);
   /// Returns why a request that changes data is not taken now. OK: it is.
   absl::Status CheckWriter(const ClientSession& session, Operation operation) const;
@@ -104,6 +110,9 @@ class EventLoop final : public SessionObserver, public LoopHandover::Loop {
   /// Returns false if a client that was answered shares this thread's CPU. Such a client can send its next
   /// request only while this thread sleeps.
   bool PollingPays() const;
+  /// Sleeps for a moment in a cheaper way, if the transport has one: behind an answer, the next request
+  /// mostly comes soon. Returns false if nothing came.
+  bool SleepBriefly();
   void Sleep();
   /// Returns when there is work again. Nothing: with the next request.
   std::optional<TimePoint> NextWork() const;

@@ -6,6 +6,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "server/cluster/kept_division.h"
+#include "server/cluster/slot_division.h"
+#include "server/cluster/slot_moves.h"
 #include "server/connection/auth_tokens.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
@@ -30,6 +33,8 @@ Metric TransportCounter(const rdma::Address& address) {
 }
 
 }  // namespace
+
+Server::Server(const ServerOptions& options) : log_(options.log), on_reload_(options.on_reload) {}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& options) {
   std::unique_ptr<Server> server(new Server(options));
@@ -61,6 +66,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
     };
   }
   store_options.slots = options.slots;
+  SlotsAtStart slots;
+  if (options.division != nullptr) {
+    REMORA_ASSIGN_OR_RETURN(slots, ReadSlotsAtStart(*options.division));
+    store_options.slots = std::make_shared<const ClusterSlots>(slots.own);
+  }
   REMORA_ASSIGN_OR_RETURN(server->store_, ServerStore::Open(store_options, server->memory_->region()));
   if (options.huge_pages) REMORA_RETURN_IF_ERROR(server->huge_pages_->Start(server->store_.get()));
   if (server->store_->Read(Metric::kLogTorn) != 0) {
@@ -73,6 +83,21 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
     server->log_.Write(LogEvent::kCommitLog, line);
   }
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<ColdReadPool> read_pool, server->MakeReadPool(options));
+  if (options.division != nullptr) {
+    server->division_ = options.division;
+    server->moves_ =
+        std::make_unique<SlotMoves>(*server->store_, *options.division, server->log_,
+                                    options.store.durability != Durability::kMemory, std::move(slots));
+  }
+  if (options.kept_division != nullptr) {
+    server->kept_division_ = options.kept_division;
+    const auto state = [one = server.get()] {
+      return MovingMember::State{.epoch = one->replication_->serving_epoch(),
+                                 .published = one->replication_->published()};
+    };
+    server->moves_ = std::make_unique<SlotMoves>(
+        *server->store_, server->log_, MovingMember{*options.kept_division, options.move_credentials, state});
+  }
   server->MakeParts(options, std::move(tokens), std::move(read_pool));
   REMORA_RETURN_IF_ERROR(server->MakeEventLoop(options, std::move(history)));
   server->store_->Add(Metric::kRegisteredBytes, static_cast<std::int64_t>(server->memory_->region().size()));
@@ -87,7 +112,11 @@ absl::Status Server::TakeUpCopy(const ServerOptions& options) {
     return absl::OkStatus();
   }
   REMORA_RETURN_IF_ERROR(installed.status());
-  if (*installed == InstalledCopy::kDropped) {
+  if (*installed == InstalledCopy::kPart && options.replication.membership != nullptr) {
+    log_.Write(LogEvent::kCopyTaken,
+               "a part of a copy of a primary's data is here: the next copy goes on from it");
+  } else if (*installed == InstalledCopy::kPart) {
+    RemoveIncomingCopy(options.store.data_dir);
     log_.Write(LogEvent::kCopyFailed, "a copy of a primary's data that was not whole is removed");
   } else if (*installed == InstalledCopy::kReplaced) {
     log_.Write(LogEvent::kCopyTaken, "the copy of a primary's data is in place; the data before are removed");
@@ -114,19 +143,25 @@ void Server::MakeParts(const ServerOptions& options, std::vector<Token> tokens,
                                                    .tokens_file = options.tokens_file,
                                                    .serves_without_token = options.serves_without_token,
                                                    .tls = options.tls,
-                                                   .shard = options.store.shard},
+                                                   .shard = options.store.shard,
+                                                   .has_topology = options.replication.has_division},
                                  std::move(tokens), *store_, log_, *rate_limited_log_);
   large_writes_ = std::make_unique<LargeWrites>(*store_, *memory_);
   replies_ = std::make_unique<ReplySender>(*store_, *acceptor_);
   rate_limiter_ = std::make_unique<RateLimiter>(*store_);
-  cold_reads_ = std::make_unique<ColdReads>(*store_, std::move(read_pool));
+  // A pool of a test decides when reads end.
+  const TryReads tries = options.make_read_pool ? TryReads::kNever : TryReads::kIfCached;
+  cold_reads_ = std::make_unique<ColdReads>(*store_, std::move(read_pool), tries);
   writes_ = std::make_unique<WriteBatcher>(*store_, *acceptor_, *large_writes_, *replies_, *cold_reads_);
   reserves_ = std::make_unique<ReserveQueue>(*store_, *large_writes_, *replies_);
   auto backups = std::make_unique<BackupService>(
       *store_, options.backup_dir, options.backup_keep,
       [log = rate_limited_log_.get()](LogEvent event, std::string_view line) { log->Write(event, line); });
-  unbatched_ = std::make_unique<UnbatchedRequests>(*store_, *large_writes_, *reserves_, *replies_,
-                                                   std::move(backups), *cold_reads_, options.settings);
+  UnbatchedRequests::TopologySource topology;
+  if (options.replication.has_division) topology = [this] { return replication_->topology(); };
+  unbatched_ =
+      std::make_unique<UnbatchedRequests>(*store_, *large_writes_, *reserves_, *replies_, std::move(backups),
+                                          *cold_reads_, options.settings, std::move(topology));
 }
 
 absl::Status Server::MakeEventLoop(const ServerOptions& options, History history) {
@@ -156,6 +191,7 @@ absl::Status Server::MakeEventLoop(const ServerOptions& options, History history
                                                              .replies = *replies_,
                                                              .handover = *handover_,
                                                              .replication = replication_.get(),
+                                                             .moves = moves_.get(),
                                                              .rate_limited_log = *rate_limited_log_,
                                                              .log = log_,
                                                              .on_reload = on_reload_,
@@ -184,8 +220,11 @@ Server::~Server() {
   cold_reads_.reset();
   acceptor_.reset();
   if (huge_pages_) huge_pages_->Stop();
+  moves_.reset();
   store_.reset();
 }
+
+absl::Status Server::CheckDivision() { return moves_ != nullptr ? moves_->CheckStart() : absl::OkStatus(); }
 
 absl::Status Server::AddListener(std::unique_ptr<rdma::Listener> listener) {
   // A device locks memory, whose pages then stay as they are.

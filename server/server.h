@@ -39,6 +39,9 @@
 namespace remora {
 
 class ClusterSlots;
+class SlotDivision;
+class KeptDivision;
+class SlotMoves;
 
 struct ServerOptions {
   StoreOptions store;
@@ -66,6 +69,13 @@ struct ServerOptions {
   /// The slots of a cluster that the server has, in place of StoreOptions::slots. It answers for the keys of
   /// others with ReplyStatus::kMoved. Null: it has all.
   std::shared_ptr<const ClusterSlots> slots{};
+  /// The division that says which slots of a cluster the server has, in place of `slots`. Then they may move
+  /// to other servers, and back (server/cluster/slot_moves.h). Null: they are as `slots` says, for good.
+  std::shared_ptr<SlotDivision> division{};
+  /// The division in etcd, of a member whose slots may move, in place of `division`; null: there is none.
+  /// `move_credentials`: with which it connects to other shards.
+  std::shared_ptr<KeptDivision> kept_division{};
+  FollowerAddress move_credentials{};
   /// The part of the server in replication. Needs a store with a commit log.
   ReplicationOptions replication{};
   /// Threads that read records from the durable tier for GETs and writes, so that the server thread does not
@@ -104,6 +114,10 @@ class Server {
   /// steps. ResourceExhausted: the system does not start a thread.
   static absl::StatusOr<std::unique_ptr<Server>> Create(const ServerOptions& options);
 
+  /// Returns OK if the slots that the server has are those of the division still, now that no server before
+  /// this one can be at its addresses. Aborted: start it anew. Others: those of SlotDivision::Own.
+  absl::Status CheckDivision();
+
   /// Serves over `listener`, too, from the next Step on. Errors as Listener::RegisterRead.
   absl::Status AddListener(std::unique_ptr<rdma::Listener> listener);
 
@@ -140,7 +154,7 @@ class Server {
   const FollowerActivities& followers() const { return followers_; }
 
  private:
-  explicit Server(const ServerOptions& options) : log_(options.log), on_reload_(options.on_reload) {}
+  explicit Server(const ServerOptions& options);
   /// Puts a copy of a primary's data in its place, if one has come (store/durable/incoming_copy.h).
   absl::Status TakeUpCopy(const ServerOptions& options);
   /// Makes the pool that reads the durable tier. Null: the server thread reads.
@@ -169,6 +183,9 @@ class Server {
   std::unique_ptr<ReserveQueue> reserves_;
   std::unique_ptr<UnbatchedRequests> unbatched_;
   std::unique_ptr<ReplicationService> replication_;  // null: the server has no part in replication
+  std::shared_ptr<SlotDivision> division_;
+  std::shared_ptr<KeptDivision> kept_division_;
+  std::unique_ptr<SlotMoves> moves_;  // null: the slots do not move
   std::unique_ptr<EventLoop> event_loop_;
 };
 

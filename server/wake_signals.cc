@@ -5,21 +5,13 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "rdma/local/futex.h"
 
 namespace remora {
-namespace {
-
-/// Makes an eventfd readable. Fails only when it is so already, which is what is wanted.
-void Signal(int fd) {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(fd, &one, sizeof(one));
-}
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<WakeSignals>> WakeSignals::Create() {
   std::unique_ptr<WakeSignals> signals(new WakeSignals);
   signals->stop_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -31,6 +23,28 @@ absl::StatusOr<std::unique_ptr<WakeSignals>> WakeSignals::Create() {
 WakeSignals::~WakeSignals() {
   if (stop_fd_ >= 0) ::close(stop_fd_);
   if (wake_fd_ >= 0) ::close(wake_fd_);
+}
+
+void WakeSignals::Signal(int fd) {
+  // Fails only when the eventfd is readable already, which is what is wanted.
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(fd, &one, sizeof(one));
+  news_.fetch_add(1, std::memory_order_seq_cst);
+  notifiers_.fetch_add(1, std::memory_order_seq_cst);
+  std::atomic<std::uint32_t>* const word = brief_word_.load(std::memory_order_seq_cst);
+  if (word != nullptr) rdma::FutexNotify(*word);
+  notifiers_.fetch_sub(1, std::memory_order_release);
+}
+
+bool WakeSignals::SleepBriefly(rdma::Listener& listener, std::uint32_t seen, Duration longest) {
+  std::atomic<std::uint32_t>* const word = listener.brief_word();
+  if (word == nullptr) return false;
+  brief_word_.store(word, std::memory_order_seq_cst);
+  const bool came = news() != seen || listener.SleepBriefly(longest);
+  // The word ends with its connection, so no thread may use it from here on.
+  brief_word_.store(nullptr, std::memory_order_seq_cst);
+  while (notifiers_.load(std::memory_order_seq_cst) != 0) std::this_thread::yield();
+  return came;
 }
 
 void WakeSignals::Stop() {

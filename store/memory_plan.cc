@@ -36,9 +36,15 @@ std::uint64_t IndexBytesNeeded(std::uint64_t key_count) {
 
 std::size_t MemoryNeeded(std::uint64_t key_count, std::uint64_t record_bytes) {
   // The ends of segments: a record that does not fit leaves the end of a segment unused, up to a quarter with
-  // the largest records. Eight segments more: for the heads of the log, the reserve, and retired memory.
-  const bool large = key_count > 0 && record_bytes / key_count > kSegmentSize / 16;
-  const std::uint64_t ends = large ? record_bytes / 2 : record_bytes / 16;
+  // the largest small records. Large ones have holes between them. Eight segments more: for the heads of the
+  // log, the reserve, and retired memory.
+  const std::uint64_t mean = key_count == 0 ? 0 : record_bytes / key_count;
+  std::uint64_t ends = record_bytes / 16;
+  if (mean > kMaxSmallExtent) {
+    ends = record_bytes / 8;
+  } else if (mean > kSegmentSize / 16) {
+    ends = record_bytes / 2;
+  }
   return std::max<std::size_t>(kMinMemorySize,
                                IndexBytesNeeded(key_count) + record_bytes + ends + 8 * kSegmentSize);
 }

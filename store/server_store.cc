@@ -5,6 +5,7 @@
 
 #include "store/base/status_macros.h"
 #include "store/engine/store_engine.h"
+#include "store/slot_transfer.h"
 
 namespace remora {
 
@@ -44,8 +45,31 @@ absl::StatusOr<std::optional<Location>> ServerStore::BeginLocate(std::string_vie
   return engine_->reader().BeginLocate(key, read);
 }
 void ServerStore::ReadCold(ColdRead* read) const { engine_->reader().ReadCold(read); }
-absl::StatusOr<std::optional<Location>> ServerStore::FinishLocate(ColdRead* read) {
-  return engine_->reader().FinishLocate(read);
+bool ServerStore::TryReadCold(ColdRead* read) const { return engine_->reader().TryReadCold(read); }
+absl::StatusOr<std::optional<Location>> ServerStore::FinishLocate(ColdRead* read, bool may_stay) {
+  return engine_->reader().FinishLocate(read, may_stay);
+}
+
+bool ServerStore::has_ordered_index() const { return engine_->core().ordered != nullptr; }
+
+absl::StatusOr<std::uint64_t> ServerStore::FindLeaf(std::string_view key, LeafSide side) const {
+  StoreCore& core = engine_->core();
+  const WriterLock lock(core.mutex);
+  if (core.ordered == nullptr) {
+    return absl::FailedPreconditionError(
+        "scan: the server keeps no order in memory; start kvserver with --ordered=memory, or scan without "
+        "one_sided");
+  }
+  REMORA_RETURN_IF_ERROR(core.slots.CheckSettled("scan"));
+  if (core.is_loading()) {
+    return absl::UnavailableError(
+        "scan: the server is loading, and its order is not complete yet; try again, or scan without "
+        "one_sided");
+  }
+  const OrderedKeys& keys = core.ordered->keys();
+  const OrderedLeaf* const leaf = side == LeafSide::kOf ? keys.LeafOf(key) : keys.LeafBelow(key);
+  if (leaf == nullptr) return absl::NotFoundError("scan: there are no keys");
+  return leaf->is_readable() ? leaf->place() : 0;
 }
 
 bool ServerStore::wants_reads() const { return engine_->core().wants_reads(); }
@@ -70,6 +94,10 @@ absl::Status ServerStore::ApplyGroup(std::uint64_t number, std::string_view byte
 absl::StatusOr<std::uint64_t> ServerStore::SyncGroups() { return engine_->replication().SyncGroups(); }
 absl::Status ServerStore::Promote(GroupSink* sink, std::uint64_t versions_from) {
   return engine_->Promote(sink, versions_from);
+}
+
+std::unique_ptr<SlotTransfer> ServerStore::NewSlotTransfer() {
+  return std::make_unique<SlotTransfer>(*engine_);
 }
 
 absl::Status ServerStore::RegisterClient(std::uint64_t client, std::span<const std::uint64_t> forgotten) {

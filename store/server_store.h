@@ -20,6 +20,7 @@
 #include "store/format/memory/layout.h"
 #include "store/format/types/change.h"
 #include "store/format/types/scan_range.h"
+#include "store/format/wire/messages.h"
 #include "store/read/cold_read.h"
 #include "store/read/location.h"
 #include "store/region/segment_map.h"
@@ -27,6 +28,8 @@
 #include "store/write/write.h"
 
 namespace remora {
+
+class SlotTransfer;
 
 /// A Store with the calls that only a server needs, and tests. A program that embeds a store needs none of
 /// them.
@@ -90,7 +93,22 @@ class ServerStore : public Store {
   /// FinishLocate follow again. A read may be dropped at any time. Other outcomes as for Locate.
   absl::StatusOr<std::optional<Location>> BeginLocate(std::string_view key, ColdRead* read);
   void ReadCold(ColdRead* read) const;
-  absl::StatusOr<std::optional<Location>> FinishLocate(ColdRead* read);
+  /// Does the read if it needs no disk. Returns false if it does, or if it reads more than 64 KiB.
+  bool TryReadCold(ColdRead* read) const;
+  /// `may_stay`: the caller takes the value of the read, too. Then a record may stay where it is, if memory
+  /// fills and the key is not used often. The location has no slot then, and the value of the read is the
+  /// key's.
+  absl::StatusOr<std::optional<Location>> FinishLocate(ColdRead* read, bool may_stay = false);
+
+  /// Returns whether the store has an ordered index.
+  bool has_ordered_index() const;
+  /// Returns the offset of the leaf of the ordered index that has the key, or, with kBelow, the greatest key
+  /// below it (store/format/memory/leaf_block.h). 0: clients cannot READ that leaf.
+  ///   NotFound: there are no keys.
+  ///   FailedPrecondition: there is no ordered index.
+  ///   Unavailable: the store is loading.
+  ///   Aborted: slots are about to come (OwnedSlots::CheckSettled); ask again later.
+  absl::StatusOr<std::uint64_t> FindLeaf(std::string_view key, LeafSide side) const;
 
   /// Returns whether memory is filling up, so that the store counts which keys are used.
   bool wants_reads() const;
@@ -153,6 +171,11 @@ class ServerStore : public Store {
   ///   fails.
   /// Unless it is OK, the store follows as before.
   absl::Status Promote(GroupSink* sink = nullptr, std::uint64_t versions_from = 0);
+
+  // --- Moves of slots
+
+  /// Returns the store's part in a move of slots. The store outlives it.
+  std::unique_ptr<SlotTransfer> NewSlotTransfer();
 
   // --- Clients
 

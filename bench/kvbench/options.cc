@@ -62,10 +62,8 @@ void AddTargetFlags(CommandLine& line, Flags& flags, BenchOptions& options) {
   line.Add(
           "--target", options.target.address,
           "verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT, local:///PATH, cluster:FILE with a topology\n"
-          "file, or embedded; of others:\n"
-          "redis://HOST:PORT,\n"
-          "redis:///PATH, rediss://HOST:PORT, memcached://HOST:PORT, memcached:///PATH, or, inside kvbench,\n"
-          "rocksdb, lmdb")
+          "file, or embedded; of others: redis://HOST:PORT, redis:///PATH, rediss://HOST:PORT,\n"
+          "memcached://HOST:PORT, memcached:///PATH, or, inside kvbench, rocksdb, lmdb")
       .Placeholder("ADDRESS");
   line.Add("--memory", flags.memory,
            "embedded: size of the store (rocksdb: of its cache); default: what the records need")
@@ -80,6 +78,8 @@ void AddTargetFlags(CommandLine& line, Flags& flags, BenchOptions& options) {
            "server: memory for each thread's client to keep a copy of the index; 0, the default: none")
       .Size()
       .Placeholder("SIZE");
+  line.AddFlag("--one_sided", options.target.one_sided,
+               "server with an ordered index: clients read the keys of scans in its memory, too");
   line.Add("--token_file", flags.token_file,
            "server: auth token, as `kvctl create_token` printed it, for a server that requires one")
       .Environment("REMORA_TOKEN_FILE")
@@ -323,8 +323,8 @@ absl::Status Reject(const CommandLine& line, std::initializer_list<const char*> 
 absl::Status CheckFlagsForPeer(const CommandLine& line, const BenchOptions& options) {
   const std::string& address = options.target.address;
   const bool has_tls = address.starts_with("rediss:");
-  REMORA_RETURN_IF_ERROR(
-      Reject(line, {"--location_cache", "--index_mirror"}, "is for a server of Remora's only"));
+  REMORA_RETURN_IF_ERROR(Reject(line, {"--location_cache", "--index_mirror", "--one_sided"},
+                                "is for a server of Remora's only"));
   if (!has_tls && !address.starts_with("redis:")) {
     REMORA_RETURN_IF_ERROR(Reject(line, {"--batch"}, "is for a server of Remora's or a Redis only"));
   }
@@ -380,8 +380,8 @@ absl::Status ResolveFloor(const BenchOptions& options) {
 
 absl::Status ResolveStore(const CommandLine& line, const Flags& flags, BenchOptions& options) {
   REMORA_RETURN_IF_ERROR(Reject(line,
-                                {"--location_cache", "--index_mirror", "--batch", "--server_pid", "--tls_ca",
-                                 "--tls_cert", "--tls_key"},
+                                {"--location_cache", "--index_mirror", "--one_sided", "--batch",
+                                 "--server_pid", "--tls_ca", "--tls_cert", "--tls_key"},
                                 "is for a server only"));
   const Workload& workload = options.workload;
   if (options.processes > 1) {
@@ -449,7 +449,7 @@ absl::Status CheckFlagsForReport(const CommandLine& line) {
                        "--processes",    "--seed",       "--verify",
                        "--warmup",       "--time_every", "--interval",
                        "--format",       "--json",       "--csv",
-                       "--index_mirror"},
+                       "--index_mirror", "--one_sided"},
                 "is for a run; report takes --html and --by: leave it out");
 }
 

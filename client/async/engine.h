@@ -92,6 +92,7 @@ class AsyncClient::Core {
   /// Breaks the connection if a part's stage said that it failed.
   bool Did(const absl::StatusOr<bool>& stage);
   bool TakeCompletions();
+  bool has_work_in_flight() { return reads_.has_in_flight() || !connection_.channel().empty(); }
   /// Ends the operations whose results count by now. Returns whether there was one.
   bool EndConfirmed();
   /// Calls the callbacks of at most `most` operations. Returns how many it called.

@@ -144,7 +144,7 @@ absl::Status AsyncMessages::TakeAnswer(std::uint32_t owner, const ServerReply& a
   } else if (operation.kind == AsyncOperation::Kind::kMessage) {
     operations_.EndMessage(operation, answer);
   } else {
-    operation.lookup.Take(answer);
+    operation.lookup.Take(answer, buffers_.record(operation.index));
     reads_.Advance(operation);
   }
   return absl::OkStatus();

@@ -32,6 +32,7 @@ class AsyncMessages {
       : connection_(connection),
         operations_(operations),
         reads_(reads),
+        buffers_(buffers),
         askers_(askers),
         large_(connection, operations, reads, buffers) {}
 
@@ -65,6 +66,7 @@ class AsyncMessages {
   AsyncConnection& connection_;
   OperationTable& operations_;
   AsyncReads& reads_;
+  OperationBuffers& buffers_;
   OperationList& askers_;
   OperationList writers_;    // wait to send a write
   bool asked_last_ = false;  // askers_ and writers_ take turns

@@ -32,8 +32,12 @@ std::size_t AsyncClient::Core::Poll() {
   const std::size_t most = operations_.all().size();
   std::size_t ended = 0;
   bool busy = false;
+  bool has_looked = false;
   if (connection_.is_up()) {
-    busy = TakeCompletions();  // at least once, to notice the connection's end
+    // Without work in flight, only the connection's end can have come. Then the look is behind the posts:
+    // over TCP it is a system call, and one that follows a post at once is left out.
+    has_looked = has_work_in_flight();
+    if (has_looked) busy = TakeCompletions();
   } else if (connection_.TryAttempt(operations_.LatestDeadline())) {
     TakeAttempt();
     busy = true;
@@ -42,9 +46,8 @@ std::size_t AsyncClient::Core::Poll() {
   do {
     busy |= Did(messages_.Send());
     busy |= Did(reads_.Post());
-    if (connection_.is_up() && (reads_.has_in_flight() || !connection_.channel().empty())) {
-      busy |= TakeCompletions();
-    }
+    if (connection_.is_up() && (!has_looked || has_work_in_flight())) busy |= TakeCompletions();
+    has_looked = true;
     busy |= Did(operations_.lease().Drive());
     busy |= EndConfirmed();
     ended += Deliver(most - ended);

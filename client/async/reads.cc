@@ -20,7 +20,7 @@ absl::StatusOr<bool> AsyncReads::Post() {
   if (!connection_.is_up()) return false;
   bool any = false;
   RegionReader& region = connection_.session().region();
-  while (!readers_.empty() && in_flight_ < kMaxReadsInFlight) {
+  while (!readers_.empty() && (in_flight_ < kMaxReadsInFlight || readers_.front().lookup.is_look())) {
     AsyncOperation& operation = readers_.Pop();
     if (operation.lookup.is_look()) {
       operation.lookup.Look(buffers_.record(operation.index));
@@ -33,8 +33,8 @@ absl::StatusOr<bool> AsyncReads::Post() {
       continue;
     }
     operation.lookup.Posted();
-    any = true;
     if (!operation.lookup.is_chunk() && region.ReadNow(operation.bytes, operation.lookup.offset())) {
+      any = true;
       operation.lookup.Take(operation.bytes);
       Advance(operation);
       continue;

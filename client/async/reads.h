@@ -48,7 +48,8 @@ class AsyncReads {
     connection_.session().region().Prefetch(operation.lookup.offset(), operation.lookup.size());
     readers_.Push(operation);
   }
-  /// Posts the READs of lookups that wait. Returns whether it did something.
+  /// Posts the READs of lookups that wait. Returns whether a lookup went on at once. One whose READ is in
+  /// flight waits for its completion, so it is no reason for another look behind the next one.
   absl::StatusOr<bool> Post();
   /// Takes the completion of the operation's READ. REQUIRES: the operation is a lookup.
   void Take(AsyncOperation& operation);

@@ -16,6 +16,7 @@
 #include "client/c/binding.h"
 #include "client/c/call.h"
 #include "client/client.h"
+#include "client/cluster/topology_source.h"
 #include "client/get/visit.h"
 #include "rdma/local/mapping.h"
 
@@ -215,9 +216,9 @@ remora_code remora_connect_cluster_interruptible(const char* topology, const rem
     if (!status.ok()) return status;
     const absl::StatusOr<remora::ClientOptions> wanted = ClientOptionsOf(options);
     if (!wanted.ok()) return wanted.status();
-    const absl::StatusOr<remora::Topology> read = remora::Topology::Read(topology);
-    if (!read.ok()) return read.status();
     auto connected = std::make_unique<remora_client>(interrupted, context);
+    const absl::StatusOr<remora::Topology> read = remora::ReadTopology(topology, *wanted, connected->clock);
+    if (!read.ok()) return read.status();
     auto opened = remora::ClusterClient::Connect(*read, *wanted, connected->clock);
     if (!opened.ok()) return opened.status();
     connected->cluster = *std::move(opened);

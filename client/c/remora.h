@@ -138,6 +138,7 @@ void remora_options_init(remora_options* options);
 remora_code remora_connect(const char* address, const remora_options* options, remora_client** client);
 
 /* Connects to the servers of a cluster, whose topology file has the path `topology` (docs/guide/cluster.md).
+ * `topology` may also be cluster://HOST:PORT[,HOST:PORT]... with members of shards whose division is in etcd.
  * connect_timeout_ms is for all shards together. Outcomes as for remora_connect, and:
  *   REMORA_OK: one server at least can be reached, and no address leads to another server than its shard's.
  *   REMORA_NOT_FOUND, REMORA_PERMISSION_DENIED: there is no such file, or this user may not read it.

@@ -29,7 +29,7 @@ typedef struct remora_scan_options {
   const char* resume_token; /* resume token of remora_scan_resume_token: continue there, instead of a range
                         and an order. Null, the default: begin anew. "" is rejected */
   int any_order; /* 1: show keys in any order (see below), without reverse and one_moment; default: 0 */
-  int reserved;  /* must be 0 */
+  int one_sided; /* 1: read the keys in the server's memory (see below), in order; default: 0 */
 } remora_scan_options;
 
 /* Fills the options with their defaults. */
@@ -46,6 +46,10 @@ void remora_scan_options_init(remora_scan_options* options);
  * server gives the scan's position up and the scan continues. The server looks at all keys, whatever the
  * range.
  *
+ * A one-sided scan needs kvserver --ordered=memory, or ends with REMORA_FAILED_PRECONDITION. Then the server
+ * has nothing to do for it. It shows each key that exists from the scan's begin to its end exactly once, in
+ * order. It shows each record as it is at some moment in between; so it takes no one_moment.
+ *
  * On a store with a disk or an ordered index, any order is the order of the keys. A resume token of the one
  * kind of scan does not work with the other: REMORA_FAILED_PRECONDITION.
  *
@@ -57,6 +61,8 @@ remora_code remora_scan_begin(remora_client* client, const remora_scan_options* 
  * client, valid until the next step of any scan, or the end of this one. `value` and `version` may be
  * null. Outcomes:
  *   REMORA_NOT_FOUND: the scan has no more entries.
+ *   REMORA_FAILED_PRECONDITION: also, of a cluster, slots moved between its servers since the scan began. It
+ *     may lack keys: begin a new one, without the resume token.
  *   REMORA_ABORTED: with one_moment, the server has given the scan up, or the connection broke.
  *   REMORA_UNAVAILABLE: also, the server cannot read its disk. */
 remora_code remora_scan_next(remora_scan* scan, remora_bytes* key, remora_bytes* value, uint64_t* version);
@@ -126,7 +132,8 @@ remora_code remora_watch_begin(remora_client* client, const remora_watch_options
  * without limit. The change's bytes are in memory of the watch, valid until the next step. Outcomes:
  *   REMORA_NOT_FOUND: no change came in this time.
  *   REMORA_OUT_OF_RANGE: the server no longer keeps the changes that come next, or has other data now, for
- *     example as its data directory was replaced. Begin a new watch, and read all keys.
+ *     example as its data directory was replaced. Of a cluster, also: slots left a server. Begin a new watch,
+ *     and read all keys.
  * After any other error but REMORA_INVALID_ARGUMENT and REMORA_INTERNAL the caller may call again, and the
  * watch continues after the last change. One such error is REMORA_RESOURCE_EXHAUSTED: the server is short
  * of something. */

@@ -74,7 +74,8 @@ remora_code remora_scan_begin(remora_client* client, const remora_scan_options* 
                                      .limit = taken.limit,
                                      .keys_only = taken.keys_only != 0,
                                      .resume_token = taken.resume_token != nullptr ? taken.resume_token : "",
-                                     .one_moment = taken.one_moment != 0};
+                                     .one_moment = taken.one_moment != 0,
+                                     .one_sided = taken.one_sided != 0};
     if (absl::Status status = BeginScan(*client, wanted, *begun); !status.ok()) return status;
     *scan = begun.release();
     return absl::OkStatus();

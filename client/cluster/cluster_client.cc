@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "client/cluster/batch_slot.h"
 #include "client/cluster/cluster_shard.h"
 #include "client/cluster/many_keys.h"
@@ -28,7 +29,7 @@ const absl::Status& StatusIn(const absl::StatusOr<T>& result) {
 // --- Connections ------------------------------------------------------------------------------------------
 
 ClusterClient::ClusterClient(const Topology& topology, const ClientOptions& options, const Clock& clock)
-    : topology_(topology), clock_(clock), timeout_(options.timeout) {
+    : topology_(topology), options_(options), clock_(clock), timeout_(options.timeout) {
   for (std::size_t i = 0; i < topology_.shards().size(); ++i) {
     shards_.push_back(
         std::make_unique<ClusterShard>(topology_.shards()[i], OptionsOfShard(topology_, i, options), clock));
@@ -93,11 +94,26 @@ bool ClusterClient::TriesAgain(const absl::Status& status, MovedTries* tries) {
     clock_.Sleep(pause);
     if (clock_.IsInterrupted()) return false;
   }
-  absl::StatusOr<Topology> fresh = Topology::Read(topology_.path());
-  if (!fresh.ok()) return true;  // perhaps it is being replaced
-  if (!fresh->HasShardsOf(topology_)) return false;
-  topology_ = *std::move(fresh);
-  return true;
+  return Refresh();
+}
+
+template <typename Call>
+auto ClusterClient::WhileNothingMoves(absl::string_view operation, const Call& call) {
+  using Result = std::invoke_result_t<const Call&>;
+  const TimePoint deadline = clock_.Now() + timeout_;
+  Refresh();
+  for (int tries = 1;; ++tries) {
+    const std::uint64_t before = divisions_;
+    Result result = call();
+    Refresh();
+    if (!IsMoved(StatusIn(result)) && divisions_ == before) return result;
+    const Duration pause = MovedPause(tries);
+    const bool is_over = clock_.Now() + pause >= deadline;
+    if (!is_over) clock_.Sleep(pause);
+    if (!is_over && !clock_.IsInterrupted()) continue;
+    if (!StatusIn(result).ok()) return result;
+    return Result(MovedError(absl::StrCat(operation, ": slots moved again and again meanwhile; try again")));
+  }
 }
 
 template <typename Call>
@@ -108,12 +124,16 @@ auto ClusterClient::On(std::string_view key, const Call& call) {
     const std::size_t index = topology_.ShardOfSlot(SlotOf(key));
     if (clients_[index] == nullptr) [[unlikely]] {
       if (absl::Status fault = CheckKey(key); !fault.ok()) return Result(std::move(fault));
-      if (absl::Status status = shard(index).status(); !status.ok()) return Result(std::move(status));
+      if (absl::Status status = shard(index).status(); !status.ok()) {
+        NoteSilence(status);
+        return Result(std::move(status));
+      }
     }
     Result result = call(*clients_[index]);
     if (result.ok()) [[likely]]
       return result;
     if (TriesAgain(StatusIn(result), &tries)) continue;
+    NoteSilence(StatusIn(result));
     return Result(shards_[index]->Named(StatusIn(result)));
   }
 }
@@ -179,6 +199,7 @@ absl::Status ClusterClient::MultiGet(std::span<const std::string_view> keys, std
   }
   if (keys.empty()) return absl::OkStatus();
   const absl::Status status = parts_->Get(keys, results);
+  NoteSilence(status);
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (!IsMoved(results[i].status)) continue;
     results[i].status = Get(keys[i], &results[i].value, &results[i].version);
@@ -194,6 +215,7 @@ absl::Status ClusterClient::MultiPut(std::span<const PutRequest> requests, std::
   }
   if (requests.empty()) return absl::OkStatus();
   const absl::Status status = parts_->Put(requests, results);
+  NoteSilence(status);
   for (std::size_t i = 0; i < requests.size(); ++i) {  // in the caller's order
     if (!IsMoved(results[i].status)) continue;
     PutOptions options = requests[i].options;
@@ -214,14 +236,16 @@ absl::Status ClusterClient::Apply(const WriteBatch& batch, std::uint64_t* versio
 
 template <typename Call>
 absl::StatusOr<std::uint64_t> ClusterClient::Sum(const Call& call) {
-  std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < shards_.size(); ++i) {
-    REMORA_ASSIGN_OR_RETURN(Client* const client, shard(i));
-    const absl::StatusOr<std::uint64_t> count = call(*client);
-    if (!count.ok()) return shards_[i]->Named(count.status());
-    sum += *count;
-  }
-  return sum;
+  return WhileNothingMoves("count", [&]() -> absl::StatusOr<std::uint64_t> {
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < shards_.size(); ++i) {
+      REMORA_ASSIGN_OR_RETURN(Client* const client, shard(i));
+      const absl::StatusOr<std::uint64_t> count = call(*client);
+      if (!count.ok()) return shards_[i]->Named(count.status());
+      sum += *count;
+    }
+    return sum;
+  });
 }
 
 absl::StatusOr<std::uint64_t> ClusterClient::Count() {
@@ -235,6 +259,12 @@ absl::StatusOr<std::uint64_t> ClusterClient::Count(const RangeOptions& range) {
 template <typename Call>
 absl::StatusOr<std::uint64_t> ClusterClient::DeleteIn(const Call& call) {
   std::uint64_t deleted = 0;
+  return WhileNothingMoves("delete", [&] { return DeleteInAll(call, &deleted); });
+}
+
+template <typename Call>
+absl::StatusOr<std::uint64_t> ClusterClient::DeleteInAll(const Call& call, std::uint64_t* sum) {
+  std::uint64_t& deleted = *sum;
   absl::Status failed;
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     const absl::StatusOr<Client*> client = shard(i);
@@ -249,7 +279,7 @@ absl::StatusOr<std::uint64_t> ClusterClient::DeleteIn(const Call& call) {
     }
   }
   if (failed.ok()) return deleted;
-  if (shards_.size() == 1) return failed;
+  if (shards_.size() == 1 || IsMoved(failed)) return failed;
   return absl::Status(failed.code(),
                       absl::StrCat(failed.message(), "; the other shards deleted ", deleted, " keys"));
 }
@@ -263,26 +293,32 @@ absl::StatusOr<std::uint64_t> ClusterClient::DeleteAll() {
 }
 
 absl::StatusOr<std::unique_ptr<ClusterScan>> ClusterClient::Scan(const ScanOptions& options) {
-  std::unique_ptr<ClusterScan> scan(new ClusterScan(*this, options));
-  REMORA_RETURN_IF_ERROR(scan->Begin(options.resume_token));
-  return scan;
+  return WhileNothingMoves("scan", [&]() -> absl::StatusOr<std::unique_ptr<ClusterScan>> {
+    std::unique_ptr<ClusterScan> scan(new ClusterScan(*this, options));
+    REMORA_RETURN_IF_ERROR(scan->Begin(options.resume_token));
+    return scan;
+  });
 }
 
 absl::StatusOr<std::unique_ptr<ClusterWatch>> ClusterClient::Watch(const WatchOptions& options) {
-  std::unique_ptr<ClusterWatch> watch(new ClusterWatch(topology_, clock_));
-  REMORA_RETURN_IF_ERROR(watch->Begin(*this, options));
-  return watch;
+  return WhileNothingMoves("watch", [&]() -> absl::StatusOr<std::unique_ptr<ClusterWatch>> {
+    std::unique_ptr<ClusterWatch> watch(new ClusterWatch(topology_, clock_));
+    REMORA_RETURN_IF_ERROR(watch->Begin(*this, options));
+    return watch;
+  });
 }
 
 ClientCounters ClusterClient::counters() const {
   ClientCounters sum;
   for (const std::unique_ptr<ClusterShard>& shard : shards_) shard->AddTo(&sum);
+  for (const std::unique_ptr<ClusterShard>& shard : replaced_) shard->AddTo(&sum);
   return sum;
 }
 
 ClientMetrics ClusterClient::metrics() const {
   ClientMetrics sum;
   for (const std::unique_ptr<ClusterShard>& shard : shards_) shard->AddTo(&sum);
+  for (const std::unique_ptr<ClusterShard>& shard : replaced_) shard->AddTo(&sum);
   return sum;
 }
 

@@ -23,6 +23,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "client/client.h"
 #include "client/client_metrics.h"
 #include "client/cluster/cluster_scan.h"
@@ -61,10 +62,19 @@ class ClusterShard;
 /// has done nothing. That is unchecked if the topology is of version 1 and the server has no --shard.
 ///
 /// Slots may change their shards. A server that knows its slots (kvserver --slots) does nothing for a key of
-/// another slot. Then the client reads the topology anew, if Topology::Read made it, and repeats the call,
-/// for ClientOptions::timeout at most. The names and addresses of the shards are those of Connect. If the
-/// owner cannot be found, a call ends with FailedPrecondition, and IsMoved (store/base/moved.h) is true. GETs
-/// in place do not ask the server: a key that is at another one is not found.
+/// another slot. Then the client reads the topology anew, if ReadTopology or Topology::Read made it, and
+/// repeats the call, for ClientOptions::timeout at most. The names of the shards are those of Connect, and in
+/// a file also the addresses. If the owner cannot be found, a call ends with FailedPrecondition, and IsMoved
+/// (store/base/moved.h) is true.
+///
+/// A topology of servers (topology_source.h) names all members of a shard. The client goes on with the next
+/// one if a member is gone, as with a list of addresses. If none answers, it asks other servers for the
+/// topology, which may name other members by now, and the next call uses these.
+///
+/// So it goes on while `kvctl cluster move` moves slots. Calls for these wait for some milliseconds. A scan
+/// or a watch that is in progress ends with an error (cluster_scan.h, cluster_watch.h). Counts and deletions
+/// of many keys begin anew if slots move meanwhile; Count() may count the keys of a slot that moves right
+/// then twice, or not at all.
 ///
 /// A server without --slots takes each key. A key that another program writes there by mistake is not found
 /// here, and not shown by scans; Count of a server counts it.
@@ -197,6 +207,20 @@ class ClusterClient {
   /// Returns whether to try a call again that ended with `status`: it is Moved, and the topology was read
   /// anew, behind a pause from the second time on.
   bool TriesAgain(const absl::Status& status, MovedTries* tries);
+  /// Reads the topology anew, if it is that of a file or of servers. Returns false if it has other shards
+  /// now. If it cannot be read, all stays as it is: perhaps a file is being replaced.
+  bool Refresh();
+  /// Asks all servers that it knows, until one answers. Returns as Refresh.
+  bool AskOthers();
+  /// Takes a topology that was read, unless it is older than that before. Returns as Refresh.
+  bool Take(Topology fresh);
+  /// Asks other servers for the topology, if `status` says that a server cannot be reached. Its shard may
+  /// have other members by now. The next call uses them.
+  void NoteSilence(const absl::Status& status);
+  /// Returns the result of `call`, which concerns all shards, once no slot has moved while it ran. `call`
+  /// runs again if one has.
+  template <typename Call>
+  auto WhileNothingMoves(absl::string_view operation, const Call& call);
   /// Returns the result of `call` with the client of the key's shard.
   template <typename Call>
   auto On(std::string_view key, const Call& call);
@@ -205,13 +229,20 @@ class ClusterClient {
   absl::StatusOr<std::uint64_t> Sum(const Call& call);
   template <typename Call>
   absl::StatusOr<std::uint64_t> DeleteIn(const Call& call);
+  /// Does it once, and adds to *deleted.
+  template <typename Call>
+  absl::StatusOr<std::uint64_t> DeleteInAll(const Call& call, std::uint64_t* deleted);
 
   Topology topology_;
+  std::uint64_t divisions_ = 0;  // how often Refresh found another division
+  const ClientOptions options_;
   const Clock& clock_;
   const std::chrono::milliseconds timeout_;
+  TimePoint next_question_{};  // NoteSilence asks no earlier
   std::vector<std::unique_ptr<ClusterShard>> shards_;
-  std::vector<Client*> clients_;  // of the shards; null: not connected yet
-  std::unique_ptr<Parts> parts_;  // of a call with several keys
+  std::vector<std::unique_ptr<ClusterShard>> replaced_;  // whose servers had other addresses
+  std::vector<Client*> clients_;                         // of the shards; null: not connected yet
+  std::unique_ptr<Parts> parts_;                         // of a call with several keys
 };
 
 }  // namespace remora

@@ -12,6 +12,7 @@
 #include "client/cluster/cluster_client.h"
 #include "client/cluster/cluster_shard.h"
 #include "store/base/absl_view.h"
+#include "store/base/moved.h"
 #include "store/base/status_macros.h"
 #include "store/format/types/scan_range.h"
 
@@ -30,7 +31,8 @@ ClusterScan::ClusterScan(ClusterClient& client, const ScanOptions& options)
       begin_(options.begin),
       end_(options.end),
       scans_(client.size()),
-      taken_(client.size()) {
+      taken_(client.size()),
+      division_(client.divisions_) {
   options_.prefix = prefix_;
   options_.begin = begin_;
   options_.end = end_;
@@ -80,16 +82,27 @@ absl::Status ClusterScan::Open(std::size_t shard, const ScanOptions& options) {
 }
 
 absl::Status ClusterScan::Continue(std::size_t shard, const std::string& token) {
-  return Open(shard, {.limit = options_.limit,
-                      .keys_only = options_.keys_only,
-                      .resume_token = token,
-                      .one_moment = options_.one_moment});
+  REMORA_RETURN_IF_ERROR(Open(shard, {.limit = options_.limit,
+                                      .keys_only = options_.keys_only,
+                                      .resume_token = token,
+                                      .one_moment = options_.one_moment,
+                                      .one_sided = options_.one_sided}));
+  return CheckDivision(/*looks=*/true);
+}
+
+absl::Status ClusterScan::CheckDivision(bool looks) const {
+  if (looks) client_.Refresh();
+  if (client_.divisions_ == division_) return absl::OkStatus();
+  return MovedError("scan: slots moved between the shards since it began; begin a new scan");
 }
 
 bool ClusterScan::Advance(std::size_t shard) {
   for (;;) {
     while (scans_[shard]->Next()) {
       ++taken_[shard];
+      // Which keys are the shard's is known for the division at its start alone.
+      failure_ = CheckDivision(/*looks=*/false);
+      if (!failure_.ok()) return false;
       if (client_.topology().ShardOf(scans_[shard]->key()) == shard) return true;
     }
     if (!scans_[shard]->status().ok()) {
@@ -109,10 +122,15 @@ bool ClusterScan::IsBehind(std::size_t a, std::size_t b) const {
 }
 
 bool ClusterScan::Next() {
-  if (!failure_.ok() || (options_.limit > 0 && shown_ == options_.limit)) return false;
-  const bool has_entry = is_in_turn_ ? NextInTurn() : NextInOrder();
-  if (has_entry) ++shown_;
-  return has_entry;
+  if (!failure_.ok()) return false;
+  const bool is_full = options_.limit > 0 && shown_ == options_.limit;
+  if (!is_full && (is_in_turn_ ? NextInTurn() : NextInOrder())) {
+    ++shown_;
+    return true;
+  }
+  // A shard's scan that was continued over a new connection may lack slots that the shard gave away.
+  if (failure_.ok()) failure_ = CheckDivision(/*looks=*/true);
+  return false;
 }
 
 bool ClusterScan::NextInOrder() {

@@ -25,6 +25,10 @@ class ClusterClient;
 ///
 /// It does not show a key that lies in the wrong shard, because no call of the cluster's client finds it.
 ///
+/// If slots move while the scan is in progress, it ends with an error for which IsMoved (store/base/moved.h)
+/// is true, at its end at the latest: it may lack keys. Begin a new scan then, without the resume token. That
+/// holds if the topology was read from a file.
+///
 /// Thread safety: that of its client, which must outlive it.
 class ClusterScan {
  public:
@@ -63,6 +67,8 @@ class ClusterScan {
   absl::Status Open(std::size_t shard, const ScanOptions& options);
   /// Opens the scan of a shard from a resume token on.
   absl::Status Continue(std::size_t shard, const std::string& token);
+  /// Returns OK, or an error if slots have moved since the scan began. `looks`: reads the file first.
+  absl::Status CheckDivision(bool looks) const;
   /// Goes to the next entry of a shard that is the shard's own. Returns false at its end.
   bool Advance(std::size_t shard);
   bool NextInOrder();
@@ -78,6 +84,7 @@ class ClusterScan {
   std::vector<std::uint64_t> taken_;                // entries of each since it was opened
   std::vector<std::size_t> heads_;                  // heap of the shards whose scans have an entry
   std::size_t current_ = 0;                         // shard of the entry shown
+  const std::uint64_t division_;                    // ClusterClient::divisions_ as it began
   bool has_begun_ = false;
   bool is_in_turn_ = false;
   std::uint64_t shown_ = 0;

@@ -28,6 +28,9 @@ class ClusterClient;
 /// date as with ClientWatch. The watch does not show a key that lies in the wrong shard, because no call of
 /// the cluster's client finds it.
 ///
+/// If slots leave a shard, the watch ends with OutOfRange, as one does that has missed changes. It may have
+/// shown changes of the next owner before earlier ones. Begin a new one, and then scan.
+///
 /// While no change comes, the client READs a word of each shard's memory every 1 to 16 ms.
 ///
 /// After its client is destroyed, Next ends with FailedPrecondition. resume_token() still returns the

@@ -6,14 +6,17 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <map>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "client/cluster/slots.h"
+#include "client/cluster/topology_source.h"
 #include "rdma/address_list.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
@@ -25,6 +28,7 @@ namespace {
 
 constexpr std::string_view kTopologyHead = "remora-topology";
 constexpr std::string_view kTopologyVersion = "2";
+constexpr std::string_view kRevisionComment = "# revision ";
 constexpr std::string_view kOlderVersion = "1";  // without a cluster
 constexpr std::uint16_t kNoShard = UINT16_MAX;
 static_assert(kMaxShards < kNoShard);
@@ -62,6 +66,19 @@ bool IsUnwritable(std::string_view address) {
 std::string NameOf(SlotRange range) {
   return range.first == range.last ? absl::StrCat("slot ", range.first)
                                    : absl::StrCat("slots ", range.first, " to ", range.last);
+}
+
+std::vector<SlotRange> RangesOf(const ClusterSlots& slots) {
+  std::vector<SlotRange> ranges;
+  for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
+    if (!slots.Has(slot)) continue;
+    if (!ranges.empty() && ranges.back().last + 1 == slot) {
+      ++ranges.back().last;
+    } else {
+      ranges.push_back({slot, slot});
+    }
+  }
+  return ranges;
 }
 
 /// Reads a whole file of a topology.
@@ -121,7 +138,11 @@ class Topology::Parser {
       const std::string_view line = WithoutBlanks(text.substr(0, size));
       text.remove_prefix(std::min(size + 1, text.size()));
       ++line_;
-      if (line.empty() || line.front() == '#') continue;
+      if (line.empty()) continue;
+      if (line.front() == '#') {
+        ReadComment(line);
+        continue;
+      }
       REMORA_RETURN_IF_ERROR(has_head ? ReadLine(line) : ReadHead(line));
       has_head = true;
     }
@@ -137,6 +158,7 @@ class Topology::Parser {
   }
 
   void SetCluster(std::uint64_t cluster) { topology_.cluster_ = cluster; }
+  void SetRevision(std::uint64_t revision) { topology_.revision_ = revision; }
 
   /// Adds a shard, and checks it against those before.
   absl::Status Add(ShardPlace shard) {
@@ -202,6 +224,14 @@ class Topology::Parser {
   absl::Status Fail(absl::string_view why) const {
     const std::string line = line_ == 0 ? "" : absl::StrCat(":", line_);
     return absl::InvalidArgumentError(absl::StrCat(AbslView(name_), line, ": ", why));
+  }
+
+  void ReadComment(std::string_view line) {
+    if (!line.starts_with(kRevisionComment)) return;
+    line.remove_prefix(kRevisionComment.size());
+    std::uint64_t revision = 0;
+    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), revision);
+    if (error == std::errc() && end == line.data() + line.size()) topology_.revision_ = revision;
   }
 
   absl::Status ReadHead(std::string_view line) {
@@ -293,6 +323,12 @@ absl::StatusOr<Topology> Topology::Parse(std::string_view text, std::string_view
 }
 
 absl::StatusOr<Topology> Topology::Read(const std::string& path) {
+  if (IsOfServers(path)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path,
+                     ": this program reads a file; write one with `kvctl --topology=cluster://... cluster "
+                     "topology`"));
+  }
   REMORA_ASSIGN_OR_RETURN(const std::string text, ReadTopologyFile(path));
   REMORA_ASSIGN_OR_RETURN(Topology topology, Parse(text, path));
   topology.path_ = path;
@@ -304,6 +340,11 @@ bool Topology::HasShardsOf(const Topology& other) const {
          std::ranges::equal(shards_, other.shards_, [](const ShardPlace& a, const ShardPlace& b) {
            return a.name == b.name && a.addresses == b.addresses;
          });
+}
+
+bool Topology::HasNamesOf(const Topology& other) const {
+  return cluster_ == other.cluster_ &&
+         std::ranges::equal(shards_, other.shards_, {}, &ShardPlace::name, &ShardPlace::name);
 }
 
 absl::StatusOr<Topology> Topology::Even(std::span<const std::string> servers, std::uint64_t cluster) {
@@ -327,12 +368,60 @@ absl::StatusOr<Topology> Topology::OfServer(std::string_view addresses) {
   return topology;
 }
 
+absl::StatusOr<Topology> Topology::WithAddresses(std::span<const std::string> servers) const {
+  if (servers.size() != shards_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("topology: ", servers.size(), " servers for ", shards_.size(), " shards"));
+  }
+  Parser parser("topology");
+  parser.SetCluster(cluster_);
+  parser.SetRevision(revision_);
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    REMORA_RETURN_IF_ERROR(parser.Add({shards_[i].name, servers[i], shards_[i].slots}));
+  }
+  return parser.Finish();
+}
+
+absl::StatusOr<Topology> Topology::WithMoved(const ClusterSlots& slots, std::string_view from,
+                                             std::string_view to) const {
+  const auto index_of = [&](std::string_view name) {
+    return static_cast<std::size_t>(std::ranges::find(shards_, name, &ShardPlace::name) - shards_.begin());
+  };
+  const std::size_t source = index_of(from), destination = index_of(to);
+  if (source == shards_.size() || destination == shards_.size()) {
+    return absl::NotFoundError(
+        absl::StrCat("topology: there is no shard ", AbslView(source == shards_.size() ? from : to)));
+  }
+  Topology next = *this;
+  ClusterSlots kept, grown;
+  for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
+    std::uint16_t& owner = next.shard_of_slot_[slot];
+    if (slots.Has(slot) && owner != source) {
+      return absl::FailedPreconditionError(absl::StrCat("topology: slot ", slot, " is that of shard ",
+                                                        shards_[owner].name, ", not of ", AbslView(from),
+                                                        "; take the present topology"));
+    }
+    if (slots.Has(slot)) owner = static_cast<std::uint16_t>(destination);
+    if (owner == source) kept.Add(slot, slot);
+    if (owner == destination) grown.Add(slot, slot);
+  }
+  if (kept.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("topology: shard ", AbslView(from), " would have no slot left; leave it one"));
+  }
+  next.shards_[source].slots = RangesOf(kept);
+  next.shards_[destination].slots = RangesOf(grown);
+  ++next.revision_;
+  return next;
+}
+
 std::size_t Topology::ShardOf(std::string_view key) const { return ShardOfSlot(SlotOf(key)); }
 
 std::string Topology::ToText() const {
   std::string text = absl::StrCat(AbslView(kTopologyHead), " ",
                                   AbslView(cluster_ == 0 ? kOlderVersion : kTopologyVersion), "\n");
   if (cluster_ != 0) absl::StrAppend(&text, "cluster ", ClusterText(cluster_), "\n");
+  if (revision_ != 0) absl::StrAppend(&text, AbslView(kRevisionComment), revision_, "\n");
   for (const ShardPlace& shard : shards_) {
     absl::StrAppend(&text, "shard ", shard.name);
     char before = ' ';

@@ -10,6 +10,8 @@
 // cluster's ID, which is the same in each topology of these servers. Each other one has a shard: its name,
 // its slots, and the addresses of its server (rdma/address_list.h) up to the line's end. Each slot has one
 // shard, and each shard a slot at least. Version 1 has no line for the cluster.
+//
+// A comment `# revision 3` says how often slots have moved between the shards since the file was made.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +19,15 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "store/format/cluster/shard_identity.h"
 
 namespace remora {
+
+class ClusterSlots;
 
 /// Most shards of a cluster.
 inline constexpr std::size_t kMaxShards = 1024;
@@ -74,15 +79,35 @@ class Topology {
   /// the server may be any. InvalidArgument: the text is no list of addresses (rdma/address_list.h).
   static absl::StatusOr<Topology> OfServer(std::string_view addresses);
 
-  /// Returns the text of a file, for Parse. It has no comments. REQUIRES: the shards have names.
+  /// Returns the topology in which a shard has given slots to another one, with the next revision.
+  ///   FailedPrecondition: not all of the slots are the shard's, or it would have none left.
+  ///   NotFound: there is no shard with one of the names.
+  absl::StatusOr<Topology> WithMoved(const ClusterSlots& slots, std::string_view from,
+                                     std::string_view to) const;
+
+  /// Returns the text of a file, for Parse. It has no comments but the revision. REQUIRES: the shards have
+  /// names.
   std::string ToText() const;
 
-  /// Returns the file from which Read has it; empty: none.
+  /// Returns the file from which Read has it, or where it comes from (topology_source.h); empty: none.
   const std::string& path() const { return path_; }
+  void set_path(std::string path) { path_ = std::move(path); }
   /// Returns whether another topology has the same shards, with the same addresses, in the same order. Their
   /// slots may differ.
   bool HasShardsOf(const Topology& other) const;
+  /// Returns whether another topology of the same cluster has shards of the same names, in the same order.
+  bool HasNamesOf(const Topology& other) const;
 
+  /// Returns how often slots have moved.
+  std::uint64_t revision() const { return revision_; }
+  /// Returns the topology of the same division with other addresses, in the order of the shards.
+  /// InvalidArgument: as for Parse, or there are more or fewer shards.
+  absl::StatusOr<Topology> WithAddresses(std::span<const std::string> servers) const;
+  /// Returns whether another topology of the same shards divides the slots as this one does, and no slot has
+  /// moved in between.
+  bool HasDivisionOf(const Topology& other) const {
+    return revision_ == other.revision_ && shard_of_slot_ == other.shard_of_slot_;
+  }
   /// Returns the ID of the cluster; 0: it has none, as in a file of version 1.
   std::uint64_t cluster() const { return cluster_; }
   /// Returns the shards, in the order of the file. Valid as long as the topology.
@@ -101,6 +126,7 @@ class Topology {
 
   std::string path_;
   std::uint64_t cluster_ = 0;
+  std::uint64_t revision_ = 0;
   std::vector<ShardPlace> shards_;
   std::vector<std::uint16_t> shard_of_slot_;  // kSlots elements
 };

@@ -17,7 +17,7 @@ absl::Status AskServer(Session& session, Lookup& lookup) {
   lookup.Asked();
   REMORA_ASSIGN_OR_RETURN(const ServerReply answer,
                           session.calls().Call(Operation::kLocate, lookup.key(), lookup.key_hash(), {}));
-  lookup.Take(answer);
+  lookup.Take(answer, session.buffers().record());
   return absl::OkStatus();
 }
 

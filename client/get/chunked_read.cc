@@ -40,13 +40,12 @@ ChunkedReader::ChunkedReader(Session& session, const WantedRecord& wanted, const
       wanted_(wanted),
       target_(target),
       large_(wanted.slot.extent_bytes() > kMaxSmallExtent),
-      first_segment_(SegmentGenerations::SegmentOf(wanted.slot)),
-      segment_count_((wanted.slot.extent_bytes() + kSegmentSize - 1) / kSegmentSize),
       head_key_size_(wanted.key.size()) {
   if (!large_) return;
-  // Only a torn slot names a large record that does not begin a segment, or exceeds the longest run.
-  const bool may_be = wanted_.slot.offset_bytes() % kSegmentSize == 0 && segment_count_ <= kMaxRunLength;
-  phase_ = may_be ? Phase::kGenerations : Phase::kDone;
+  // Only a torn slot names a large record that does not begin a page, or exceeds the largest one.
+  const bool may_be =
+      wanted_.slot.offset_bytes() % kPageSize == 0 && wanted_.slot.extent_bytes() <= kMaxLargeBytes;
+  phase_ = may_be ? Phase::kBeginning : Phase::kDone;
 }
 
 std::optional<ChunkRead> ChunkedReader::Next() {
@@ -54,11 +53,11 @@ std::optional<ChunkRead> ChunkedReader::Next() {
   if (phase_ != Phase::kValue && posted_ != taken_) return std::nullopt;
   std::optional<ChunkRead> next;
   switch (phase_) {
-    case Phase::kGenerations:
-      generations_read_at_ = session_.Coarse();
+    case Phase::kBeginning:
+      beginning_read_at_ = session_.Coarse();
       [[fallthrough]];
     case Phase::kProof:
-      next = GenerationsRead();
+      next = BeginningRead();
       break;
     case Phase::kHead:
     case Phase::kOtherHead:
@@ -74,8 +73,8 @@ std::optional<ChunkRead> ChunkedReader::Next() {
 void ChunkedReader::Take(std::span<const std::byte> scratch) {
   const ChunkRead read = in_flight_[taken_++ % in_flight_.size()];
   switch (phase_) {
-    case Phase::kGenerations:
-      generations_.assign(scratch.begin(), scratch.end());
+    case Phase::kBeginning:
+      beginning_ = scratch.front();
       phase_ = Phase::kHead;
       return;
     case Phase::kProof:
@@ -96,8 +95,8 @@ void ChunkedReader::Take(std::span<const std::byte> scratch) {
   if (asked_for_ == header_.value_size && posted_ == taken_) EndValue(hasher_.Hash());
 }
 
-ChunkRead ChunkedReader::GenerationsRead() const {
-  return {GenerationsOffset(session_.server().shape().memory_size) + first_segment_, 0, segment_count_};
+ChunkRead ChunkedReader::BeginningRead() const {
+  return {BeginningOffset(session_.server().shape().memory_size, wanted_.slot.offset_bytes()), 0, 1};
 }
 
 rdma::Sge ChunkedReader::Direct(std::size_t offset, std::size_t size) const {
@@ -183,8 +182,8 @@ void ChunkedReader::EndValue(std::uint64_t value_hash) {
 
 /// Checks P3.
 void ChunkedReader::TakeProof(std::span<const std::byte> scratch) {
-  read_.proven = session_.Coarse() - generations_read_at_ <= session_.server().grace() * 256 &&
-                 std::equal(scratch.begin(), scratch.end(), generations_.begin(), generations_.end());
+  read_.proven = session_.Coarse() - beginning_read_at_ <= session_.server().grace() * 256 &&
+                 scratch.front() == beginning_;
   if (!read_.proven) read_.state = RecordState::kTorn;
   phase_ = Phase::kDone;
 }

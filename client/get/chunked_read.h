@@ -1,10 +1,10 @@
 // Reads a record in pieces, if it is too large for a READ into the session's buffer, or if its value goes to
 // memory of the caller.
 //
-//   READ  generations of the record's segments   (for a large record)
+//   READ  the byte of the record's beginning     (for a large record; layout.h, BeginningsOffset)
 //   READ  header and key                         (and part of the value, into the caller's memory)
 //   READ  the value, a piece at a time, while the reader hashes the piece before
-//   READ  the generations again                  (if all that took longer than the grace period)
+//   READ  the byte again                         (if all that took longer than the grace period)
 //
 // A reader discards everything that it read more than T after it learned the place (layout.h, I6), because
 // the server might have reused the memory. A READ of 64 MiB may take longer than T each time. So for large
@@ -12,15 +12,17 @@
 //
 //   P1 The reader read the header within T after it learned the place, so by I6 in time. The header showed
 //      the live bit, and sizes that match the slot's. So the record was live at a moment h of that READ.
-//   P2 A segment's generation changes only when the server empties the segment. All its records are dead
-//      then, for ever (I4). So the run was not emptied from this record's publication to h.
-//   P3 The reader read the run's generations before the header, at g < h, and again after the value, at k.
-//      They were the same. A change before g says nothing about this record (P2). A change between h and k
-//      would show, unless one byte changed 256 times, or a multiple. That takes 255 * 2T
-//      (client/cache/segment_generations.h, G1), but on this clock at most 256T went by from before g to
+//   P2 The byte of a beginning changes only when the large record that begins there is dead, for ever (I4),
+//      and before its memory is used anew. No two large records begin in the bytes that share one. A large
+//      record has more of them than that, so another one begins there only when its memory is free. So the
+//      byte did not change from this record's publication to h.
+//   P3 The reader read the byte before the header, at g < h, and again after the value, at k. It was the
+//      same. A change before g says nothing about this record (P2). A change between h and k would show,
+//      unless the byte changed 256 times, or a multiple. That takes 255 * 2T: after a change, another record
+//      begins there no earlier than 2T later (I6). But on this clock at most 256T went by from before g to
 //      after k.
-//   P4 So the run was not emptied from this record's publication to k, and nothing was written there anew
-//      before k + 2T (I6). The reader read the record's own bytes, which never change (I4).
+//   P4 So the record was not retired from its publication to k, and nothing was written there anew before
+//      k + 2T (I6). The reader read the record's own bytes, which never change (I4).
 //   P5 The value was the key's at h, which is inside the GET: the server clears the live bit before any
 //      change is acknowledged, or visible in the index (I5).
 //
@@ -35,7 +37,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "client/session/session.h"
@@ -114,9 +115,9 @@ class ChunkedReader {
   const ChunksRead& result() const { return read_; }
 
  private:
-  enum class Phase : std::uint8_t { kGenerations = 1, kHead, kOtherHead, kValue, kProof, kDone };
+  enum class Phase : std::uint8_t { kBeginning = 1, kHead, kOtherHead, kValue, kProof, kDone };
 
-  ChunkRead GenerationsRead() const;
+  ChunkRead BeginningRead() const;
   ChunkRead HeadRead();
   std::optional<ChunkRead> NextOfValue();
   /// Takes the header and the key.
@@ -133,16 +134,14 @@ class ChunkedReader {
   const WantedRecord wanted_;
   const ValueTarget target_;
   const bool large_;
-  const std::uint64_t first_segment_;
-  const std::size_t segment_count_;
 
   Phase phase_ = Phase::kHead;
   std::array<ChunkRead, 2> in_flight_;
   std::size_t posted_ = 0;  // READs
   std::size_t taken_ = 0;
 
-  std::vector<std::byte> generations_;
-  TimePoint generations_read_at_;
+  std::byte beginning_{};
+  TimePoint beginning_read_at_;
   RecordHeader header_{};
   bool keep_ = true;               // the record's key is the wanted one
   std::string key_;                // the record's key, if it is another one

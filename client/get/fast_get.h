@@ -124,10 +124,11 @@ class FastGet {
 /// Verifies the record of `look`, and copies its value and version to the caller. Returns:
 ///   true: the GET is done.
 ///   false: the outcome is still unknown, and *value may have changed.
-/// `version` may be null, as for Client::Get. REQUIRES: look.FindRecord returned true.
+/// `version` may be null, as for Client::Get, and so may `expiry_ms`. REQUIRES: look.FindRecord returned
+/// true.
 [[gnu::always_inline]] inline bool CopyVerified(Session& session, FastGet& look, std::string_view key,
                                                 std::uint64_t key_hash, std::string* value,
-                                                std::uint64_t* version) {
+                                                std::uint64_t* version, std::uint64_t* expiry_ms = nullptr) {
   LiveRecord record;
   session.counters().reads += 2;
   if (!ReadLiveRecord(key, key_hash, look.bytes(), look.place(session), &record)) return false;
@@ -136,6 +137,7 @@ class FastGet {
   Assign(record.value, value);
   if (!look.IsUnchanged(session)) return false;
   if (version != nullptr) *version = record.version;
+  if (expiry_ms != nullptr) *expiry_ms = record.expiry_ms;
   session.NoteRead(key_hash);
   return true;
 }

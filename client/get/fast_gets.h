@@ -18,11 +18,13 @@ namespace remora {
 /// Tries the fast path for the keys whose bits in `wanted` are set; the lowest bit is the first key. It makes
 /// one step for all keys, then the next step, so that the prefetch for one key completes during the steps of
 /// others. Returns the keys that are left. The results of the others have their values, and keep their
-/// status. `session_of` and `hash_of` return the session and the hash of the key of a number. REQUIRES: these
-/// keys are in bounds, and FastGet::IsFor their sessions; there are up to SessionBuffers::kMaxBatch keys.
+/// status. `expiries` gets the expiry of each, unless it is empty. `session_of` and `hash_of` return the
+/// session and the hash of the key of a number. REQUIRES: these keys are in bounds, and FastGet::IsFor their
+/// sessions; there are up to SessionBuffers::kMaxBatch keys.
 template <typename SessionOf, typename HashOf>
 std::uint32_t TryFastGets(std::uint32_t wanted, std::span<const std::string_view> keys,
-                          std::span<GetResult> results, const SessionOf& session_of, const HashOf& hash_of) {
+                          std::span<GetResult> results, const SessionOf& session_of, const HashOf& hash_of,
+                          std::span<std::uint64_t> expiries = {}) {
   static_assert(SessionBuffers::kMaxBatch <= 32);
   struct Glance {
     FastGet look;
@@ -50,7 +52,7 @@ std::uint32_t TryFastGets(std::uint32_t wanted, std::span<const std::string_view
   for (std::uint32_t rest = found; rest != 0; rest &= rest - 1) {
     const auto i = static_cast<std::size_t>(std::countr_zero(rest));
     if (CopyVerified(session_of(i), glances[i].look, keys[i], glances[i].key_hash, &results[i].value,
-                     &results[i].version)) {
+                     &results[i].version, expiries.empty() ? nullptr : &expiries[i])) {
       left ^= rest & -rest;
     }
   }

@@ -2,8 +2,8 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstring>
 
-#include "absl/strings/str_cat.h"
 #include "client/get/located.h"
 #include "store/format/cluster/slot.h"
 #include "store/format/memory/record.h"
@@ -86,19 +86,6 @@ void InvalidateMirrored(Session& session, std::uint64_t key_hash, std::uint64_t 
   session.mirror()->Drop(session.server().index().HomeOf(key_hash).bucket, slot);
 }
 
-/// Returns whether the record that was read is the one that the server located.
-bool IsLocated(const RecordCopy& record, const Reply& reply) {
-  return (record.state == RecordState::kLive || record.state == RecordState::kDead) &&
-         record.header.version_live >> 1 == reply.version;
-}
-
-/// Returns OutOfRange if a value of this size exceeds the memory that the caller provided for it.
-absl::Status CheckFits(std::uint64_t size, const rdma::Sge& memory) {
-  if (size <= memory.size) return absl::OkStatus();
-  return absl::OutOfRangeError(absl::StrCat("get: the value has ", size, " bytes, the buffer ", memory.size,
-                                            "; register one that large"));
-}
-
 }  // namespace
 
 void Lookup::Begin(Session& session, GenerationRead& generation_read, const LookupSpec& spec) {
@@ -118,7 +105,7 @@ void Lookup::Begin(Session& session, GenerationRead& generation_read, const Look
   if (!text_.empty()) text_ = {};
   facts_ = {};
   if (!status_.ok()) status_ = absl::OkStatus();
-  if (session.remembers()) return Warm();
+  if (session.remembers()) return spec.begins_fast ? Recall() : Warm();
   if (spec.begins_fast && FastGet::IsFor(session) && !target_.memory && fast_.FindLine(session, key_hash_)) {
     return Read(Reading::kLine, fast_.line_offset(), FastGet::kLineSize);
   }
@@ -128,6 +115,7 @@ void Lookup::Begin(Session& session, GenerationRead& generation_read, const Look
 // --- The fast path ------------------------------------------------------------------------------------
 
 void Lookup::Look(std::span<std::byte> buffer) {
+  if (reading_ == Reading::kRecall) return Warm();
   if (reading_ == Reading::kLine) {
     const bool is_named = fast_.FindRecord(*session_, key_hash_) && fast_.extent_bytes() <= buffer.size();
     return is_named ? Read(Reading::kLikely, fast_.record_offset(), fast_.extent_bytes()) : Search();
@@ -262,8 +250,7 @@ void Lookup::ReadBucket() {
     return Read(Reading::kBucket, offset, sizeof(Bucket));
   }
   directory_ = session_->region().DirectoryAround(bucket);
-  // The directory was READ and the bucket's place is still unknown: its entry was torn, or the index has no
-  // such bucket.
+  // The directory was READ, and the bucket's place is still unknown: a torn entry, or no such bucket.
   if (directory_read_ || directory_.size == 0) return SearchAgain();
   Read(Reading::kDirectory, directory_.offset, directory_.size);
 }
@@ -400,6 +387,7 @@ void Lookup::Posted() {
 
 void Lookup::Take(std::span<const std::byte> bytes) {
   switch (reading_) {
+    case Reading::kRecall:
     case Reading::kLine:
     case Reading::kLikely:
     case Reading::kAllChunks:
@@ -452,23 +440,36 @@ void Lookup::Asked() {
   asked_ = session_->clock().Now();
 }
 
-void Lookup::Take(const ServerReply& answer) {
+void Lookup::Take(const ServerReply& answer, std::span<std::byte> buffer) {
   ++session_->counters().locates;
   ++answers_;
   session_->server().server_time().Learn(answer.reply.server_ms, asked_, session_->clock().Now());
   located_ = answer.reply;
   record_ = {};
-  const absl::StatusOr<Slot> slot = LocatedSlot(*session_, answer);
-  if (absl::IsNotFound(slot.status())) {
+  status_ = LocatedStatus(answer);
+  if (absl::IsNotFound(status_)) {
     session_->server().slots().Learn(SlotOfHashed(key_, key_hash_), answer.reply.version);  // K3
     return EndAsked(Step::kMissing);
   }
+  if (status_.ok() && (answer.reply.flags & ReplyFlag::kHasValue) != 0) return TakeValue(answer, buffer);
+  const absl::StatusOr<Slot> slot = status_.ok() ? LocatedSlot(*session_, answer) : status_;
   if (!slot.ok()) {
     status_ = slot.status();
     return EndAsked(Step::kFailed);
   }
   if (!wants_value_) return EndAsked(Step::kFound);
   ReadRecord(Source::kServer, *slot, PlaceOf(*slot));
+}
+
+void Lookup::TakeValue(const ServerReply& answer, std::span<std::byte> buffer) {
+  status_ = TakeLocatedValue(*session_, answer, key_hash_, buffer, &record_);
+  step_ = Step::kFailed;
+  if (!status_.ok()) return;
+  EndFound(record_.facts());
+  if (step_ == Step::kFound && target_.memory) {
+    std::memcpy(target_.memory->data, record_.body, record_.header.value_size);
+    record_.body = nullptr;
+  }
 }
 
 void Lookup::EndLocated() {

@@ -20,12 +20,13 @@
 //   - Repeated searches had no result.
 //   - It cannot tell whether the record has expired (client/session/server_clock.h).
 //   - The record is not in memory, or the store is loading and the record may not be in memory. The server
-//     then brings the record to memory.
+//     then reads the record, and may bring it to memory.
 //   - The caller only wants to know whether the key exists, and its record is large.
 //   - The key is not in the index, and may be another server's (client/session/known_slots.h).
 //
 // The server replies with the place and the version. The place stays readable for the grace period. So one
-// more READ gets the value that was current when the server replied, even if its live bit is gone by then.
+// more READ gets the value that was current when the server replied, even if its live bit is gone by then. Or
+// it replies with the value itself, if the record is small and is not to come to memory.
 //
 // A large value, and a value that goes to memory of the caller, is read in chunks: client/get/chunked_read.h.
 //
@@ -76,7 +77,8 @@ struct LookupSpec {
   /// Destination of the value. The lookup uses its text only for a value that is read in chunks. Without a
   /// target, the lookup keeps such a value itself.
   ValueTarget target{};
-  /// True: the lookup tries the fast path (client/get/fast_get.h) first, as steps in which nothing is READ.
+  /// True: the lookup begins with steps in which nothing is READ: of the cached location, or of the fast path
+  /// (client/get/fast_get.h). So the prefetches for many lookups overlap.
   bool begins_fast = false;
   /// True: the driver reads all chunks of a record (is_all_chunks), instead of one kRead step for each chunk.
   bool drives_chunks = false;
@@ -107,10 +109,12 @@ class Lookup {
   std::uint64_t offset() const { return offset_; }
   std::size_t size() const { return size_; }
   bool is_bucket() const { return reading_ == Reading::kBucket; }
-  /// Returns whether the step belongs to the fast path. Then nothing is READ, and the driver calls Look
-  /// instead of Take.
-  bool is_look() const { return reading_ == Reading::kLine || reading_ == Reading::kLikely; }
-  /// Makes a step of the fast path. `buffer` has space for a record, and must stay unchanged until the lookup
+  /// Returns whether the step only looks at memory that was prefetched. Then nothing is READ, and the driver
+  /// calls Look instead of Take.
+  bool is_look() const {
+    return reading_ == Reading::kRecall || reading_ == Reading::kLine || reading_ == Reading::kLikely;
+  }
+  /// Makes such a step. `buffer` has space for a record, and must stay unchanged until the lookup
   /// ends. REQUIRES: is_look().
   void Look(std::span<std::byte> buffer);
   /// Returns whether the READ is of the directory, of generations or for the mirror of the index, which all
@@ -146,7 +150,9 @@ class Lookup {
   /// Notes that the driver is about to ask the server. If the request cannot be sent, the driver calls Asked
   /// again before the next try.
   void Asked();
-  void Take(const ServerReply& answer);
+  /// Takes the server's answer. It may have the value itself, which is copied to `buffer`, of kMaxValueBehind
+  /// bytes or more, where it must stay unchanged as long as the bytes of a READ must.
+  void Take(const ServerReply& answer, std::span<std::byte> buffer);
 
   // kFound. value() points into the bytes that Take got. If the value came in chunks, value() points to the
   // target, or else to the text that the lookup keeps. kFailed with OutOfRange: the target is too small.
@@ -192,7 +198,8 @@ class Lookup {
 
  private:
   enum class Reading : std::uint8_t {
-    kLine = 1,
+    kRecall = 1,  // of the cached location, which was prefetched
+    kLine,
     kLikely,
     kBucket,
     kRecord,
@@ -212,6 +219,11 @@ class Lookup {
   /// Result of a part of the lookup. kUnsure: the outcome is unknown; search again.
   enum class Outcome : std::uint8_t { kFound = 1, kMissing, kUnsure, kAskServer };
 
+  /// Prefetches the cached location, for a look at it.
+  void Recall() {
+    session_->cache().locations().Prefetch(key_hash_);
+    Read(Reading::kRecall, 0, 0);
+  }
   void Warm();
   bool BeginUpkeep();
   void Search();
@@ -244,6 +256,8 @@ class Lookup {
   /// Judges whether the key is absent, by a word that was loaded behind the search.
   void JudgeMiss(std::uint64_t slots_word);
   void EndLocated();
+  /// Takes the value in the server's answer.
+  void TakeValue(const ServerReply& answer, std::span<std::byte> buffer);
   void EndFound(const RecordFacts& facts);
   /// Ends with `step`, which follows from the server's answer, if that is still valid; else asks again.
   void EndAsked(Step step);

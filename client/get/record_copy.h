@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "client/get/chunked_read.h"
 #include "store/format/memory/record.h"
 
@@ -40,6 +42,13 @@ struct RecordCopy {
   record->body = bytes.data() + sizeof(record->header);
   record->state = CheckRecord(record->header, record->body, wanted.key, wanted.key_hash, wanted.place);
   record->proven = false;
+}
+
+/// Returns OutOfRange if a value of this size exceeds the memory that the caller provided for it.
+inline absl::Status CheckFits(std::uint64_t size, const rdma::Sge& memory) {
+  if (size <= memory.size) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat("get: the value has ", size, " bytes, the buffer ", memory.size,
+                                            "; register one that large"));
 }
 
 /// Copies as memcpy does, and calls memcpy only for sizes that are not small. REQUIRES: `from` and `to` do

@@ -1,12 +1,9 @@
 #include "client/get/visit.h"
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <optional>
-#include <span>
 
 #include "store/format/memory/index_view.h"
 #include "store/format/memory/layout.h"
@@ -35,13 +32,14 @@ struct FoundInPlace {
   LiveRecord record;
 };
 
-/// Returns the generations of the segments that a record has.
-std::span<const std::byte> GenerationsOf(const Session& session, const Slot& slot) {
-  const std::uint64_t first = slot.offset_bytes() / kSegmentSize;
-  const std::uint64_t last = (slot.offset_bytes() + slot.extent_bytes() - 1) / kSegmentSize;
-  const std::byte* const bytes =
-      session.region().At(GenerationsOffset(session.server().shape().memory_size) + first, last - first + 1);
-  return {bytes, bytes == nullptr ? 0 : last - first + 1};
+/// Returns the byte that changes when the record is dead: that of a large record's beginning, or the
+/// generation of a small one's segment. Null: the slot leads out of the region.
+const std::byte* GenerationOf(const Session& session, const Slot& slot) {
+  const std::uint64_t size = session.server().shape().memory_size;
+  const bool is_large = slot.extent_bytes() > kMaxSmallExtent;
+  return session.region().At(is_large ? BeginningOffset(size, slot.offset_bytes())
+                                      : GenerationsOffset(size) + SegmentGenerations::SegmentOf(slot),
+                             1);
 }
 
 /// Returns the record at `slot` if its header says that it is the key's live one.
@@ -57,43 +55,36 @@ std::optional<LiveRecord> LiveAt(const Session& session, const Slot& slot, std::
   return record;
 }
 
-/// The generations of a record's segments, as they were at a moment.
-class SeenGenerations {
+/// The generation of a record, as it was at a moment.
+class SeenGeneration {
  public:
-  /// Returns false if the slot has more segments than a record can have.
+  /// Returns false if the slot names no record.
   bool Take(const Session& session, const Slot& slot) {
-    const std::span<const std::byte> now = GenerationsOf(session, slot);
-    if (now.empty() || now.size() > bytes_.size()) return false;
+    const std::byte* const now = GenerationOf(session, slot);
+    if (now == nullptr) return false;
     taken_at_ = session.Coarse();
-    count_ = now.size();
-    Load(now, bytes_.data());
+    byte_ = Load(now);
     return true;
   }
-  /// Returns whether they are still the same. REQUIRES: Take returned true for this slot.
-  bool Hold(const Session& session, const Slot& slot) const {
+  /// Returns whether it is still the same. REQUIRES: Take returned true for this slot.
+  bool Holds(const Session& session, const Slot& slot) const {
     std::atomic_thread_fence(std::memory_order_acquire);  // the loads of the value come before
-    std::array<std::byte, kMaxRunLength> now;
-    Load(GenerationsOf(session, slot), now.data());
-    return std::equal(now.begin(), now.begin() + static_cast<std::ptrdiff_t>(count_), bytes_.begin()) &&
+    return Load(GenerationOf(session, slot)) == byte_ &&
            session.Coarse() - taken_at_ <= session.server().grace() * 256;
   }
 
  private:
-  static void Load(std::span<const std::byte> from, std::byte* to) {
-    for (const std::byte& generation : from) {
-      const auto* const byte = reinterpret_cast<const unsigned char*>(&generation);
-      *to++ = std::byte{__atomic_load_n(byte, __ATOMIC_ACQUIRE)};
-    }
+  static unsigned char Load(const std::byte* byte) {
+    return __atomic_load_n(reinterpret_cast<const unsigned char*>(byte), __ATOMIC_ACQUIRE);
   }
 
-  std::array<std::byte, kMaxRunLength> bytes_;
-  std::size_t count_ = 0;
+  unsigned char byte_ = 0;
   TimePoint taken_at_;
 };
 
 /// Looks for the key in its main bucket (V1).
 std::optional<FoundInPlace> Find(const Session& session, std::string_view key, std::uint64_t key_hash,
-                                 SeenGenerations* seen) {
+                                 SeenGeneration* seen) {
   const RegionReader& region = session.region();
   const std::uint64_t epoch = region.ReuseEpoch();
   const std::uint64_t offset =
@@ -123,7 +114,7 @@ bool TryVisit(Session& session, std::string_view key, absl::FunctionRef<void(std
   if (!session.region().reads_now()) return false;
   const TimePoint begin = session.Coarse();
   const std::uint64_t key_hash = HashKey(key);
-  SeenGenerations seen;
+  SeenGeneration seen;
   const std::optional<FoundInPlace> found = Find(session, key, key_hash, &seen);
   if (!found) return false;
   const LiveRecord& record = found->record;
@@ -132,8 +123,8 @@ bool TryVisit(Session& session, std::string_view key, absl::FunctionRef<void(std
     const ShownInPlace shown(record.value);
     show(record.value);
   }
-  if (!session.server().InTime(begin) && !seen.Hold(session, found->slot)) return false;  // V2
-  if (!session.region().ServerIsAlive()) return false;                                    // V3
+  if (!session.server().InTime(begin) && !seen.Holds(session, found->slot)) return false;  // V2
+  if (!session.region().ServerIsAlive()) return false;                                     // V3
   session.counters().reads += 2;
   if (version != nullptr) *version = record.version;
   session.NoteRead(key_hash);

@@ -6,8 +6,10 @@
 //      word (F1 of fast_get.h). So the header is of the record that the slot named (F2), and the record was
 //      the key's at a moment h of that reading (F3). No checksum is needed to show that a slot was whole.
 //   V2 The function saw the record's own bytes if it ended within T after the reader began (layout.h, I6).
-//      Otherwise, it did so if the generations of the record's segments are the same before the header and
-//      behind the function: P2 to P4 of chunked_read.h. They hold for a record of any size.
+//      Otherwise, it did so if one byte is the same before the header and behind the function. For a large
+//      record, it is the byte of its beginning (P2 to P4 of chunked_read.h). For a small one, it is the
+//      generation of its segment. That changes when all records of the segment are dead, for ever, so P2 to
+//      P4 hold for it as well.
 //   V3 The server was alive after all of that (A1 of rdma/local/wire.h).
 //
 // If a check fails, the caller copies the value by a GET, and shows the copy.

@@ -107,6 +107,9 @@ class IndexMirror {
 
   /// Returns the slot that probably is the key's. `bucket` is the home of the hash.
   MirrorFrames::Found Find(std::uint64_t key_hash, std::uint64_t bucket);
+  /// Prefetch what Find reads, as MirrorFrames does.
+  void PrefetchHead(std::uint64_t bucket) const { frames_.PrefetchHead(bucket); }
+  void PrefetchSlots(std::uint64_t bucket) const { frames_.PrefetchSlots(bucket); }
   /// Adds a slot. REQUIRES: a proof with the count `stamp` (M4); SlotNamesPlace.
   void Add(std::uint64_t bucket, std::uint64_t word, MirrorFrames::Same same, Stamp stamp);
   /// Drops a slot that led to no live record.

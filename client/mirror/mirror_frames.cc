@@ -124,6 +124,22 @@ MirrorFrames::Found MirrorFrames::Find(std::uint64_t bucket, std::uint32_t finge
   return Load(frame->version) == version ? found : Found{};
 }
 
+void MirrorFrames::PrefetchHead(std::uint64_t bucket) const {
+  if (capacity_ == 0) return;
+  const Frame& frame = FrameAt(GroupOf(bucket));
+  __builtin_prefetch(&frame.version);
+  __builtin_prefetch(&frame.begin.back());
+}
+
+void MirrorFrames::PrefetchSlots(std::uint64_t bucket) const {
+  if (capacity_ == 0) return;
+  const Frame& frame = FrameAt(GroupOf(bucket));
+  const std::size_t begin = std::min<std::size_t>(Load(frame.begin[bucket % kBuckets]), kSlots - 1);
+  const std::size_t end = std::min<std::size_t>(Load(frame.begin[bucket % kBuckets + 1]), kSlots - 1);
+  __builtin_prefetch(&frame.slots[begin]);
+  __builtin_prefetch(&frame.slots[end]);
+}
+
 /// Drops the slots whose segments changed since the frame's stamp, which becomes the count now (M8).
 /// REQUIRES: the caller holds the frame.
 void MirrorFrames::Sweep(Frame& frame, const SegmentGenerations& generations) {

@@ -109,6 +109,10 @@ class MirrorFrames {
   };
   /// Returns the first slot of the bucket with this fingerprint. Marks the bucket as asked for.
   Found Find(std::uint64_t bucket, std::uint32_t fingerprint, const SegmentGenerations& generations) const;
+  /// Prefetch what Find reads: the head of the frame that may serve the bucket, and then its slots. A large
+  /// mirror is mostly in memory, so that many Finds wait for it together.
+  void PrefetchHead(std::uint64_t bucket) const;
+  void PrefetchSlots(std::uint64_t bucket) const;
 
   /// Result for a slot with the fingerprint of a new one.
   enum class Same : std::uint8_t {

@@ -1,12 +1,10 @@
 #include "client/mirror/shared_mirrors.h"
 
-#include <pthread.h>
-
 #include <map>
-#include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "store/base/hold_over_forks.h"
 #include "store/base/mutex.h"
 
 namespace remora {
@@ -36,12 +34,10 @@ class LivingMirrors {
   std::map<MirrorKey, std::weak_ptr<IndexMirror>> living_ ABSL_GUARDED_BY(joining);
 };
 
-// H2: a thread that forks holds the mutex meanwhile, and what it guards exists before there are threads.
-std::optional<MutexLock> joining_held_over_a_fork;
+// H2. The mirrors exist before there are threads.
 [[maybe_unused]] const int joining_waits_for_forks = [] {
   LivingMirrors::Get();
-  return pthread_atfork([] { joining_held_over_a_fork.emplace(joining); },
-                        [] { joining_held_over_a_fork.reset(); }, [] { joining_held_over_a_fork.reset(); });
+  return HoldOverForks<joining>();
 }();
 
 }  // namespace

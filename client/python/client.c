@@ -372,7 +372,7 @@ static PyMethodDef client_methods[] = {
     {"apply", WITH_KEYWORDS(ClientApply), METH_VARARGS | METH_KEYWORDS,
      "Does all writes of a batch, or none; the version of the first."},
     {"scan", WITH_KEYWORDS(ClientScan), METH_VARARGS | METH_KEYWORDS,
-     "Pairs of key and value, in order, as of one moment."},
+     "Pairs of key and value, in order, as of one moment unless in any_order or one_sided."},
     {"keys", ClientKeys, METH_NOARGS, "All keys, in any order, as iterating over the client shows them."},
     {"values", ClientValues, METH_NOARGS, "All values, in any order."},
     {"items", ClientItems, METH_NOARGS, "All pairs of key and value, in any order."},

@@ -97,14 +97,14 @@ static PyObject* ScanVersion(PyObject* object, PyObject* Py_UNUSED(none)) {
 }
 
 PyObject* ClientScan(PyObject* object, PyObject* args, PyObject* kwargs) {
-  static char* names[] = {"prefix",    "begin",      "end",          "reverse",   "limit",
-                          "keys_only", "one_moment", "resume_token", "any_order", NULL};
+  static char* names[] = {"prefix",     "begin",        "end",       "reverse",   "limit", "keys_only",
+                          "one_moment", "resume_token", "any_order", "one_sided", NULL};
   PyObject *prefix = NULL, *begin = NULL, *end = NULL, *limit = NULL;
   remora_scan_options options;
   remora_scan_options_init(&options);
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOpOppzp", names, &prefix, &begin, &end,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOpOppzpp", names, &prefix, &begin, &end,
                                    &options.reverse, &limit, &options.keys_only, &options.one_moment,
-                                   &options.resume_token, &options.any_order)) {
+                                   &options.resume_token, &options.any_order, &options.one_sided)) {
     return NULL;
   }
   unsigned long long most = 0;
@@ -208,7 +208,8 @@ static PyMethodDef scan_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot scan_slots[] = {
-    {Py_tp_doc, "Keys and values, in order as of one moment unless in any_order; made by Client.scan."},
+    {Py_tp_doc,
+     "Keys and values, in order as of one moment unless in any_order or one_sided; made by Client.scan."},
     {Py_tp_dealloc, ScanDealloc},
     {Py_tp_iter, PyObject_SelfIter},
     {Py_tp_iternext, ScanNext},

@@ -19,8 +19,9 @@ absl::Status RegionReader::Post(std::span<const rdma::Sge> to, std::uint64_t off
 }
 
 absl::Status RegionReader::PostFind(const rdma::Sge& bucket, const rdma::Sge& record, std::uint64_t offset,
-                                    std::uint64_t key_hash) {
-  REMORA_RETURN_IF_ERROR(PostFind(kReadContext, bucket, record, offset, key_hash, &found_));
+                                    std::uint64_t key_hash, rdma::FoundRecord* found) {
+  if (found == nullptr) found = &found_;
+  REMORA_RETURN_IF_ERROR(PostFind(kReadContext, bucket, record, offset, key_hash, found));
   ++in_flight_;
   return absl::OkStatus();
 }

@@ -94,10 +94,10 @@ class RegionReader {
     counters_.reads += posted.ok() ? 1 : 0;
     return posted;
   }
-  /// Posts a FIND that is complete when is_idle; found() is its record then. REQUIRES: no other one is in
-  /// flight.
+  /// Posts a FIND that is complete when is_idle; *found is its record then. It outlives the connection's use
+  /// of it. Null: found() is the record. REQUIRES: no other FIND that is found() is in flight.
   absl::Status PostFind(const rdma::Sge& bucket, const rdma::Sge& record, std::uint64_t offset,
-                        std::uint64_t key_hash);
+                        std::uint64_t key_hash, rdma::FoundRecord* found = nullptr);
   const rdma::FoundRecord& found() const { return found_; }
   /// Posts a READ whose data is not used: when it completes, so have the WRITEs before it.
   absl::Status PostFence();

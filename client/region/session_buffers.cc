@@ -1,6 +1,7 @@
 #include "client/region/session_buffers.h"
 
 #include "store/base/status_macros.h"
+#include "store/format/memory/leaf_block.h"
 
 namespace remora {
 namespace {
@@ -10,10 +11,11 @@ constexpr std::size_t kBucketOffset = RoundUp(kMaxSmallExtent);  // behind the r
 constexpr std::size_t kSuperblockOffset = kBucketOffset + RoundUp(SessionBuffers::kMaxBatch * sizeof(Bucket));
 constexpr std::size_t kDirectoryOffset = kSuperblockOffset + RoundUp(sizeof(Superblock));
 constexpr std::size_t kDirectoryBytes = SessionBuffers::kDirectoryEntries * sizeof(std::uint64_t);
-constexpr std::size_t kRequestOffset = kDirectoryOffset + RoundUp(kDirectoryBytes);
+constexpr std::size_t kLeafOffset = kDirectoryOffset + RoundUp(kDirectoryBytes);
+constexpr std::size_t kRequestOffset = kLeafOffset + SessionBuffers::kLeaves * kLeafBlockSize;
 constexpr std::size_t kRequestStride = RoundUp(sizeof(Request));
 constexpr std::size_t kRepliesOffset = kRequestOffset + SessionBuffers::kMaxInFlight * kRequestStride;
-constexpr std::size_t kReplyStride = RoundUp(kMaxReplySize);
+constexpr std::size_t kReplyStride = RoundUp(kMaxLongReplySize);
 constexpr std::size_t kPayloadOffset = kRepliesOffset + SessionBuffers::kReplies * kReplyStride;
 constexpr std::size_t kBufferSize = kPayloadOffset + RoundUp(kMaxPayloadSize);
 constexpr std::size_t kAlignment = alignof(Bucket);
@@ -43,12 +45,16 @@ std::span<std::byte> SessionBuffers::directory() const {
   return registration_->bytes().subspan(kDirectoryOffset, kDirectoryBytes);
 }
 
+std::span<std::byte> SessionBuffers::leaf(std::size_t number) const {
+  return registration_->bytes().subspan(kLeafOffset + number * kLeafBlockSize, kLeafBlockSize);
+}
+
 std::span<std::byte> SessionBuffers::request(std::size_t number) const {
   return registration_->bytes().subspan(kRequestOffset + number * kRequestStride, sizeof(Request));
 }
 
 std::span<std::byte> SessionBuffers::reply(std::size_t number) const {
-  return registration_->bytes().subspan(kRepliesOffset + number * kReplyStride, kMaxReplySize);
+  return registration_->bytes().subspan(kRepliesOffset + number * kReplyStride, kMaxLongReplySize);
 }
 
 std::span<std::byte> SessionBuffers::payload() const {

@@ -27,6 +27,8 @@ class SessionBuffers {
   static constexpr std::size_t kReplies = kMaxInFlight + 2;
   /// Number of directory entries that one READ brings.
   static constexpr std::size_t kDirectoryEntries = 64;
+  /// Leaves of the ordered index that are READ side by side.
+  static constexpr std::size_t kLeaves = 2;
 
   SessionBuffers();
 
@@ -42,6 +44,8 @@ class SessionBuffers {
   std::span<std::byte> superblock() const;
   /// Returns the buffer for kDirectoryEntries directory entries.
   std::span<std::byte> directory() const;
+  /// Returns the buffer for a leaf, of kLeafBlockSize bytes. REQUIRES: number < kLeaves.
+  std::span<std::byte> leaf(std::size_t number) const;
   /// REQUIRES: number < kMaxInFlight.
   std::span<std::byte> request(std::size_t number) const;
   /// REQUIRES: number < kReplies.

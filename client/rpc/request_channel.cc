@@ -42,7 +42,7 @@ absl::StatusOr<bool> RequestChannel::Send(const RequestSpec& asked, std::uint32_
   // reject it.
   const bool is_inline = server_.is_read_only() && size > 0 && !NeedsWriter(asked.operation);
   const std::size_t header_size = is_inline ? sizeof(Request) : 0;
-  std::optional<StagingRing::Piece> piece;
+  std::optional<PieceRing::Piece> piece;
   if (size > 0) {
     piece = staging_.Take(header_size + size);
     if (!piece) return false;
@@ -68,6 +68,7 @@ absl::StatusOr<bool> RequestChannel::Send(const RequestSpec& asked, std::uint32_
     }
   }
   FillOptions(asked.options, &request);
+  if (asked.operation == Operation::kLocate) request.condition = kTakesValue;
   if (is_question) {
     request.payload_offset = asked.about;
   } else {
@@ -99,7 +100,7 @@ absl::StatusOr<bool> RequestChannel::SendList(const List& list, Listing listing)
   const std::size_t ids = has_ids ? list.size() : 1;
   if (!HasCredit(ids)) return false;
   const std::size_t size = list.bytes();
-  const std::optional<StagingRing::Piece> piece = staging_.Take(size + hints_.bytes());
+  const std::optional<PieceRing::Piece> piece = staging_.Take(size + hints_.bytes());
   if (!piece) return false;
   Request request = NextRequest(Operation::kMultiPut, 0, size, ids);
   InFlightRequest& in_flight = Begin(request, kNoOwner, piece);
@@ -142,7 +143,7 @@ absl::StatusOr<bool> RequestChannel::SendPart(PayloadStream& stream, std::uint32
                                               std::uint32_t memory) {
   if (!HasCredit()) return false;
   const std::size_t size = std::min(stream.left(), kPartBytes);
-  const std::optional<StagingRing::Piece> piece = staging_.Take(size);
+  const std::optional<PieceRing::Piece> piece = staging_.Take(size);
   if (!piece) return false;
   Request request = NextRequest(Operation::kPart, 0, size);
   request.payload_offset = piece->offset;
@@ -200,7 +201,7 @@ bool RequestChannel::HasCredit(std::size_t ids) const {
 }
 
 RequestChannel::InFlightRequest& RequestChannel::Begin(const Request& request, std::uint32_t owner,
-                                                       const std::optional<StagingRing::Piece>& piece) {
+                                                       const std::optional<PieceRing::Piece>& piece) {
   InFlightRequest& in_flight = *std::find_if(requests_.begin(), requests_.end(),
                                              [](const InFlightRequest& one) { return one.request_id == 0; });
   in_flight = {.request_id = request.request_id,
@@ -299,7 +300,7 @@ std::optional<ServerReply> RequestChannel::Decode(const rdma::Completion& comple
   const std::span<const std::byte> message = buffers_.reply(completion.context);
   ServerReply reply;
   if (!FromBytes(message.first(completion.byte_count), &reply.reply) ||
-      reply.reply.behind_size > kMaxReplyBehind ||
+      reply.reply.behind_size > kMaxValueBehind ||
       sizeof(Reply) + reply.reply.behind_size > completion.byte_count) {
     return std::nullopt;
   }

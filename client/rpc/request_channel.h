@@ -27,11 +27,11 @@
 #include "client/counters.h"
 #include "client/region/session_buffers.h"
 #include "client/rpc/payload_stream.h"
-#include "client/rpc/staging_ring.h"
 #include "client/session/access_hints.h"
 #include "client/session/server_view.h"
 #include "rdma/transport.h"
 #include "store/base/absl_view.h"
+#include "store/base/piece_ring.h"
 #include "store/base/shortage.h"
 #include "store/format/types/write_options.h"
 #include "store/format/wire/messages.h"
@@ -39,11 +39,12 @@
 
 namespace remora {
 
-static_assert(kMaxPayloadSize % StagingRing::kAlignment == 0, "the largest payload fits into the ring");
+static_assert(kMaxPayloadSize % PieceRing::kAlignment == 0, "the largest payload fits into the ring");
 
 inline constexpr std::string_view kStrayReply = "the server sent a reply that answers nothing; connect again";
 
-/// A checked reply. `behind` is the text behind it: the reason when its status is not kOk.
+/// A checked reply. `behind` is the text behind it: the reason when its status is not kOk; or the value of a
+/// locate (ReplyFlag::kHasValue).
 struct ServerReply {
   Reply reply;
   std::string_view behind;
@@ -77,7 +78,7 @@ class StoredReply {
  private:
   bool is_here_ = true;  // also before the first Expect
   Reply reply_;
-  std::array<char, kMaxReplyBehind> text_;
+  std::array<char, kMaxValueBehind> text_;
   SegmentGenerations::Number refreshes_ = 0;
 };
 
@@ -290,7 +291,7 @@ class RequestChannel {
   bool HasCredit(std::size_t ids = 1) const;
   /// Returns a free entry, filled for the request with this piece of the staging buffer.
   InFlightRequest& Begin(const Request& request, std::uint32_t owner,
-                         const std::optional<StagingRing::Piece>& piece);
+                         const std::optional<PieceRing::Piece>& piece);
   absl::Status Post(const InFlightRequest& in_flight, const Request& request);
   /// Posts the SEND from `buffer`, which has space for the request, and behind it the bytes that go along.
   absl::Status Post(const InFlightRequest& in_flight, const Request& request, std::span<std::byte> buffer);
@@ -307,7 +308,7 @@ class RequestChannel {
   ClientCounters& counters_;
   const bool asks_later_;
   rdma::ClientConnection* connection_ = nullptr;
-  StagingRing staging_;
+  PieceRing staging_;
   std::uint64_t last_request_id_ = 0;  // increases, also over later connections
   std::size_t in_flight_ = 0;
   std::array<InFlightRequest, kMaxInFlight> requests_;

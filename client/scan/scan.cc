@@ -17,6 +17,9 @@
 namespace remora {
 namespace {
 
+// Entries that the server shows of a one-sided scan before the client looks for a leaf again.
+constexpr std::uint64_t kPartEntries = 256;
+
 absl::Status NoScanPage(const char* why) {
   return absl::InternalError(
       absl::StrCat("protocol error: the server's message is no page of this scan: ", why));
@@ -111,7 +114,17 @@ absl::StatusOr<std::unique_ptr<ClientScan::Impl>> ClientScan::Impl::Begin(Sessio
   ScanRange range;
   if (const char* why = ResolveScan(options, &range)) return absl::InvalidArgumentError(why);
   std::unique_ptr<Impl> impl(new Impl(session, options, std::move(range)));
-  REMORA_RETURN_IF_ERROR(impl->Open());
+  if (!options.one_sided) {
+    REMORA_RETURN_IF_ERROR(impl->Open());
+    return impl;
+  }
+  if (impl->range_.by_hash || options.one_moment) {
+    return absl::InvalidArgumentError(
+        "scan: a one-sided scan reads keys in their order, and each at a moment of its own: do not ask for "
+        "any_order or one_moment, nor with the resume token of a scan in any order");
+  }
+  REMORA_RETURN_IF_ERROR(LeafScan::CheckServer(session));
+  impl->leaves_ = std::make_unique<LeafScan>(session, impl->keys_only_, impl->range_);
   return impl;
 }
 
@@ -128,6 +141,11 @@ ScanRange ClientScan::Impl::Rest() const {
   return rest;
 }
 
+std::uint64_t ClientScan::Impl::Limit() const {
+  if (in_part_) return part_left_;  // left_ at most
+  return has_limit_ ? left_ : 0;
+}
+
 std::string ClientScan::Impl::resume_token() const { return MakeScanToken(Rest()); }
 
 absl::Status ClientScan::Impl::Open() {
@@ -138,12 +156,13 @@ absl::Status ClientScan::Impl::Open() {
   half_ = 0;
   ScanStart start{.window = window_.remote,
                   .page_size = static_cast<std::uint32_t>(page_size_),
-                  .kind = keys_only_ ? ScanKind::kKeys : ScanKind::kEntries};
-  if (has_limit_) start.limit = left_;
+                  .kind = keys_only_ ? ScanKind::kKeys : ScanKind::kEntries,
+                  .limit = Limit()};
   const TimePoint sent = session_.clock().Now();
   REMORA_ASSIGN_OR_RETURN(const ServerReply answer, Start(session_, start, Rest()));
   session_.server().server_time().Learn(answer.reply.server_ms, sent, session_.clock().Now());
   REMORA_RETURN_IF_ERROR(TakePage(answer, 0));
+  if (leaves_ != nullptr) REMORA_RETURN_IF_ERROR(leaves_->CheckSlots());
   REMORA_RETURN_IF_ERROR(TakeOrder(answer.reply.slot == kScanByHash));
   connection_ = session_.counters().reconnects;
   lost_ = dropped_ = false;
@@ -219,7 +238,36 @@ absl::Status ClientScan::Impl::TakePage(const ServerReply& answer, std::size_t h
   return absl::OkStatus();
 }
 
+absl::StatusOr<bool> ClientScan::Impl::NextLeafPage() {
+  if (std::exchange(lost_, false) || leaves_->is_outdated()) leaves_->GoTo(Rest());
+  session_.calls().deadline().Restart();  // each page is progress
+  absl::StatusOr<LeafScan::Outcome> read = leaves_->ReadPage(left_, &own_);
+  if (read.ok() && !session_.lease().IsCovered()) {  // N3
+    if (absl::Status confirmed = Confirm(session_); !confirmed.ok()) read = std::move(confirmed);
+  }
+  if (!read.ok()) {
+    lost_ = true;
+    return read.status();
+  }
+  if (*read == LeafScan::Outcome::kEnd) return false;
+  page_ = own_;
+  if (*read == LeafScan::Outcome::kPage) return true;
+  in_part_ = true;
+  part_left_ = std::min(left_, kPartEntries);
+  page_ = {};
+  REMORA_RETURN_IF_ERROR(Open());
+  return true;
+}
+
+bool ClientScan::Impl::EndPart() {
+  in_part_ = false;
+  if (ScanWindow& window = session_.scan_window(); window.owner() == this) window.set_owner(nullptr);
+  leaves_->GoTo(Rest());
+  return part_left_ == 0;
+}
+
 absl::StatusOr<bool> ClientScan::Impl::NextPage() {
+  if (leaves_ != nullptr && !in_part_) return NextLeafPage();
   REMORA_RETURN_IF_ERROR(ahead_failed_);
   if (std::exchange(has_ahead_, false)) {
     own_ = std::move(ahead_);
@@ -250,11 +298,12 @@ absl::StatusOr<bool> ClientScan::Impl::NextPage() {
         "other scans, or the connection was replaced; start a new scan");
   }
   // With a limit, the scan continues to make up for entries that expired before they arrived.
-  const bool is_short = dropped_ && has_limit_ && !one_moment_;
+  const bool is_short = dropped_ && has_limit_ && !one_moment_ && !in_part_;
   if (!lost_ && !is_short) {
     if (!pieces_.empty()) return NoScanPage("it ends inside an entry");
-    return false;
+    return in_part_ && EndPart();
   }
+  if (in_part_ && part_left_ == 0) return EndPart();
   REMORA_RETURN_IF_ERROR(Open());
   return true;
 }
@@ -311,6 +360,7 @@ absl::StatusOr<bool> ClientScan::Impl::Step() {
       return over.status();
     }
     scan_->key_ = entry.key;
+    if (in_part_ && part_left_ > 0) --part_left_;
     if (*over) {
       dropped_ = true;
       pieces_ = {};

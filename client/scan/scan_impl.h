@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/scan.h"
+#include "client/scan/leaf_scan.h"
 #include "client/session/session.h"
 #include "store/format/types/scan_options.h"
 #include "store/format/types/scan_range.h"
@@ -23,8 +24,9 @@ absl::StatusOr<std::uint64_t> DeleteRange(Session& session, const ScanRange& ran
 
 /// The pages of a scan, and the entries in them.
 ///
-/// The class has more than 15 fields, because a scan outlives connections. It keeps what it was asked for,
-/// the page at hand, and the page that it has asked for.
+/// The class has more than 25 methods and 15 fields, because a scan outlives connections. It keeps what it
+/// was asked for, the page at hand, and the page that it has asked for. A one-sided scan makes its pages
+/// itself, and has the server make some where it cannot.
 class ClientScan::Impl final : public ScanWindow::Owner {
  public:
   /// Opens a scan and gets its first page. REQUIRES: Session::BeginCall was OK.
@@ -52,6 +54,7 @@ class ClientScan::Impl final : public ScanWindow::Owner {
   Impl(Session& session, const ScanOptions& options, ScanRange range);
 
   ScanRange Rest() const;
+  std::uint64_t Limit() const;
 
   // --- Pages
 
@@ -65,6 +68,9 @@ class ClientScan::Impl final : public ScanWindow::Owner {
   absl::Status TakePage(const ServerReply& answer, std::size_t half);
   /// Goes to the next page, which may be empty. Returns false if there is none.
   absl::StatusOr<bool> NextPage();
+  absl::StatusOr<bool> NextLeafPage();
+  /// Goes on one-sided behind the keys that the server has shown. Returns false if there were no more.
+  bool EndPart();
 
   // --- Entries
 
@@ -103,6 +109,10 @@ class ClientScan::Impl final : public ScanWindow::Owner {
   std::string ahead_;  // the page after it, copied out of the window
   absl::Status ahead_failed_;
   bool over_ = false;
+
+  std::unique_ptr<LeafScan> leaves_;  // null: the server makes all pages
+  bool in_part_ = false;              // of a one-sided scan: the server makes these pages
+  std::uint64_t part_left_ = 0;       // entries of them that may come yet
 
   ClientScan* scan_ = nullptr;
   std::string pieces_;         // an entry that comes in several pages

@@ -98,6 +98,7 @@ void Session::ForgetServer() {
   lease_.Forget();
   region_.Forget();
   cache_.Forget();
+  leaves_.Clear();
   channel_.Clear();
 }
 

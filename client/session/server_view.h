@@ -18,6 +18,8 @@ namespace remora {
 
 /// Knowledge of one server, valid until the connection breaks (Forget). The clock outlives it.
 ///
+/// The class has more than 25 methods, because each optional operation of a server has one.
+///
 /// Thread safety: none.
 class ServerView {
  public:
@@ -58,6 +60,9 @@ class ServerView {
   bool has_lease() const { return (hello_.flags & ReplyFlag::kHasLease) != 0; }
   /// Returns whether the server takes requests for its settings.
   bool has_settings() const { return (hello_.flags & ReplyFlag::kHasSettings) != 0; }
+  /// Returns whether clients can READ the leaves of the server's ordered index.
+  bool has_leaves() const { return (hello_.flags & ReplyFlag::kHasLeaves) != 0; }
+  bool has_topology() const { return (hello_.flags & ReplyFlag::kHasTopology) != 0; }
   /// Returns how many requests of this client the server allows in flight.
   std::size_t credits() const { return hello_.credits; }
 

@@ -31,6 +31,7 @@
 #include "client/session/call_guard.h"
 #include "client/session/connector.h"
 #include "client/session/endpoint.h"
+#include "client/session/leaf_directory.h"
 #include "client/session/lease_holder.h"
 #include "client/session/scan_window.h"
 #include "client/session/server_view.h"
@@ -117,6 +118,8 @@ class Session {
   RequestChannel& channel() { return channel_; }
   const RequestChannel& channel() const { return channel_; }
   ScanWindow& scan_window() { return scan_window_; }
+  /// Returns where the leaves of the server's ordered index are.
+  LeafDirectory& leaves() { return leaves_; }
   AccessHints& access_hints() { return hints_; }
   ClientCounters& counters() { return statistics_.counters(); }
   const ClientStatistics& statistics() const { return statistics_; }
@@ -196,6 +199,7 @@ class Session {
   RequestChannel channel_;
   LeaseHolder lease_;
   ScanWindow scan_window_;
+  LeafDirectory leaves_;
   Endpoint endpoint_;
   BlockingCalls calls_;
   const std::shared_ptr<const void> life_ = std::make_shared<const char>();

@@ -236,8 +236,9 @@ std::size_t LocalClient::Poll(std::span<Completion> out) {
     if (!IsAlive(*listener_page_)) PeerIsGone();
     AcquireFence();
     const bool is_due = ++polls_ % kPollsPerSocketCheck == 0 || mapped_region().wants_poll();
-    if (is_due && !DrainWakeUps(socket_.get())) PeerIsGone();
-    if (is_due) mapped_region().Polled();
+    // A client that is about to sleep leaves the byte that wakes it: the server sends one for each sleep
+    // (A4), so later messages would wake nobody. Disarm looks at the socket then.
+    if (is_due && !armed_) LookAtSocket();
   }
   return Take(out);
 }
@@ -270,20 +271,27 @@ bool LocalClient::SleepBriefly(TimePoint deadline) {
 }
 
 void LocalClient::Arm() {
+  armed_ = true;
   // A4: before the Poll that the contract demands next.
   if (usable()) own_side().sleeping.FallAsleep();
 }
 
 void LocalClient::Disarm() {
+  armed_ = false;
   if (!usable()) return;
   own_side().sleeping.WakeUp();
+  LookAtSocket();
+}
+
+void LocalClient::LookAtSocket() {
   if (!DrainWakeUps(socket_.get())) PeerIsGone();
+  mapped_region().Polled();
 }
 
 absl::Status LocalClient::Sleep(TimePoint deadline) {
   pollfd fd = {socket_.get(), POLLIN | POLLRDHUP, 0};
   REMORA_ASSIGN_OR_RETURN(const bool in_time, SleepUntilReady(std::span(&fd, 1), clock_, deadline));
-  if (fd.revents != 0 && !DrainWakeUps(socket_.get())) PeerIsGone();
+  if (fd.revents != 0) LookAtSocket();
   return in_time ? absl::OkStatus() : absl::DeadlineExceededError("wait: nothing came in time");
 }
 

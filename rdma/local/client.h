@@ -57,6 +57,8 @@ class LocalClient final : public LocalConnection<ClientConnection> {
     if (for_write && !found.writable) return nullptr;
     return found.mapping.bytes().data() + offset;
   }
+  /// Takes the wake-up bytes, and notes a server that has hung up or died.
+  void LookAtSocket();
   /// Sleeps for a short while, or until the server wakes this client. Returns false if nothing came, and the
   /// server may have died.
   bool SleepBriefly(TimePoint deadline);
@@ -72,6 +74,7 @@ class LocalClient final : public LocalConnection<ClientConnection> {
   const LocalListenerPage* listener_page_ = nullptr;
   const SharedMemory* offered_ = nullptr;
   std::uint32_t polls_ = 0;
+  bool armed_ = false;
 };
 
 }  // namespace remora::rdma

@@ -108,8 +108,7 @@ void LocalConnection<End>::WakePeerOnce() {
 template <typename End>
 bool LocalConnection<End>::Wake(WakeBy wake_by) {
   if (wake_by == WakeBy::kByte) return WakePeer(socket_.get());
-  own_side_->wakes.fetch_add(1, std::memory_order_release);
-  FutexWake(own_side_->wakes);
+  FutexNotify(own_side_->wakes);
   return true;
 }
 

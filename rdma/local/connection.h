@@ -83,6 +83,8 @@ class LocalConnection : public End {
   void PeerIsGone() { peer_gone_ = true; }
 
   bool usable() const { return usable_; }
+  /// Returns how many slots of the ring to the peer are free. REQUIRES: usable.
+  std::uint64_t FreeSlots() const { return writer_.FreeSlots(); }
   LocalSide& own_side() { return *own_side_; }
   const LocalSide& peer_side() const { return *peer_side_; }
   /// Returns why the connection is not usable.

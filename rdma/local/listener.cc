@@ -27,6 +27,13 @@ constexpr std::size_t kMaxReady = 16;
 // never sleeps. The checks are some tens of microseconds apart, and their system call is divided by
 // this number.
 constexpr std::uint32_t kPollsPerEventCheck = 256;
+// A brief sleep counts as so many calls, so that every eighth one comes with a check.
+constexpr std::uint32_t kPollsOfBriefSleep = kPollsPerEventCheck / 8;
+// A brief sleep costs some time for each connection. More of them make it slower than a sleep at the sockets.
+constexpr std::size_t kMaxBriefConnections = 8;
+static_assert(kMaxBriefConnections <= kMaxFutexWords);
+// So none is parked behind ArmBriefly.
+static_assert(kMaxBriefConnections <= PolledConnections::kAlwaysPolled);
 // Events that one check handles; the others wait for the next check.
 constexpr std::size_t kMaxEvents = 256;
 // Half-open and new clients that one check serves; the others wait for the next check. So a
@@ -126,15 +133,33 @@ void LocalListener::Arm() {
 }
 
 void LocalListener::Disarm() {
-  armed_ = false;
   alive_->page().sleeping.WakeUp();
-  HandleEvents();
+  if (std::exchange(armed_, false)) return HandleEvents();
+  alive_->page().cpu.Publish();
+  polls_ += kPollsOfBriefSleep;  // the sockets are looked at now and then
+}
+
+bool LocalListener::ArmBriefly() {
+  // The client of a parked connection sends a byte, which ends no brief sleep.
+  const std::size_t most = has_futex_wait_any_ ? kMaxBriefConnections : 1;
+  if (connections_.has_parked() || connections_.size() > most) return false;
+  wakes_.clear();
+  connections_.AppendWakes(wakes_);
+  if (wakes_.empty()) return false;
+  // A4: before the Poll that the contract demands next, and behind the look at the words.
+  alive_->page().sleeping.FallAsleep(WakeBy::kFutex);
+  return true;
+}
+
+std::atomic<std::uint32_t>* LocalListener::brief_word() {
+  return wakes_.empty() ? nullptr : wakes_.front().word;
 }
 
 void LocalListener::Add(LocalServer*) { ++connection_count_; }
 
 void LocalListener::Remove(LocalServer* connection) {
   --connection_count_;
+  wakes_.clear();  // its word ends with it
   connections_.Remove(connection);
   Unwatch(connection);
 }
@@ -142,6 +167,7 @@ void LocalListener::Remove(LocalServer* connection) {
 absl::Status LocalListener::Watch(LocalServer* connection) {
   REMORA_RETURN_IF_ERROR(WatchFd(epoll_.get(), connection->socket(), connection));
   connections_.Add(connection);
+  wakes_.clear();  // its word is not among them
   return absl::OkStatus();
 }
 

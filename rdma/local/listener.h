@@ -1,6 +1,7 @@
 // The server's end of a local address: the admission of clients, and the events of all connections.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "rdma/local/futex.h"
 #include "rdma/local/liveness.h"
 #include "rdma/local/polled_connections.h"
 #include "rdma/local/server.h"
@@ -39,6 +41,9 @@ class LocalListener final : public Listener {
   bool PollingPays() const override { return !connections_.has_client_here(); }
   void Arm() override;
   void Disarm() override;
+  bool ArmBriefly() override;
+  std::atomic<std::uint32_t>* brief_word() override;
+  bool SleepBriefly(Duration longest) override { return FutexWaitAny(wakes_, longest); }
   int wait_fd() const override { return epoll_.get(); }
   std::uint64_t dropped_handshakes() const override { return dropped_handshakes_; }
   std::uint64_t without_descriptor() const override { return without_descriptor_; }
@@ -108,7 +113,9 @@ class LocalListener final : public Listener {
   TimePoint pending_pause_until_;
   std::uint64_t dropped_handshakes_ = 0;
   std::uint64_t without_descriptor_ = 0;
-  bool armed_ = false;
+  bool armed_ = false;  // by Arm
+  const bool has_futex_wait_any_ = HasFutexWaitAny();
+  std::vector<SeenWord> wakes_;  // of a brief sleep; empty: it is not possible any more
 };
 
 }  // namespace remora::rdma

@@ -18,12 +18,12 @@ namespace remora::rdma {
 /// Thread safety: as the connection that it is of.
 class MappedRegion {
  public:
-  /// Makes a region of which nothing can be read.
+  /// Makes a region of which nothing can be read: that of a connection that has ended.
   MappedRegion() = default;
   /// Covers `bytes` for as long as the listener's `page` and the side of `peer` say that they are
   /// valid.
   MappedRegion(std::span<const std::byte> bytes, const LocalListenerPage& page, const LocalSide& peer)
-      : bytes_(bytes.data()), size_(bytes.size()), page_(&page), peer_(&peer) {}
+      : bytes_(bytes.data()), size_(bytes.size()), page_(&page), peer_(&peer), reads_left_(kReadsPerPoll) {}
 
   /// Copies to.size() bytes from `offset` on, and checks that the server is alive. If it returns true, `to`
   /// is what a READ posted now would have read. If false, the caller uses Connection::PostReadv instead,
@@ -73,15 +73,15 @@ class MappedRegion {
   /// READs until wants_poll. A user that only READs would never check the socket (A1); the Poll
   /// behind a PostReadv does so at this rate.
   static constexpr std::uint32_t kReadsPerPoll = 4096;
-  bool wants_poll() const { return reads_left_ == 0; }
-  void Polled() { reads_left_ = kReadsPerPoll; }
+  bool wants_poll() const { return page_ != nullptr && reads_left_ == 0; }
+  void Polled() { reads_left_ = page_ != nullptr ? kReadsPerPoll : 0; }
 
  private:
   const std::byte* bytes_ = nullptr;
   std::uint64_t size_ = 0;
   const LocalListenerPage* page_ = nullptr;
   const LocalSide* peer_ = nullptr;
-  std::uint32_t reads_left_ = kReadsPerPoll;
+  std::uint32_t reads_left_ = 0;  // before the next Poll; none if nothing can be read
 };
 
 }  // namespace remora::rdma

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -12,7 +11,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -21,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "rdma/shared_memory.h"
 #include "rdma/transport.h"
+#include "store/base/hold_over_forks.h"
 #include "store/base/mutex.h"
 #include "store/base/status_macros.h"
 
@@ -118,14 +117,12 @@ class SharedMappings {
 
 namespace {
 
-// A thread that forks holds the mutex meanwhile, and both of its classes exist before there are threads. So
-// nobody else is in their functions, and a child, which has none of the other threads, may map memory.
-std::optional<MutexLock> held_over_a_fork;
+// Both of its classes exist before there are threads. So nobody else is in their functions at a fork, and a
+// child, which has none of the other threads, may map memory.
 [[maybe_unused]] const int holds_over_forks = [] {
   Kept();
   SharedMappings::Get();
-  return pthread_atfork([] { held_over_a_fork.emplace(remembered_mutex); }, [] { held_over_a_fork.reset(); },
-                        [] { held_over_a_fork.reset(); });
+  return HoldOverForks<remembered_mutex>();
 }();
 
 }  // namespace

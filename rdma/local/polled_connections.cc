@@ -42,6 +42,14 @@ std::size_t PolledConnections::Take(std::span<Completion> out) {
   return count;
 }
 
+void PolledConnections::AppendWakes(std::vector<SeenWord>& words) const {
+  for (LocalServer* const connection : polled_) {
+    if (!connection->CanWake()) continue;
+    std::atomic<std::uint32_t>& wakes = connection->wakes();
+    words.push_back({.word = &wakes, .seen = wakes.load(std::memory_order_acquire)});
+  }
+}
+
 void PolledConnections::ParkIdle() {
   for (std::size_t i = 0; i < polled_.size() && polled_.size() > kAlwaysPolled;) {
     LocalServer& connection = *polled_[i];

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "rdma/local/futex.h"
 #include "rdma/transport.h"
 
 namespace remora::rdma {
@@ -38,7 +39,12 @@ class PolledConnections {
   /// Returns whether the last Take that took something found one of these clients on the caller's CPU.
   bool has_client_here() const { return has_client_here_; }
 
+  /// Adds to `words` the word by which each polled client wakes a server that sleeps briefly (A4).
+  /// REQUIRES: none is parked.
+  void AppendWakes(std::vector<SeenWord>& words) const;
+
   bool empty() const { return polled_.empty() && parked_ == 0; }
+  std::size_t size() const { return polled_.size() + parked_; }
   bool has_parked() const { return parked_ > 0; }
 
  private:

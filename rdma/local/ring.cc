@@ -31,6 +31,11 @@ RingResult RingWriter::Push(std::span<const std::byte> message) {
   return RingResult::kDone;
 }
 
+std::uint64_t RingWriter::FreeSlots() const {
+  const std::uint64_t used = produced_ - peer_->consumed.load(std::memory_order_acquire);
+  return used > slots_ ? 0 : slots_ - used;
+}
+
 RingResult RingReader::Peek(std::uint32_t* length) const {
   const std::uint64_t head = Head();
   if (!IsHeadOf(head, consumed_ + 1)) return RingResult::kNotNow;

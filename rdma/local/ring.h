@@ -27,6 +27,8 @@ class RingWriter {
 
   /// Appends a message of at most kMaxMessageSize bytes. kNotNow: also where the ring has not as many slots.
   RingResult Push(std::span<const std::byte> message);
+  /// Returns how many slots are free now. 0: also where the peer's counter is impossible.
+  std::uint64_t FreeSlots() const;
 
  private:
   LocalSide* own_ = nullptr;

@@ -176,6 +176,8 @@ void LocalServer::Unpark() {
   is_parked_ = false;
 }
 
+std::atomic<std::uint32_t>& LocalServer::wakes() { return SideIn(*client_memory_)->wakes; }
+
 void LocalServer::OnSocketEvent() {
   // The socket has a wake-up byte of the client, or is closed.
   listener_.Unpark(this);

@@ -1,6 +1,7 @@
 // The server's end of a local connection.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -37,6 +38,9 @@ class LocalServer final : public LocalConnection<ServerConnection> {
                           std::uint64_t offset) override;
   absl::Status PostSend(std::uint64_t context, const Sge& from) override;
   absl::Status PostRecv(std::uint64_t context, const Sge& into) override;
+  bool TakesLong(std::size_t size) const override {
+    return usable() && FreeSlots() >= LocalSlotsOf(size) + 2 * limits_.receives;
+  }
 
   /// The socket has something to read: wake-ups, or its end.
   void OnSocketEvent();
@@ -47,6 +51,10 @@ class LocalServer final : public LocalConnection<ServerConnection> {
   bool Park();
   void Unpark();
   bool is_parked() const { return is_parked_; }
+  /// Returns whether the client can send a message.
+  bool CanWake() const { return usable(); }
+  /// Returns the word by which the client wakes a server that sleeps briefly (A4). REQUIRES: CanWake.
+  std::atomic<std::uint32_t>& wakes();
   /// Returns the number of the last call of Take that returned a completion of this connection.
   std::uint32_t busy_at() const { return busy_at_; }
   void set_busy_at(std::uint32_t takes) { busy_at_ = takes; }

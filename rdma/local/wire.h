@@ -51,12 +51,15 @@
 //       after the other side's store. Either the writer sees the sleeper and sends the byte, or the
 //       sleeper sees the message and stays awake (Dekker). `sleeping` is odd while it sleeps, or is
 //       about to, and another number each time. So a writer that has woken it from this sleep does
-//       not wake it again with later messages.
+//       not wake it again with later messages. Hence a sleeper leaves the byte in its socket until it is
+//       awake again: one that took it before would sleep on while later messages come.
 //
-//       `sleeping` also says how the sleeper is woken: by a byte over the socket, or, a client that waits
-//       for one reply, by the server's `wakes`. The client loads `wakes` before it stores `sleeping`. The
-//       server adds 1 to it and then wakes those that sleep on it; a client that comes there later finds
-//       another value than it loaded, and does not sleep.
+//       `sleeping` also says how the sleeper is woken: by a byte over the socket, or, if it sleeps briefly,
+//       by the other side's `wakes`. The sleeper loads `wakes` before it stores `sleeping`: a client that
+//       waits for one reply the server's, a server those of all its clients. The other side adds 1 to it and
+//       then wakes those that sleep on it; a sleeper that comes there later finds another value than it
+//       loaded, and does not sleep. A client may do with its `wakes` what it likes: a brief sleep of the
+//       server is bounded, and behind one that brought no request it sleeps at the sockets.
 //
 //       Both stores are exchanges. On x86-64 that is the same instruction. For arm64 it makes no
 //       difference to C++, but qemu-user on x86-64 orders no plain store before a load, and these
@@ -70,7 +73,8 @@
 //       The client stores `head`, then loads this `sleeping`, too. By the argument of A4, the server sees the
 //       message or the client sees the mark; then it sends the byte, once for each mark. The server takes the
 //       byte, then unparks the connection, then looks into the ring. Its own sleep needs no further rule: the
-//       byte stays in the socket, and ends the sleep, until the server takes it.
+//       byte stays in the socket, and ends the sleep, until the server takes it. A byte ends no brief sleep,
+//       so a server that has parked a connection does not sleep briefly.
 #pragma once
 
 #include <pthread.h>
@@ -151,7 +155,7 @@ inline constexpr std::size_t kCacheLine = 64;
 /// The way to wake a sleeping side.
 enum class WakeBy : std::uint32_t {
   kByte = 0b01,   // over the socket
-  kFutex = 0b11,  // on `wakes` of the other side's memory
+  kFutex = 0b11,  // on `wakes` in the memory of the side that wakes
 };
 
 /// State of one side's sleep, in memory that it alone writes (A4). The lower two bits are 0, or how it is
@@ -232,7 +236,7 @@ struct LocalSide {
   alignas(kCacheLine) SleepMark sleeping;                   // the client's: A4; the server's: A6
   CpuMark cpu;                                              // the client's only
   std::atomic<std::uint32_t> closed;                        // not 0: this side wants no more
-  alignas(kCacheLine) std::atomic<std::uint32_t> wakes;     // A4: of the client; the server's only
+  alignas(kCacheLine) std::atomic<std::uint32_t> wakes;     // A4: of the other side
 
   LocalSlot* slots() { return reinterpret_cast<LocalSlot*>(this + 1); }
   const LocalSlot* slots() const { return reinterpret_cast<const LocalSlot*>(this + 1); }

@@ -61,6 +61,14 @@ std::optional<std::int64_t> Number(const json_t* value) {
   return is_number && number > 0 ? std::optional(number) : std::nullopt;
 }
 
+/// Returns the comparison of a key's revision.
+json_t* IsOfRevision(const std::string& name, std::int64_t revision) {
+  return NewObject({{"key", json::NewString(name)},
+                    {"target", json::NewString("MOD")},
+                    {"result", json::NewString("EQUAL")},
+                    {"mod_revision", json::NewString(std::to_string(revision))}});
+}
+
 absl::Status NoEtcd(std::string_view endpoint) {
   return absl::FailedPreconditionError(absl::StrCat("etcd: the process at ", AbslView(endpoint),
                                                     " answers as no etcd does; correct its address"));
@@ -276,16 +284,16 @@ absl::StatusOr<ConfigStore::Value> ConfigStore::Read(std::string_view key) {
 }
 
 absl::StatusOr<std::int64_t> ConfigStore::Swap(std::string_view key, std::int64_t revision,
-                                               std::string_view text) {
+                                               std::string_view text, std::span<const Revision> others) {
   if (text.empty() || text.size() > kMaxConfigValue) {
     return absl::InvalidArgumentError("etcd: a value has 1 to 65536 bytes; shorten it");
   }
   const std::string name = Base64(key);
   json_t* const compare = json_array();
-  json_array_append_new(compare, NewObject({{"key", json::NewString(name)},
-                                            {"target", json::NewString("MOD")},
-                                            {"result", json::NewString("EQUAL")},
-                                            {"mod_revision", json::NewString(std::to_string(revision))}}));
+  json_array_append_new(compare, IsOfRevision(name, revision));
+  for (const Revision& one : others) {
+    json_array_append_new(compare, IsOfRevision(Base64(one.key), one.revision));
+  }
   json_t* const put = json_array();
   json_array_append_new(put,
                         NewObject({{"request_put", NewObject({{"key", json::NewString(name)},

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,15 +60,24 @@ class ConfigStore {
   /// - FailedPrecondition: the processes there are no etcd.
   absl::StatusOr<Value> Read(std::string_view key);
 
-  /// Replaces the value of this revision (0: there is none), and returns the new one's revision.
+  /// A key, and the revision of its value (0: there is none).
+  struct Revision {
+    std::string key{};
+    std::int64_t revision = 0;
+  };
+  /// Replaces the value of this revision (0: there is none), and returns the new one's revision. `others`: up
+  /// to kMaxOthers keys whose values must be of these revisions, too.
   ///
-  /// - Aborted: another value has taken its place. Nothing was done.
+  /// - Aborted: another value has taken its place, or that of one of the others. Nothing was done.
   /// - Unknown: the request was sent, and its outcome is unknown. It may still be done later. Settle tells.
   /// - Others, as of Read: nothing was done.
-  absl::StatusOr<std::int64_t> Swap(std::string_view key, std::int64_t revision, std::string_view text);
+  absl::StatusOr<std::int64_t> Swap(std::string_view key, std::int64_t revision, std::string_view text,
+                                    std::span<const Revision> others = {});
+  /// etcd takes 128 comparisons, unless it is told otherwise.
+  static constexpr std::size_t kMaxOthers = 100;
 
-  /// Settles a swap whose outcome is unknown: returns its value's revision if it was done, or is done now.
-  /// REQUIRES: nobody else writes the same text.
+  /// Settles a swap without `others` whose outcome is unknown: returns its value's revision if it was done,
+  /// or is done now. REQUIRES: nobody else writes the same text.
   ///
   /// - Aborted: it was not done, and will not be.
   /// - Unknown: it is still unknown. Others, as of Read: the same.

@@ -5,6 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "rdma/address.h"
+#include "server/cluster/division.h"
+#include "server/cluster/division_swap.h"
+#include "server/cluster/kept_division.h"
 #include "server/monitoring/log_events.h"
 #include "store/base/absl_view.h"
 #include "store/base/random_id.h"
@@ -39,6 +42,13 @@ absl::StatusOr<std::unique_ptr<Keeper>> Keeper::Start(KeeperOptions options, Mem
                                                       OnEnd on_end) {
   std::unique_ptr<Keeper> keeper(new Keeper(std::move(options), membership, log, clock, std::move(on_end)));
   REMORA_ASSIGN_OR_RETURN(keeper->store_, ConfigStore::Create(keeper->options_.store));
+  if (keeper->options_.division != nullptr) {
+    keeper->division_ =
+        std::make_unique<DivisionReader>(keeper->options_.division, keeper->options_.credentials.shard);
+  }
+  if (keeper->options_.kept != nullptr) {
+    keeper->options_.kept->set_wake([one = keeper.get()] { one->Wake(); });
+  }
   REMORA_ASSIGN_OR_RETURN(keeper->orders_.life,
                           MemberLife(keeper->options_.data_dir, keeper->options_.is_synced));
   REMORA_ASSIGN_OR_RETURN(keeper->thread_,
@@ -47,6 +57,7 @@ absl::StatusOr<std::unique_ptr<Keeper>> Keeper::Start(KeeperOptions options, Mem
 }
 
 Keeper::~Keeper() {
+  if (options_.kept != nullptr) options_.kept->set_wake(nullptr);
   {
     const MutexLock lock(mutex_);
     is_stopped_ = true;
@@ -59,12 +70,22 @@ void Keeper::Run() {
   for (;;) {
     {
       MutexLock lock(mutex_);
-      const Duration pause = hurries_ ? Duration(kHurriedPause) : options_.failover_after / 8;
-      if (!is_stopped_) lock.WaitFor(stops_, pause);
+      const bool hurries = hurries_ || (options_.kept != nullptr && options_.kept->hurries());
+      const Duration pause = hurries ? Duration(kHurriedPause) : options_.failover_after / 8;
+      if (!is_stopped_ && !is_woken_) lock.WaitFor(stops_, pause);
       if (is_stopped_) return;
+      is_woken_ = false;
     }
     if (!has_ended_) Tick();
   }
+}
+
+void Keeper::Wake() {
+  {
+    const MutexLock lock(mutex_);
+    is_woken_ = true;
+  }
+  stops_.notify_one();
 }
 
 void Keeper::Say(LogEvent event, std::string line) {
@@ -82,9 +103,14 @@ std::optional<MemberReport> Keeper::Order() { return membership_.Ask(orders_, kS
 void Keeper::Tick() {
   if (!Settle() || !Read(clock_.Now() >= next_read_)) return;
   if (!IsMember()) return;
+  if (!is_alone_here_ && IsAnotherHere()) return;
+  is_alone_here_ = true;
   if (!orders_.lead) orders_.min_epoch = std::max<std::uint64_t>(now_->epoch, 1);
   orders_.may_copy = !orders_.lead && now_->epoch > 0 && !now_->MayTakeOver(self());
   if (orders_.lead && !now_->complete.empty()) Confirm();
+  StepSwap();
+  const bool may_lead = ReadDivision();
+  if (has_ended_) return;
   const std::optional<MemberReport> report = Order();
   if (!report) return;
   if (!report->failure.empty()) return End(absl::StrCat("it cannot lead: ", report->failure));
@@ -93,7 +119,7 @@ void Keeper::Tick() {
   if (hurries_) next_read_ = clock_.Now();
   if (orders_.lead) return Lead(*report);
   if (report->has_copy) return TakeCopy();
-  Follow(*report);
+  if (may_lead) Follow(*report);
 }
 
 bool Keeper::IsMember() {
@@ -118,42 +144,61 @@ bool Keeper::IsMember() {
 
 // --- The configuration ----------------------------------------------------------------------------------
 
-void Keeper::Take(ShardConfiguration configuration, std::int64_t revision) {
+void Keeper::Take(ShardConfiguration configuration, std::int64_t revision, std::string text) {
   // A new primary gets as long as an old one until it is heard.
   if (!now_ || now_->epoch != configuration.epoch) last_heard_ = clock_.Now();
   now_ = std::move(configuration);
   revision_ = revision;
+  text_ = std::move(text);
+}
+
+bool Keeper::IsTaken(const ConfigStore::Value& value) const {
+  return value.revision == revision_ && value.text == text_;
 }
 
 bool Keeper::Read(bool is_due) {
   if (!is_due) return now_.has_value();
   const absl::StatusOr<ConfigStore::Value> value = store_->Read(options_.key);
   next_read_ = clock_.Now() + 2 * options_.failover_after;
-  if (value.ok() && value->revision == 0 && !options_.first.replicas.empty()) {
+  if (value.ok() && value->revision == 0) return TakeNone();
+  if (!value.ok()) {
+    next_read_ = clock_.Now() + options_.failover_after / 2;
+    Say(LogEvent::kClusterFailed, std::string(value.status().message()));
+    return now_.has_value() && orders_.lead.has_value();
+  }
+  if (IsTaken(*value)) return true;
+  absl::StatusOr<ShardConfiguration> read = DecodeConfiguration(value->text);
+  if (!read.ok()) {
+    Say(LogEvent::kClusterFailed, std::string(read.status().message()));
+    return false;
+  }
+  Take(*std::move(read), value->revision, value->text);
+  if (orders_.lead) Relink();
+  return true;
+}
+
+bool Keeper::TakeNone() {
+  next_read_ = clock_.Now() + options_.failover_after / 2;
+  const std::optional<MemberReport> report = Order();
+  if (!now_ && (!report || report->is_loading)) return false;
+  const std::string none = absl::StrCat("etcd has no configuration at ", options_.key);
+  constexpr char kLost[] = ": if etcd has lost its data, restore them, or see `kvctl cluster rebuild`";
+  if (now_) {  // K17
+    Say(LogEvent::kClusterFailed, absl::StrCat(none, " any more", kLost));
+  } else if (!report->is_empty) {
+    Say(LogEvent::kClusterFailed,
+        absl::StrCat(none, ", and this server has data", kLost, "; else begin with an empty --data_dir"));
+  } else if (options_.first.replicas.empty()) {
+    Say(LogEvent::kClusterFailed, absl::StrCat(none, "; start a server with --initial_member"));
+  } else {
     revision_ = 0;
     ShardConfiguration first = options_.first;
     first.change = RandomId();
     const auto made = store_->Swap(options_.key, 0, EncodeConfiguration(first));
     if (!made.ok()) Say(LogEvent::kClusterFailed, std::string(made.status().message()));
     next_read_ = clock_.Now();  // this one, or that of another member
-    return false;
   }
-  if (!value.ok() || value->revision == 0) {
-    next_read_ = clock_.Now() + options_.failover_after / 2;
-    Say(LogEvent::kClusterFailed, value.ok() ? absl::StrCat("etcd has no configuration at ", options_.key,
-                                                            "; start a server with --initial_member")
-                                             : std::string(value.status().message()));
-    return is_due && now_.has_value() && orders_.lead.has_value();
-  }
-  if (value->revision == revision_) return true;
-  absl::StatusOr<ShardConfiguration> read = DecodeConfiguration(value->text);
-  if (!read.ok()) {
-    Say(LogEvent::kClusterFailed, std::string(read.status().message()));
-    return false;
-  }
-  Take(*std::move(read), value->revision);
-  if (orders_.lead) Relink();
-  return true;
+  return now_.has_value() && orders_.lead.has_value();
 }
 
 bool Keeper::Swap(absl::StatusOr<ShardConfiguration> next, std::string_view why) {
@@ -171,13 +216,14 @@ bool Keeper::Swap(absl::StatusOr<ShardConfiguration> next, std::string_view why)
     Say(LogEvent::kClusterFailed, absl::StrCat(AbslView(why), ": ", swapped.status().message()));
     return false;
   }
+  std::string text = std::move(pending_->text);
   pending_.reset();
   next_read_ = clock_.Now();
   if (!swapped.ok()) {
     Say(LogEvent::kClusterFailed, absl::StrCat(AbslView(why), ": ", swapped.status().message()));
     return false;
   }
-  Take(*std::move(next), *swapped);
+  Take(*std::move(next), *swapped, std::move(text));
   log_.Write(LogEvent::kClusterChanged, absl::StrCat(AbslView(why), "; epoch ", now_->epoch, ", ",
                                                      now_->in_sync.size(), " members in sync"));
   return true;
@@ -191,7 +237,7 @@ bool Keeper::Settle() {
   next_read_ = clock_.Now();
   const Pending pending = *std::exchange(pending_, std::nullopt);
   if (!settled.ok()) return true;
-  Take(pending.next, *settled);
+  Take(pending.next, *settled, pending.text);
   log_.Write(LogEvent::kClusterChanged,
              absl::StrCat("a swap of which etcd had not told the outcome is in place; epoch ", now_->epoch));
   if (orders_.lead) {
@@ -213,7 +259,8 @@ absl::StatusOr<Keeper::Position> Keeper::Ask(const std::string& id) {
                   .is_primary = reply.slot == 1};
 }
 
-absl::StatusOr<Reply> Keeper::Call(const std::string& id, std::uint64_t condition, TimePoint deadline) {
+absl::StatusOr<Reply> Keeper::Call(const std::string& id, std::uint64_t condition, TimePoint deadline,
+                                   std::uint64_t number) {
   std::unique_ptr<FollowerConnection>& connection = connections_[id];
   if (connection == nullptr) {
     FollowerAddress to = options_.credentials;
@@ -224,6 +271,7 @@ absl::StatusOr<Reply> Keeper::Call(const std::string& id, std::uint64_t conditio
   request.request_id = ++last_request_;
   request.operation = Operation::kFollow;
   request.condition = condition;
+  request.payload_checksum = number;
   absl::Status status = connection->Send(0, request, {});
   while (status.ok() && clock_.Now() < deadline) {
     const auto answer = connection->Poll();
@@ -252,7 +300,7 @@ void Keeper::Follow(const MemberReport& report) {
       return Say(LogEvent::kClusterFailed,
                  "the shard has not begun, and this server has data; begin with an empty --data_dir");
     }
-    if (Swap(BeginShard(*now_, self()), "begins the shard")) BeginToLead(false);
+    if (!IsAnotherHere() && Swap(BeginShard(*now_, self()), "begins the shard")) BeginToLead(false);
     return;
   }
   if (now_->primary != options_.member) {
@@ -265,9 +313,9 @@ void Keeper::Follow(const MemberReport& report) {
   const Duration silence = clock_.Now() - last_heard_;
   const bool is_own = now_->primary == options_.member;
   if (!now_->MayTakeOver(self()) || (silence < options_.failover_after && !is_own)) return;
-  const std::int64_t revision = revision_;
+  const std::string text = text_;
   next_read_ = clock_.Now();
-  if (!Read(true) || revision_ != revision || IsAnotherAhead(report, silence)) return;
+  if (!Read(true) || text_ != text || IsAnotherAhead(report, silence) || IsAnotherHere()) return;
   TakeOverFrom(is_own ? std::string("leads again")
                       : absl::StrCat("takes over from ", now_->primary, ", which does not answer"));
 }
@@ -309,8 +357,15 @@ void Keeper::TakeCopy() {
 void Keeper::BeginToLead(bool was_unasked) {
   connections_.clear();
   orders_.min_epoch = now_->epoch;
-  orders_.lead = MemberOrders::Lead{
-      .epoch = now_->epoch, .was_unasked = was_unasked, .versions_from = now_->versions_from};
+  absl::StatusOr<std::shared_ptr<const ClusterSlots>> slots = SlotsToServe();
+  if (absl::IsFailedPrecondition(slots.status())) return End(std::string(slots.status().message()));
+  // It takes over once more, from itself.
+  if (!slots.ok()) return Say(LogEvent::kClusterFailed, std::string(slots.status().message()));
+  orders_.lead = MemberOrders::Lead{.epoch = now_->epoch,
+                                    .was_unasked = was_unasked,
+                                    .versions_from = now_->versions_from,
+                                    .slots = *std::move(slots)};
+  if (division_ != nullptr) TakeSlots();
   Relink();
   if (has_ended_) return;
   const std::optional<MemberReport> led = Order();
@@ -358,7 +413,7 @@ void Keeper::Count() {
 
 void Keeper::Confirm() {
   const absl::StatusOr<ConfigStore::Value> value = store_->Read(options_.key);
-  if (value.ok() && value->revision == revision_) {
+  if (value.ok() && IsTaken(*value)) {
     orders_.confirmed = begun_;  // the report with this round is from before the read
   } else {
     next_read_ = clock_.Now();

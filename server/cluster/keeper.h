@@ -26,6 +26,16 @@
 //        groups. It is a takeover in all else: sealed, by one swap, and T passes before it serves.
 //   K16  A primary whose disk takes no more writes until it is opened again ends its process, so that a
 //        member takes over. It stays if no member in sync follows it, or too few would be in sync without it.
+//   K17  A member writes a first configuration only if it is empty, and has never read one. So a shard does
+//        not begin anew beside its data after etcd has lost its own.
+//   K18  A member begins a shard, or takes over, only if no other server answers at its address.
+//   K19  A primary whose slots are in etcd begins its epoch, and then reads the division. It serves the slots
+//        that are its own there. Without a division, it serves nobody. A member that was not told to read one
+//        serves nobody if etcd has one.
+//   K20 to K22 are in division_swap.h: the swap that gives slots away.
+//   K23  If the division gives a primary more slots, these are the ones whose copy it has confirmed in its
+//        epoch. Any other change that is not its own ends its process. So its successor begins with the slots
+//        of the division, and with data from which nothing is missing.
 //
 // Why readers of a replaced primary P are fenced (store/format/memory/lease_line.h): let X take over from P,
 // and take a round of P that has ended. If X counted when it ended, X answered it. If X was added later, it
@@ -58,6 +68,12 @@
 
 namespace remora {
 
+class ClusterSlots;
+class DivisionFormat;
+class DivisionReader;
+class DivisionSwap;
+class KeptDivision;
+
 struct KeeperOptions {
   ConfigStoreOptions store{};
   std::string key;                                 // of the configuration in etcd
@@ -68,6 +84,8 @@ struct KeeperOptions {
   std::chrono::milliseconds failover_after{1000};  // D
   std::chrono::milliseconds lease_time{1000};      // T
   FollowerAddress credentials{};  // with which it is a client of other members; without an address
+  std::shared_ptr<const DivisionFormat> division{};  // of the slots in etcd; null: the shard has all slots
+  std::shared_ptr<KeptDivision> kept{};              // for moves of these slots; null: they do not move
 };
 
 /// Returns the key of a shard's configuration in etcd.
@@ -137,7 +155,13 @@ class Keeper {
   bool Settle();
   /// Reads the configuration if that is due. Returns whether one is known.
   bool Read(bool is_due);
-  void Take(ShardConfiguration configuration, std::int64_t revision);
+  /// Takes note that etcd has no configuration. Writes the first one, if this member may (K17). Returns as
+  /// Read.
+  bool TakeNone();
+  void Take(ShardConfiguration configuration, std::int64_t revision, std::string text);
+  /// Returns whether this value is the configuration that was taken last. Its revision does not tell: an etcd
+  /// that lost its data counts from 1 on again.
+  bool IsTaken(const ConfigStore::Value& value) const;
   /// Swaps in the next configuration, or notes that the outcome is unknown. Returns whether it is in place.
   bool Swap(absl::StatusOr<ShardConfiguration> next, std::string_view why);
   /// The members that count: of the configuration, and those that are to be added. While the outcome of a
@@ -175,7 +199,23 @@ class Keeper {
   absl::StatusOr<Position> Ask(const std::string& id);
   /// Sends a request kFollow of this condition to a member, and returns its reply. FailedPrecondition: it
   /// rejects that. Others: it does not answer.
-  absl::StatusOr<Reply> Call(const std::string& id, std::uint64_t condition, TimePoint deadline);
+  absl::StatusOr<Reply> Call(const std::string& id, std::uint64_t condition, TimePoint deadline,
+                             std::uint64_t number = 0);
+  /// Returns true, and logs that, if another server answers at this member's address (K18).
+  bool IsAnotherHere();
+  /// Reads the division of the slots if that is due. Returns whether this member may lead, or go on to lead.
+  bool ReadDivision();
+  /// Returns whether etcd has no division of the cluster, as this member was told. If it has one, this ends.
+  bool HasNoDivision();
+  /// Returns the slots of a primary whose epoch has begun; null: all (K19). Errors as of
+  /// DivisionReader::Read.
+  ///   FailedPrecondition: also, it was not told that etcd has a division.
+  absl::StatusOr<std::shared_ptr<const ClusterSlots>> SlotsToServe();
+  /// Takes note of the slots of this shard, as they were read in its epoch (K23).
+  void TakeSlots();
+  /// Goes on with the swap that the server thread asks for, if there is one.
+  void StepSwap();
+  void Wake();
   std::optional<MemberReport> Order();
   void End(std::string why, KeeperEnd end = KeeperEnd::kStartsAgain);
   /// Logs a line, unless it is the last one again.
@@ -189,15 +229,22 @@ class Keeper {
   const Clock& clock_;
   const OnEnd on_end_;
   std::unique_ptr<ConfigStore> store_;
+  std::unique_ptr<DivisionReader> division_;  // null: the shard has all slots
+  TimePoint next_division_{};                 // when it is to be read
+  bool has_no_division_ = false;              // etcd had none, once this process had begun
+  std::unique_ptr<DivisionSwap> swap_;        // null: none is in progress
+  TimePoint swap_ends_{};                     // if it was not sent by then
   MemberOrders orders_;
   std::optional<ShardConfiguration> now_;  // as read or swapped last
   std::int64_t revision_ = 0;
+  std::string text_;         // of now_, in etcd
   std::uint64_t begun_ = 0;  // the last round in a report
   std::optional<Pending> pending_;
   TimePoint next_read_{};
   TimePoint last_heard_{};  // of the primary
   bool has_ended_ = false;
   bool was_member_ = false;           // the configuration had this member
+  bool is_alone_here_ = false;        // no other server answered at this member's address, at the start
   std::optional<TimePoint> ends_at_;  // it was removed
   bool hurries_ = false;              // the primary yields, so the configuration is about to change
   std::vector<Peer> peers_;           // of a primary, in the order of the orders
@@ -208,6 +255,7 @@ class Keeper {
   Mutex mutex_;
   std::condition_variable stops_;
   bool is_stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_woken_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -1,13 +1,22 @@
 // The wishes of an operator to a member: to take over from a primary that yields, or by force.
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/cluster/keeper.h"
+#include "store/base/absl_view.h"
 #include "store/format/types/version_time.h"
 #include "store/format/wire/replication_messages.h"
 
 namespace remora {
+namespace {
+
+std::string AnotherHere(std::string_view wish) {
+  return absl::StrCat(AbslView(wish), ": another server answers at this member's address; see its log");
+}
+
+}  // namespace
 
 absl::Status Keeper::AskToYield() {
   next_read_ = clock_.Now();
@@ -27,6 +36,8 @@ absl::Status Keeper::AskToYield() {
 }
 
 void Keeper::Switch() {
+  // First, so that the primary holds no writes meanwhile.
+  if (IsAnotherHere()) return RejectWish(AnotherHere("switch"));
   const absl::Status yields = AskToYield();
   if (yields.ok()) {
     TakeOverFrom(absl::StrCat("takes over from ", now_->primary, ", as an operator asked"));
@@ -67,6 +78,7 @@ absl::Status Keeper::CheckForce(const MemberReport& report) {
 void Keeper::Force(const MemberReport& report) {
   if (const absl::Status may = CheckForce(report); !may.ok()) return RejectWish(std::string(may.message()));
   if (clock_.Now() - last_heard_ < options_.failover_after) return;
+  if (IsAnotherHere()) return RejectWish(AnotherHere("force"));
   const std::string why = absl::StrCat("takes over from ", now_->primary, " by force");
   if (now_->MayTakeOver(self())) return TakeOverFrom(why);
   orders_.min_epoch = now_->epoch + 1;  // K7, as in TakeOverFrom

@@ -83,6 +83,8 @@ bool Acceptor::AcceptClient(Port& port) {
   HelloReply reply;
   reply.flags = LoadingFlag(store_) | ReplyFlag::kHasSettings;
   if (HasLease()) reply.flags |= ReplyFlag::kHasLease;
+  if (store_.has_ordered_index()) reply.flags |= ReplyFlag::kHasLeaves;
+  if (options_.has_topology) reply.flags |= ReplyFlag::kHasTopology;
   if (use != nullptr && use->token.role == Role::kReadOnly) reply.flags |= ReplyFlag::kReadOnly;
   reply.incarnation = store_.superblock().incarnation;
   reply.server_ms = store_.clock().UnixMillis();

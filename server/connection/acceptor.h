@@ -56,7 +56,8 @@ class Acceptor {
     std::string tokens_file;
     bool serves_without_token = false;
     std::shared_ptr<rdma::ServerTls> tls = nullptr;
-    ShardIdentity shard{};  // StoreOptions::shard
+    ShardIdentity shard{};      // StoreOptions::shard
+    bool has_topology = false;  // it answers kTopology
   };
 
   /// `tokens`: the tokens of tokens_file. If there is none, all clients are served. References outlive this.

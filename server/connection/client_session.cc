@@ -11,11 +11,9 @@
 namespace remora {
 namespace {
 
-// A reply's buffer is ours again at its SEND's completion, which can trail the client's next request.
-constexpr std::size_t kReplies = 2 * kCredits;
-
-constexpr std::size_t kRepliesOffset = 0;
-constexpr std::size_t kRequestsOffset = kRepliesOffset + kReplies * kMaxReplySize;
+constexpr std::size_t kMaxRepliesInFlightOffset = 0;
+constexpr std::size_t kLongRepliesOffset = kMaxRepliesInFlightOffset + kMaxRepliesInFlight * kMaxReplySize;
+constexpr std::size_t kRequestsOffset = kLongRepliesOffset + kLongReplyBytes;
 
 // Whole pages, as every transport gives them.
 std::size_t StagingSize() { return rdma::SharedMemory::RoundUp(kMaxPayloadSize); }
@@ -137,14 +135,35 @@ std::span<const std::byte> ClientSession::DecodePart(const Request& request) con
 }
 
 absl::Status ClientSession::SendReply(Reply& reply, std::string_view behind) {
-  if (replies_in_flight_ == kReplies) {
+  if (replies_in_flight_ == kMaxRepliesInFlight) {
     return absl::ResourceExhaustedError("protocol error: the client takes no replies");
   }
-  reply.behind_size = static_cast<std::uint16_t>(std::min(behind.size(), kMaxReplyBehind));
-  const std::size_t offset = kRepliesOffset + replies_sent_ % kReplies * kMaxReplySize;
+  const std::size_t offset = kMaxRepliesInFlightOffset + replies_sent_ % kMaxRepliesInFlight * kMaxReplySize;
+  return Post(offset, reply, behind.substr(0, kMaxReplyBehind));
+}
+
+bool ClientSession::TakesLongReply(std::size_t size) const {
+  return size <= kMaxValueBehind && replies_in_flight_ < kMaxRepliesInFlight &&
+         long_replies_.Has(sizeof(Reply) + size) && connection_->TakesLong(sizeof(Reply) + size);
+}
+
+absl::Status ClientSession::SendLongReply(Reply& reply, std::string_view value) {
+  const PieceRing::Piece piece = long_replies_.Take(sizeof(Reply) + value.size()).value();
+  pieces_[replies_sent_ % kMaxRepliesInFlight] = piece.number;
+  return Post(kLongRepliesOffset + piece.offset, reply, value);
+}
+
+void ClientSession::TakeSendCompletion() {
+  std::optional<std::uint32_t>& piece = pieces_[replies_done() % kMaxRepliesInFlight];
+  if (piece) long_replies_.Release(*std::exchange(piece, std::nullopt));
+  --replies_in_flight_;
+}
+
+absl::Status ClientSession::Post(std::size_t offset, Reply& reply, std::string_view behind) {
+  reply.behind_size = static_cast<std::uint16_t>(behind.size());
   std::byte* const message = messages_->bytes().data() + offset;
   std::memcpy(message, &reply, sizeof(reply));
-  if (reply.behind_size > 0) std::memcpy(message + sizeof(reply), behind.data(), reply.behind_size);
+  if (!behind.empty()) std::memcpy(message + sizeof(reply), behind.data(), behind.size());
   REMORA_RETURN_IF_ERROR(connection_->PostSend(
       replies_sent_, rdma::MakeSge(*messages_, offset, sizeof(reply) + reply.behind_size)));
   --unanswered_;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "rdma/transport.h"
 #include "server/memory/memory_budget.h"
 #include "server/monitoring/client_activity.h"
+#include "store/base/piece_ring.h"
 #include "store/format/wire/messages.h"
 #include "store/server_store.h"
 
@@ -28,8 +30,14 @@ struct TokenUse;
 /// Requests that a client may have unanswered.
 inline constexpr std::uint32_t kCredits = 16;
 
-/// The class has more than 25 methods: nine of them are accessors of what the server counts and looks up for
-/// a client.
+/// A reply's buffer is the server's again at its SEND's completion, which can trail the client's next
+/// request.
+inline constexpr std::size_t kMaxRepliesInFlight = 2 * kCredits;
+/// Bytes of long replies in flight: 15 with values of 1 KiB, or 3 with 4 KiB.
+inline constexpr std::size_t kLongReplyBytes = std::size_t{16} << 10;
+
+/// The class has more than 25 methods and 15 fields: nine of them are accessors of what the server counts and
+/// looks up for a client.
 ///
 /// Thread safety: none; the server's one thread.
 class ClientSession {
@@ -74,7 +82,11 @@ class ClientSession {
   /// Sends the reply to a request. `behind` follows the Reply, cut to kMaxReplyBehind bytes, and the Reply
   /// gets its size. After an error, the caller ends the session: the client is gone, or exceeds its credits.
   absl::Status SendReply(Reply& reply, std::string_view behind);
-  void TakeSendCompletion() { --replies_in_flight_; }
+  /// Returns whether a reply with `size` bytes behind it, up to kMaxValueBehind, may be sent now.
+  bool TakesLongReply(std::size_t size) const;
+  /// Sends such a reply, as SendReply does. REQUIRES: TakesLongReply(value.size()).
+  absl::Status SendLongReply(Reply& reply, std::string_view value);
+  void TakeSendCompletion();
   std::uint64_t replies_sent() const { return replies_sent_; }
   /// Returns how many replies, from the first on, have left. Bytes that were WRITTEN before them
   /// may be overwritten here.
@@ -109,6 +121,8 @@ class ClientSession {
   ClientSession(std::unique_ptr<rdma::ServerConnection> connection, bool read_only)
       : read_only_(read_only), connection_(std::move(connection)) {}
   absl::Status Prepare();
+  /// Sends the reply from the place of `messages_` at this offset.
+  absl::Status Post(std::size_t offset, Reply& reply, std::string_view behind);
   absl::Status PostReceive(std::uint64_t index);
   rdma::Sge ReceiveBuffer(std::uint64_t index) const;
 
@@ -122,6 +136,8 @@ class ClientSession {
   std::uint32_t unanswered_ = 0;  // kCredits at most
   std::uint64_t replies_sent_ = 0;
   std::uint64_t replies_in_flight_ = 0;
+  PieceRing long_replies_{kLongReplyBytes};
+  std::array<std::optional<std::uint32_t>, kMaxRepliesInFlight> pieces_;  // in long_replies_, of each reply
 
   // Destroyed in reverse: registrations go before the connection.
   std::unique_ptr<rdma::ServerConnection> connection_;

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rdma/address.h"
+#include "server/cluster/kept_division.h"
 #include "server/cluster/shard_configuration.h"
 #include "server/connection/auth_tokens.h"
 #include "server/main/etcd_flags.h"
@@ -90,6 +91,7 @@ absl::Status TakeCluster(Flags* flags) {
   cluster.keeper.lease_time = replication.lease_time;
   cluster.keeper.failover_after = std::chrono::milliseconds(cluster.failover_after_ms);
   cluster.keeper.credentials.tls = flags->replication_tls;
+  cluster.keeper.credentials.shard = flags->server.store.shard;
   replication.membership = std::make_shared<Membership>();
   return absl::OkStatus();
 }
@@ -99,13 +101,19 @@ absl::Status ReadClusterSecrets(Flags* flags) {
   if (cluster.etcd.store.endpoints.empty()) return absl::OkStatus();
   REMORA_RETURN_IF_ERROR(ReadEtcdFiles(&cluster.etcd));
   cluster.keeper.store = cluster.etcd.store;
-  if (flags->replication_token_file.empty()) return absl::OkStatus();
-  REMORA_ASSIGN_OR_RETURN(const std::vector<Token> tokens, ReadTokens(flags->replication_token_file));
-  if (tokens.size() != 1) {
-    return absl::InvalidArgumentError(absl::StrCat("tokens in ", flags->replication_token_file,
-                                                   ": a member has one token; leave one line"));
+  if (!flags->replication_token_file.empty()) {
+    REMORA_ASSIGN_OR_RETURN(const std::vector<Token> tokens, ReadTokens(flags->replication_token_file));
+    if (tokens.size() != 1) {
+      return absl::InvalidArgumentError(absl::StrCat("tokens in ", flags->replication_token_file,
+                                                     ": a member has one token; leave one line"));
+    }
+    cluster.keeper.credentials.secret = tokens[0].secret;
   }
-  cluster.keeper.credentials.secret = tokens[0].secret;
+  if (cluster.keeper.division == nullptr) return absl::OkStatus();
+  cluster.keeper.kept =
+      std::make_shared<KeptDivision>(cluster.keeper.credentials.shard, cluster.keeper.data_dir);
+  flags->server.kept_division = cluster.keeper.kept;
+  flags->server.move_credentials = cluster.keeper.credentials;
   return absl::OkStatus();
 }
 

@@ -43,6 +43,7 @@
 #include "server/main/shards_flags.h"
 #include "server/main/start_checks.h"
 #include "server/main/thread_priority.h"
+#include "server/main/topology_division.h"
 #include "server/memory/memory_budget.h"
 #include "server/memory/memory_reserve.h"
 #include "server/monitoring/log_events.h"
@@ -412,6 +413,8 @@ int Serve(int argc, char** argv, Flags flags) {
     return Fail(ListenExitStatus(free), free);
   if (const absl::Status prepared = PrepareBackups(flags); !prepared.ok())
     return Fail(StoreExitStatus(prepared), prepared);
+  if (const absl::Status divided = ReadDivision(&flags); !divided.ok())
+    return Fail(StoreExitStatus(divided), divided);
   notifier.Status("opening the store");
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Create(flags.server);
   if (!server.ok()) {
@@ -425,6 +428,8 @@ int Serve(int argc, char** argv, Flags flags) {
 
   const absl::StatusOr<Serving> serving = Listen(flags, clock, server->get());
   if (!serving.ok()) return Fail(ListenExitStatus(serving.status()), serving.status());
+  if (const absl::Status same = (*server)->CheckDivision(); !same.ok())
+    return Fail(StoreExitStatus(same), same);
   ClusterMember member{Log};  // ends before the server
   if (const absl::Status begun = member.Start(flags, clock, **server); !begun.ok())
     return Fail(StoreExitStatus(begun), begun);

@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/main/heard_signals.h"
 #include "server/main/shards_flags.h"
+#include "server/main/topology_division.h"
 #include "store/base/absl_view.h"
 #include "store/base/random_id.h"
 #include "store/base/shortage.h"
@@ -69,7 +70,7 @@ absl::Status WriteTopology(const std::string& path, const Topology& topology) {
                          absl::StrCat("topology: cannot ", AbslView(fault->step), " ", fault->path));
 }
 
-/// Returns OK if the file divides the keys as `even` does, whatever the addresses.
+/// Returns OK if the file divides the keys as `even` does, whatever the addresses; or slots have moved since.
 absl::Status CheckDivision(const Topology& file, const Topology& even, const std::string& path) {
   if (file.cluster() == 0) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -78,13 +79,14 @@ absl::Status CheckDivision(const Topology& file, const Topology& even, const std
   if (file.shards().size() != even.shards().size()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "topology: ", path, " has ", file.shards().size(), " shards, and --shards=", even.shards().size(),
-        " are asked for; the servers do not move keys: give --shards=", file.shards().size(),
+        " are asked for; the number of servers stays: give --shards=", file.shards().size(),
         ", or name another --topology and --data_dir"));
   }
   for (std::size_t i = 0; i < even.shards().size(); ++i) {
     const ShardPlace& found = file.shards()[i];
     const ShardPlace& wanted = even.shards()[i];
-    if (found.name == wanted.name && found.slots == wanted.slots) continue;
+    const bool has_slots = file.revision() > 0 || found.slots == wanted.slots;
+    if (found.name == wanted.name && has_slots) continue;
     return absl::FailedPreconditionError(absl::StrCat("topology: shard ", found.name, " in ", path,
                                                       " has other keys than --shards gives to ", wanted.name,
                                                       "; start each server by itself, with --shard"));
@@ -103,7 +105,9 @@ absl::StatusOr<Topology> PrepareTopology(const Flags& flags, const LogSink& log)
   REMORA_ASSIGN_OR_RETURN(Topology even, Topology::Even(servers, file.ok() ? file->cluster() : RandomId()));
   if (file.ok()) {
     REMORA_RETURN_IF_ERROR(CheckDivision(*file, even, path));
-    if (file->ToText() == even.ToText()) return even;
+    REMORA_ASSIGN_OR_RETURN(Topology moved, file->WithAddresses(servers));
+    if (file->ToText() == moved.ToText()) return moved;
+    even = std::move(moved);
   } else if (!data_dir.empty() && Exists(data_dir + "/0")) {
     return absl::FailedPreconditionError(
         absl::StrCat("topology: ", path, " is missing, and ", data_dir, " has data of a cluster, which ",
@@ -114,6 +118,7 @@ absl::StatusOr<Topology> PrepareTopology(const Flags& flags, const LogSink& log)
     if (folder.empty() || ::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST) continue;
     return ShardsFileFault(errno, absl::StrCat("--shards: cannot make the folder ", folder));
   }
+  REMORA_ASSIGN_OR_RETURN(const rdma::UniqueFd lock, LockSwaps(path));
   REMORA_RETURN_IF_ERROR(WriteTopology(path, even));
   log(LogEvent::kTopologyWritten,
       absl::StrCat("the topology of cluster ", ClusterText(even.cluster()), " is in ", path));

@@ -19,6 +19,7 @@
 #include "rdma/adaptive_poll.h"
 #include "rdma/address.h"
 #include "rdma/address_list.h"
+#include "server/main/etcd_division.h"
 #include "server/main/listen_checks.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
@@ -34,6 +35,7 @@ namespace {
 
 // A process each, which all share this host.
 constexpr std::uint32_t kMaxShardsOfHost = 64;
+constexpr std::string_view kSlotsInEtcd = "etcd";
 constexpr std::uint32_t kLastPort = std::numeric_limits<std::uint16_t>::max();
 // Keys of a file that a server keeps when it is started again.
 constexpr std::array<std::string_view, 6> kKeptSettings = {"shards",   "topology",   "listen",
@@ -142,6 +144,19 @@ absl::Status Divide(const command_line::CommandLine& line, std::uint32_t shard, 
   return absl::OkStatus();
 }
 
+/// Has the keeper read the slots in etcd. The store has all until then, and serves nobody.
+absl::Status TakeSlotsInEtcd(Flags* flags) {
+  if (flags->cluster.etcd.store.endpoints.empty()) {
+    return Reject("--slots=etcd: needs --etcd=URL, which says where that is; give it, or name the slots");
+  }
+  ClusterSlots all;
+  all.Add(0, kSlots - 1);
+  flags->server.slots = std::make_shared<const ClusterSlots>(all);
+  flags->server.replication.has_division = true;
+  flags->cluster.keeper.division = std::make_shared<const TopologyFormat>();
+  return absl::OkStatus();
+}
+
 /// Returns the fault of the time after which a server hangs; empty: it has none.
 std::string FaultOfHangTimeout(const std::string& text) {
   constexpr std::chrono::seconds kLeast{1};
@@ -174,12 +189,14 @@ void AddShardsFlags(command_line::CommandLine& line, Flags* flags) {
       .TypeName("DURATION");
   line.Add("--slots", flags->shards.slots,
            "With --shard: the slots of this server, as in 0-8191,8200. It does nothing for keys of others. "
+           "With --etcd: etcd, if that has the division of the slots (kvctl cluster publish). "
            "Default: all; with --shards, the part of server I")
       .Check([](const std::string& text) {
-        return SlotsIn(text) ? ""
-                             : "'" + text +
-                                   "' is no set of slots; give numbers from 0 to 16383 and ranges, as in "
-                                   "0-8191,8200, and each slot once";
+        return text == kSlotsInEtcd || SlotsIn(text)
+                   ? ""
+                   : "'" + text +
+                         "' is no set of slots; give numbers from 0 to 16383 and ranges, as in 0-8191,8200, "
+                         "and each slot once; or etcd";
       })
       .TypeName("SLOTS");
 }
@@ -189,6 +206,7 @@ absl::Status TakeShards(const command_line::CommandLine& line, Flags* flags) {
   if (!shards.slots.empty()) {
     if (shards.count > 1) return Reject("--slots: with --shards each server has its part; leave it out");
     if (flags->server.store.shard.is_none()) return Reject("--slots: needs --shard=CLUSTER/NAME; give it");
+    if (shards.slots == kSlotsInEtcd) return TakeSlotsInEtcd(flags);
     flags->server.slots = std::make_shared<const ClusterSlots>(*SlotsIn(shards.slots));
   }
   std::string why;

@@ -32,6 +32,7 @@ absl::Status CopySender::TakeReplies() {
     const auto slot = std::ranges::find(in_slot_, answer->reply.request_id);
     if (slot == in_slot_.end() || answer->reply.request_id == 0) continue;  // of a request before the copy
     *slot = 0;
+    if (answer->reply.request_id == last_request_) result_ = answer->reply.result;
     if (answer->reply.status != ReplyStatus::kOk) return absl::FailedPreconditionError(answer->text);
   }
 }
@@ -85,20 +86,27 @@ absl::Status CopySender::KeepRate(std::size_t bytes) {
   return pause_(due_) ? absl::OkStatus() : absl::CancelledError("copy: the primary ends");
 }
 
-absl::Status CopySender::SendFile(StoreCopy& copy, const StoreCopy::File& file,
-                                  const std::function<absl::Status()>& between) {
+absl::StatusOr<std::uint64_t> CopySender::SendFile(StoreCopy& copy, const StoreCopy::File& file,
+                                                   const std::function<absl::Status()>& between) {
   REMORA_RETURN_IF_ERROR(Send(CopyStep::kFile, file.size, 0, file.name));
   std::string part;
   std::uint64_t checksum = 0;
   for (std::uint64_t at = 0; at < file.size; at += part.size()) {
-    part.resize(std::min<std::uint64_t>(connection_.slot_size(), file.size - at));
+    part.resize(std::min<std::uint64_t>(kCopyPart, file.size - at));
     REMORA_RETURN_IF_ERROR(copy.Read(file, at, part));
     checksum = NextCopyChecksum(checksum, std::as_bytes(std::span(part)));
     REMORA_RETURN_IF_ERROR(Send(CopyStep::kPart, 0, 0, part));
     REMORA_RETURN_IF_ERROR(KeepRate(part.size()));
     REMORA_RETURN_IF_ERROR(between());
   }
-  return Send(CopyStep::kFileEnds, 0, checksum, {});
+  REMORA_RETURN_IF_ERROR(Send(CopyStep::kFileEnds, 0, checksum, {}));
+  return checksum;
+}
+
+absl::StatusOr<bool> CopySender::AskToKeep(const StoreCopy::File& file, std::uint64_t checksum) {
+  REMORA_RETURN_IF_ERROR(Send(CopyStep::kKeep, file.size, checksum, file.name));
+  REMORA_RETURN_IF_ERROR(Flush());
+  return result_ == 1;
 }
 
 absl::Status CopySender::SendGroup(std::uint64_t number, std::string_view bytes) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "server/replication/follower_connection.h"
 #include "server/replication/shipped_groups.h"
 #include "store/base/clock.h"
@@ -40,11 +41,15 @@ class CopySender {
   absl::Status Send(CopyStep step, std::uint64_t size, std::uint64_t checksum, std::string_view value);
   /// Waits until all steps are answered.
   absl::Status Flush();
-  /// Sends a file. `between` is called now and then, to send groups.
-  absl::Status SendFile(StoreCopy& copy, const StoreCopy::File& file,
-                        const std::function<absl::Status()>& between);
+  /// Sends a file, and returns its checksum. `between` is called now and then, to send groups.
+  absl::StatusOr<std::uint64_t> SendFile(StoreCopy& copy, const StoreCopy::File& file,
+                                         const std::function<absl::Status()>& between);
+  /// Returns whether the follower has this table from an earlier copy.
+  absl::StatusOr<bool> AskToKeep(const StoreCopy::File& file, std::uint64_t checksum);
   absl::Status SendGroup(std::uint64_t number, std::string_view bytes);
 
+  /// Returns the result of the reply to the last step. REQUIRES: Flush.
+  std::int64_t result() const { return result_; }
   /// Returns the bytes of files and groups that were sent.
   std::uint64_t bytes() const { return bytes_; }
 
@@ -61,6 +66,7 @@ class CopySender {
   const Pause pause_;
   std::vector<std::uint64_t> in_slot_{};  // request IDs of the unanswered messages; 0: the slot is free
   std::uint64_t last_request_ = 0;
+  std::int64_t result_ = 0;  // of last_request_
   std::uint64_t bytes_ = 0;
   TimePoint due_{};  // when the rate allows the next bytes
 };

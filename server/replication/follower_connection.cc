@@ -11,6 +11,7 @@
 #include "rdma/auth/hmac.h"
 #include "server/connection/client_session.h"
 #include "store/base/status_macros.h"
+#include "store/format/wire/replication_messages.h"
 
 namespace remora {
 namespace {
@@ -20,6 +21,7 @@ constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kReplyStride = (kMaxReplySize + kAlignment - 1) / kAlignment * kAlignment;
 constexpr std::size_t kRequestStride = kAlignment;
 static_assert(sizeof(Request) <= kRequestStride);
+static_assert(kCopyPart <= kMaxPayloadSize / kCredits / kAlignment * kAlignment);  // of SlotSize
 
 /// Returns why the follower has rejected the connection, with the challenge's nonce if it has one.
 absl::Status Rejection(std::span<const std::byte> data, bool has_token, std::optional<HelloNonce>* nonce) {
@@ -45,6 +47,14 @@ absl::Status Rejection(std::span<const std::byte> data, bool has_token, std::opt
   return absl::FailedPreconditionError(absl::StrCat("the follower rejected the primary: ", text));
 }
 
+absl::Status AnotherShard(const ShardIdentity& expected, const ShardIdentity& found) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("follow: the server there is ",
+                   found.is_none() ? std::string("of no shard") : "shard " + IdentityText(found),
+                   ", and this one is of shard ", IdentityText(expected),
+                   "; correct the address of that member (kvctl cluster members), or its --shard"));
+}
+
 }  // namespace
 
 // --- The handshake --------------------------------------------------------------------------------------
@@ -55,7 +65,8 @@ absl::StatusOr<std::unique_ptr<FollowerConnection>> FollowerConnection::Connect(
   const rdma::ClientTls tls =
       to.address.tls ? rdma::ClientTls{.files = to.tls, .secret = to.secret} : rdma::ClientTls{};
   HelloRequest hello;
-  hello.flags = HelloFlag::kIsAdmin;
+  hello.flags |= HelloFlag::kIsAdmin;
+  if (!to.shard.is_none()) hello.flags |= HelloFlag::kAsksShard;
   std::optional<HelloNonce> nonce;
   if (!to.secret.empty()) {
     hello.flags |= HelloFlag::kHasToken;
@@ -78,12 +89,13 @@ absl::StatusOr<std::unique_ptr<FollowerConnection>> FollowerConnection::Connect(
   std::unique_ptr<FollowerConnection> connection(new FollowerConnection);
   REMORA_ASSIGN_OR_RETURN(connection->connection_,
                           rdma::Dial(to.address, rdma::QueueLimits{}, clock, deadline, tls));
-  REMORA_RETURN_IF_ERROR(connection->Join(hello, to.secret, deadline));
+  REMORA_RETURN_IF_ERROR(connection->Join(hello, to, deadline));
   return connection;
 }
 
-absl::Status FollowerConnection::Join(const HelloRequest& hello, const std::string& secret,
+absl::Status FollowerConnection::Join(const HelloRequest& hello, const FollowerAddress& to,
                                       TimePoint deadline) {
+  const std::string& secret = to.secret;
   REMORA_RETURN_IF_ERROR(Prepare());
   const absl::Status connected = connection_->Connect(AsBytes(hello), deadline);
   if (absl::IsFailedPrecondition(connected)) {
@@ -102,6 +114,7 @@ absl::Status FollowerConnection::Join(const HelloRequest& hello, const std::stri
         "follow: the follower cannot prove that it has this primary's token, so it may be an impostor; check "
         "the address, and its --tokens");
   }
+  if (!IsExpected(to.shard, reply.shard)) return AnotherShard(to.shard, reply.shard);
   if ((reply.flags & ReplyFlag::kReadOnly) != 0 || reply.staging.size < slots_ * slot_size_) {
     return absl::PermissionDeniedError(
         "follow: the token of this primary is for reading alone; it needs one with the role replication");

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
+#include "store/format/cluster/shard_identity.h"
 #include "store/format/wire/messages.h"
 
 namespace remora {
@@ -25,6 +26,7 @@ struct FollowerAddress {
   rdma::Address address;
   std::string secret{};  // of the auth token; empty: none
   rdma::TlsFiles tls{};
+  ShardIdentity shard{};  // that the server there must have; none: any
 };
 
 /// Sends requests to a follower, and takes its replies.
@@ -36,7 +38,7 @@ class FollowerConnection {
   ///
   /// - Unavailable, DeadlineExceeded: nobody answers.
   /// - PermissionDenied: the follower does not accept the token, or cannot prove that it has it.
-  /// - FailedPrecondition: the follower rejects this client.
+  /// - FailedPrecondition: the follower rejects this client, or is of another shard.
   static absl::StatusOr<std::unique_ptr<FollowerConnection>> Connect(const FollowerAddress& to,
                                                                      const Clock& clock, TimePoint deadline);
   ~FollowerConnection();
@@ -62,7 +64,7 @@ class FollowerConnection {
 
  private:
   FollowerConnection() = default;
-  absl::Status Join(const HelloRequest& hello, const std::string& secret, TimePoint deadline);
+  absl::Status Join(const HelloRequest& hello, const FollowerAddress& to, TimePoint deadline);
   absl::Status Prepare();
   absl::Status TakeCompletions();
   absl::Status PostReceive(std::size_t index);

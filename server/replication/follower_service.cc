@@ -75,7 +75,7 @@ absl::StatusOr<std::unique_ptr<FollowerService>> FollowerService::Create(
 
 void FollowerService::Take(const PendingRequest& pending) {
   if (pending.request.operation == Operation::kFollow) return TakeFollow(pending);
-  if (pending.request.operation == Operation::kCopy) return replies_.Answer(pending, TakeCopy(pending));
+  if (pending.request.operation == Operation::kCopy) return TakeCopy(pending);
   const bool is_part = pending.request.operation == Operation::kReplicate;
   const absl::Status taken = is_part ? TakePart(pending) : TakeSupport(pending);
   if (!taken.ok()) replies_.Answer(pending, taken);
@@ -86,7 +86,7 @@ void FollowerService::SetMember(std::uint64_t life, std::uint64_t min_epoch, boo
   min_epoch_ = min_epoch;
   may_copy_ = may_copy;
   if (history_.epoch() < min_epoch) receiver_.End();
-  if (!may_copy || copies_.epoch() < min_epoch) copies_.Drop();
+  if (!may_copy || copies_.epoch() < min_epoch) copies_.Stop();
 }
 
 // --- A primary comes ------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ absl::Status FollowerService::Follow(const PendingRequest& pending, const Follow
   }
   RejectWaiting(absl::FailedPreconditionError(
       "replicate: another connection of a primary has taken over; connect again if this is the primary"));
-  copies_.Drop();
+  copies_.Stop();  // the primary may not have the next group any more, and send a copy after all
   support_.NoteAnswer(store_.clock().Now());
   receiver_.Begin(pending.session, last, is_synced_ || start.is_synced == 1);
   if (receiver_.syncs()) syncer_->Begin();
@@ -184,35 +184,50 @@ absl::Status FollowerService::BeginCopy(const PendingRequest& pending) {
   return absl::OkStatus();
 }
 
-absl::Status FollowerService::TakeCopy(const PendingRequest& pending) {
+void FollowerService::TakeCopy(const PendingRequest& pending) {
+  const bool begins = static_cast<CopyStep>(pending.request.condition) == CopyStep::kBegins;
+  absl::StatusOr<std::int64_t> taken = 0;
+  if (begins) {
+    if (absl::Status begun = BeginCopy(pending); !begun.ok()) taken = std::move(begun);
+  } else if (!copies_.IsFrom(pending.session) || copies_.is_whole()) {
+    return replies_.Answer(
+        pending,
+        absl::FailedPreconditionError("copy: this member takes no copy from this connection; connect again"));
+  } else {
+    taken = TakeCopyStep(pending);
+  }
+  LogCopy(pending, taken);
+  Reply reply;
+  reply.result = taken.value_or(0);
+  replies_.Answer(pending, taken.status(), reply);
+}
+
+absl::StatusOr<std::int64_t> FollowerService::TakeCopyStep(const PendingRequest& pending) {
+  const std::uint64_t before = copies_.bytes();
+  absl::StatusOr<std::int64_t> taken = copies_.Take(pending.request, PayloadOf(pending));
+  if (copies_.bytes() > before) {
+    store_.Add(Metric::kCopyBytesTaken, static_cast<std::int64_t>(copies_.bytes() - before));
+  }
+  return taken;
+}
+
+void FollowerService::LogCopy(const PendingRequest& pending, const absl::StatusOr<std::int64_t>& taken) {
   const auto step = static_cast<CopyStep>(pending.request.condition);
   const std::string from = absl::StrCat("the primary at ", pending.session->connection().peer());
-  absl::Status taken;
-  if (step == CopyStep::kBegins) {
-    taken = BeginCopy(pending);
-  } else if (!copies_.IsFrom(pending.session) || copies_.is_whole()) {
-    return absl::FailedPreconditionError(
-        "copy: this member takes no copy from this connection; connect again");
-  } else {
-    const std::uint64_t before = copies_.bytes();
-    taken = copies_.Take(pending.request, PayloadOf(pending));
-    if (copies_.bytes() > before) {
-      store_.Add(Metric::kCopyBytesTaken, static_cast<std::int64_t>(copies_.bytes() - before));
-    }
-  }
   if (!taken.ok()) {
     const std::string why =
-        absl::StrCat(from, ": ", taken.message(), "; the data here stay, and it is tried again");
+        absl::StrCat(from, ": ", taken.status().message(), "; the data here stay, and it is tried again");
     if (std::exchange(last_line_, why) != why) log_.Write(LogEvent::kCopyFailed, why);
   } else if (step == CopyStep::kFiles) {
     last_line_.clear();
+    const std::string earlier =
+        *taken == 0 ? std::string() : absl::StrCat("; ", *taken, " tables of an earlier copy are here");
     log_.Write(LogEvent::kCopyTaken, absl::StrCat(from, " sends a copy of its data, ", pending.request.ttl_ms,
                                                   " bytes: this member, at group ", store_.last_group(),
-                                                  ", cannot go on from there"));
+                                                  ", cannot go on from there", earlier));
   } else if (step == CopyStep::kEnds) {
     log_.Write(LogEvent::kCopyTaken, absl::StrCat(from, " has sent the copy, ", copies_.bytes(), " bytes"));
   }
-  return taken;
 }
 
 // --- Groups come ----------------------------------------------------------------------------------------
@@ -222,6 +237,7 @@ absl::Status FollowerService::TakePart(const PendingRequest& pending) {
     return absl::FailedPreconditionError(
         "replicate: this follower takes no groups from this connection; connect again");
   }
+  copies_.Drop();  // it goes on from its data
   const Request& request = pending.request;
   const GroupReceiver::Part part{.number = request.condition,
                                  .group_size = static_cast<std::uint64_t>(request.ttl_ms),
@@ -242,6 +258,7 @@ absl::Status FollowerService::TakeSupport(const PendingRequest& pending) {
     return absl::FailedPreconditionError(
         "support: this follower takes no groups from this connection; connect again");
   }
+  copies_.Drop();
   support_.NoteAnswer(store_.clock().Now());
   Acknowledge(pending);
   return absl::OkStatus();
@@ -330,7 +347,7 @@ void FollowerService::LogRejected(const PendingRequest& pending, std::string_vie
 void FollowerService::Forget(ClientSession& session) {
   std::erase_if(waiting_, [&](const Waiting& one) { return one.pending.session == &session; });
   if (receiver_.IsFrom(&session)) receiver_.End();
-  if (copies_.IsFrom(&session)) copies_.Drop();
+  if (copies_.IsFrom(&session)) copies_.Stop();
 }
 
 }  // namespace remora

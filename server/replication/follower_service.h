@@ -80,8 +80,11 @@ class FollowerService final : public SessionObserver {
   /// Compares the histories, and keeps that of the primary (R1 to R3 of history.h).
   absl::Status Follow(const PendingRequest& pending, const FollowStart& start, History primary);
   absl::Status TakePart(const PendingRequest& pending);
-  /// Takes a step of a copy.
-  absl::Status TakeCopy(const PendingRequest& pending);
+  /// Takes a step of a copy, and answers it.
+  void TakeCopy(const PendingRequest& pending);
+  /// Takes a step behind the first one. Returns the result of its reply.
+  absl::StatusOr<std::int64_t> TakeCopyStep(const PendingRequest& pending);
+  void LogCopy(const PendingRequest& pending, const absl::StatusOr<std::int64_t>& taken);
   absl::Status BeginCopy(const PendingRequest& pending);
   /// Returns whether this primary's data may come in place of those here (R15).
   absl::Status CheckCopyOf(const History& primary) const;

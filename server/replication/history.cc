@@ -57,7 +57,10 @@ void History::Begin(std::uint64_t id, std::uint64_t after) {
 
 // --- May a store follow a primary? ----------------------------------------------------------------------
 
-absl::Status CheckCopy(const History& own, const FollowerPosition& at, const History& primary) {
+namespace {
+
+/// Returns OK if a follower may give up its position for this primary's, as far as their epochs say.
+absl::Status CheckEpochs(const History& own, const FollowerPosition& at, const History& primary) {
   if (own.reigns.empty()) {
     if (at.last != 0 || !at.is_empty) {
       return Rejected(
@@ -71,11 +74,24 @@ absl::Status CheckCopy(const History& own, const FollowerPosition& at, const His
   return absl::OkStatus();
 }
 
+}  // namespace
+
+absl::Status CheckCopy(const History& own, const FollowerPosition& at, const History& primary) {
+  REMORA_RETURN_IF_ERROR(CheckEpochs(own, at, primary));
+  const bool is_related = std::ranges::any_of(own.reigns, [&](const Reign& one) {
+    return std::ranges::find(primary.reigns, one.id, &Reign::id) != primary.reigns.end();
+  });
+  if (own.reigns.empty() || is_related) return absl::OkStatus();
+  return Rejected(
+      "the primary's history has no reign of this follower's: its shard is another one, or was begun anew; "
+      "compare --shard and etcd, or begin with an empty --data_dir");
+}
+
 absl::Status CheckPrimary(const History& own, const FollowerPosition& at, const History& primary,
                           std::uint64_t primary_last) {
   const std::string epochs =
       absl::StrCat("the primary is of epoch ", primary.epoch(), ", this follower of ", own.epoch());
-  REMORA_RETURN_IF_ERROR(CheckCopy(own, at, primary));
+  REMORA_RETURN_IF_ERROR(CheckEpochs(own, at, primary));
   if (own.reigns.empty()) {
     if (!primary.began_empty) {
       return Rejected(

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/replication/copy_sender.h"
 #include "store/base/absl_view.h"
 #include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
@@ -229,6 +228,7 @@ absl::Status LinkThread::SendCopy(FollowerConnection& connection) {
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<StoreCopy> copy, source_.copies.begin());
   REMORA_RETURN_IF_ERROR(sender.Send(CopyStep::kFiles, copy->bytes(), 0, {}));
   REMORA_RETURN_IF_ERROR(sender.Flush());
+  const bool has_earlier = sender.result() > 0;
   SetStatus(LinkState::kCopies, absl::StrCat("it gets a copy of the data, ", copy->bytes(), " bytes in ",
                                              copy->files().size(), " files"));
   std::uint64_t next = copy->after() + 1, told = 0;
@@ -240,15 +240,33 @@ absl::Status LinkThread::SendCopy(FollowerConnection& connection) {
       REMORA_RETURN_IF_ERROR(sender.SendGroup(next++, *group));
     }
   };
-  for (const StoreCopy::File& file : copy->files()) {
-    REMORA_RETURN_IF_ERROR(sender.SendFile(*copy, file, send_groups));
-  }
+  REMORA_ASSIGN_OR_RETURN(const std::size_t kept, SendFiles(sender, *copy, has_earlier, send_groups));
   REMORA_RETURN_IF_ERROR(send_groups());
   REMORA_RETURN_IF_ERROR(sender.Send(CopyStep::kEnds, 0, copy->files().size(), {}));
   REMORA_RETURN_IF_ERROR(sender.Flush());
   has_failed_copy_ = false;
-  return absl::UnavailableError(
-      absl::StrCat("it has a copy of the data up to group ", next - 1, ", and starts again with it"));
+  return absl::UnavailableError(absl::StrCat("it has a copy of the data up to group ", next - 1, ", with ",
+                                             kept, " tables of an earlier copy, and starts again with it"));
+}
+
+absl::StatusOr<std::size_t> LinkThread::SendFiles(CopySender& sender, StoreCopy& copy, bool has_earlier,
+                                                  const std::function<absl::Status()>& between) {
+  const std::vector<StoreCopy::File>& files = copy.files();
+  std::erase_if(sent_tables_, [&](const auto& sent) {
+    return std::ranges::find(files, sent.first, &StoreCopy::File::name) == files.end();
+  });
+  std::size_t kept = 0;
+  for (const StoreCopy::File& file : files) {
+    const auto sent = sent_tables_.find(file.name);
+    if (has_earlier && sent != sent_tables_.end()) {
+      REMORA_ASSIGN_OR_RETURN(const bool is_there, sender.AskToKeep(file, sent->second));
+      kept += is_there ? 1 : 0;
+      if (is_there) continue;
+    }
+    REMORA_ASSIGN_OR_RETURN(const std::uint64_t checksum, sender.SendFile(copy, file, between));
+    if (file.name.ends_with(".sst")) sent_tables_[file.name] = checksum;
+  }
+  return kept;
 }
 
 // --- Groups ---------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/monitoring/follower_activity.h"
+#include "server/replication/copy_sender.h"
 #include "server/replication/follower_connection.h"
 #include "server/replication/follower_link.h"
 #include "server/replication/group_cursor.h"
@@ -96,6 +98,10 @@ class LinkThread {
   std::string Introduction() const;
   /// Sends a copy of the data, and the groups since. Returns why the connection is to end.
   absl::Status SendCopy(FollowerConnection& connection);
+  /// Sends the files that the follower has not of an earlier copy. Returns how many it has. `has_earlier`: it
+  /// has some.
+  absl::StatusOr<std::size_t> SendFiles(CopySender& sender, StoreCopy& copy, bool has_earlier,
+                                        const std::function<absl::Status()>& between);
   /// Tells the follower why this primary does not go on.
   void TellFailure(FollowerConnection& connection, std::string_view why);
   absl::StatusOr<Reply> Call(FollowerConnection& connection, const Request& request,
@@ -128,6 +134,9 @@ class LinkThread {
   TimePoint last_answer_;
   bool has_connected_ = false;    // since the last pause
   bool has_failed_copy_ = false;  // the same
+  // Tables that it has sent in copies, with their checksums. The store gives a name once, and changes no
+  // table.
+  std::map<std::string, std::uint64_t, std::less<>> sent_tables_{};
   std::thread thread_;
 };
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,14 +21,17 @@
 
 namespace remora {
 
+class ClusterSlots;
+
 struct MemberOrders {
   /// The epoch of which the server is to be the primary.
   struct Lead {
     std::uint64_t epoch = 0;
     /// No round of the primary before need have asked this member lately. It serves T from now on.
     bool was_unasked = false;
-    std::uint64_t versions_from = 0;           // its first version, unless its own are later
-    std::vector<FollowerAddress> followers{};  // the other members, as they are now
+    std::uint64_t versions_from = 0;              // its first version, unless its own are later
+    std::vector<FollowerAddress> followers{};     // the other members, as they are now
+    std::shared_ptr<const ClusterSlots> slots{};  // those of the shard; null: it has all
   };
   std::uint64_t life = 0;  // of this member, for its primary
   /// It follows no primary of an earlier epoch.
@@ -37,8 +41,9 @@ struct MemberOrders {
   std::optional<Lead> lead{};
   /// Why the member does not do what an operator asks. Empty: nobody is to be told.
   std::string wish_fault{};
-  std::vector<bool> counts{};  // by followers: a group is published once it has it
-  bool has_minimum = false;    // else no further group is published
+  std::shared_ptr<const std::string> topology{};  // of the cluster, for clients; null: none is known
+  std::vector<bool> counts{};                     // by followers: a group is published once it has it
+  bool has_minimum = false;                       // else no further group is published
   /// The last round of the lease line that may end. Nothing: all may.
   std::optional<std::uint64_t> confirmed{};
   // Sizes in the configuration in which the server leads. Its metrics show them.
@@ -75,6 +80,7 @@ struct MemberReport {
   /// When the server may serve. Nothing: it was not told to lead, or may serve.
   std::optional<TimePoint> opens_at{};
   std::vector<Follower> followers{};
+  std::uint64_t asked = 0;     // number of the last question that had one (kFollowAsks)
   std::string failure{};       // why it cannot lead. Empty: it can, or was not told to
   std::string disk_failure{};  // why its disk takes no more writes until it is opened again. Empty: it does
 };

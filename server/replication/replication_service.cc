@@ -12,6 +12,7 @@
 #include "store/base/random_id.h"
 #include "store/base/status_macros.h"
 #include "store/durable/data_dir.h"
+#include "store/slot_transfer.h"
 
 namespace remora {
 namespace {
@@ -278,6 +279,7 @@ absl::Status ReplicationService::Lead(const std::vector<FollowerAddress>& follow
 void ReplicationService::StepMember() {
   const MemberOrders orders = options_.membership->Take();
   ServerStore& store = parts_.store;
+  topology_ = orders.topology;
   follower_->SetMember(orders.life, orders.min_epoch, orders.may_copy);
   if (orders.lead && role_ == Role::kFollower && failure_.empty()) LeadMember(*orders.lead);
   if (!orders.wish_fault.empty() && handover_.wish() != MemberWish::kNone) {
@@ -310,6 +312,7 @@ void ReplicationService::StepMember() {
       .published = sender_ == nullptr ? 0 : sender_->published(),
       .begun = lease_ == nullptr ? 0 : lease_->begun(),
       .opens_at = opens_after_,
+      .asked = asked_,
       .failure = failure_,
       .disk_failure = std::string(store.CheckSync().message())};
   if (sender_ != nullptr) report.followers = sender_->followers();
@@ -321,13 +324,15 @@ void ReplicationService::LeadMember(const MemberOrders::Lead& lead) {
   if (led.ok()) {
     history_ = follower_->End();
     if (lead.was_unasked) follower_->DelaySupportEnd();  // K10
-    led = Promote(lead);
+    if (lead.slots != nullptr) led = parts_.store.NewSlotTransfer()->Limit(*lead.slots);
+    if (led.ok()) led = Promote(lead);
     opens_after_ = follower_->support_ends_at();  // Q5
   }
   if (!led.ok()) failure_ = std::string(led.message());
 }
 
 void ReplicationService::AnswerAsked(const PendingRequest& pending) {
+  if (pending.request.payload_checksum != 0) asked_ = pending.request.payload_checksum;
   Reply reply;
   reply.result = static_cast<std::int64_t>(parts_.store.last_group());
   reply.version = history_.epoch();

@@ -53,6 +53,8 @@ struct ReplicationOptions {
 
   std::shared_ptr<Membership> membership{};  // of a member of a cluster; null: it is none
 
+  bool has_division = false;  // etcd has the slots of the member's shard, and of others
+
   bool is_on() const { return follows || !followers.empty() || membership != nullptr; }
 };
 
@@ -64,8 +66,8 @@ absl::StatusOr<History> CheckHistory(const std::string& data_dir, const Replicat
 
 /// Decides whether the server serves clients, and moves groups from and to other servers.
 ///
-/// The class has more than 25 methods, because a promotion by hand, the orders of a cluster and a switch all
-/// lead to the same roles.
+/// The class has more than 25 methods, and more than 15 fields, because a promotion by hand, a cluster's
+/// orders and a switch all lead to the same roles.
 ///
 /// Thread safety: none; the server's one thread.
 class ReplicationService final : public SessionObserver {
@@ -90,6 +92,10 @@ class ReplicationService final : public SessionObserver {
   void EndLinks();
 
   Role role() const { return role_; }
+  /// Returns the epoch in which it serves as a primary; 0: it does not.
+  std::uint64_t serving_epoch() const { return role_ == Role::kPrimary ? history_.epoch() : 0; }
+  /// Returns the last group that all members in sync have, the minimum at least.
+  std::uint64_t published() const { return sender_ == nullptr ? 0 : sender_->published(); }
   /// Returns why the server does not serve clients. Empty: it does.
   std::string_view WhyNotServing() const;
   /// Returns OK if the server takes a write now.
@@ -97,6 +103,8 @@ class ReplicationService final : public SessionObserver {
   /// Returns whether writes wait, because another member is to take over. They are dispatched again once it
   /// does not, or end with their connections.
   bool holds_writes() const { return handover_.holds_writes(); }
+  /// Returns the topology of the cluster, as the keeper has it; empty: it is not known. Valid until Step.
+  std::string_view topology() const { return topology_ == nullptr ? std::string_view() : *topology_; }
   /// Takes a request of replication, of a client that may replicate.
   void Take(const PendingRequest& pending);
   /// Returns whether clients read under a lease. While the server serves, that does not change.
@@ -158,10 +166,12 @@ class ReplicationService final : public SessionObserver {
   bool is_starting_;                           // as a primary: once the store is loaded
   std::optional<TimePoint> opens_after_;       // kOpening, of a member: it serves no client before (Q5)
   std::string failure_;                        // why it cannot lead its cluster
+  std::uint64_t asked_ = 0;                    // number of the last question that had one
   std::uint64_t opens_at_ = 0;                 // kOpening: the group that all followers must have
   std::unique_ptr<FollowerService> follower_;  // null: the server was never a follower
   std::optional<Promotion> promotion_;
-  Handover handover_;                          // of a member
+  Handover handover_;  // of a member
+  std::shared_ptr<const std::string> topology_;
   std::unique_ptr<ReplicationSender> sender_;  // null: it has no followers
   std::unique_ptr<LeaseService> lease_;        // null: it serves nobody, or has no followers
 };

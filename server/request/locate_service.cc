@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/request/request_decoder.h"
 #include "store/format/memory/record.h"
+#include "store/format/wire/located_value.h"
 #include "store/format/wire/messages.h"
 #include "store/region/atomic_word.h"
 
@@ -40,6 +41,16 @@ bool LocateService::Take(const PendingRequest& pending) {
   if (!reads_.has_pool()) return Answer(pending, store_.Locate(key));
   const absl::StatusOr<std::optional<Location>> location = store_.BeginLocate(key, next_.get());
   if (!location.ok() || location->has_value()) return Answer(pending, location);
+  if (reads_.TryAtOnce(next_.get())) {
+    const absl::StatusOr<std::optional<Location>> found = FinishLocate(pending, next_.get());
+    if (IsPostponed(found.status())) {
+      if (!MayKeep(*next_)) return false;
+      in_flight_.emplace(next_.get(), pending);
+      Keep(std::exchange(next_, std::make_unique<ColdRead>()));
+      return true;
+    }
+    if (!found.ok() || found->has_value()) return Answer(pending, found, next_.get());
+  }
   Begin(pending, std::exchange(next_, std::make_unique<ColdRead>()));
   return true;
 }
@@ -64,22 +75,27 @@ void LocateService::Finish(std::unique_ptr<ColdRead> read, std::vector<PendingRe
     in_flight_.erase(found);
     return;
   }
-  const absl::StatusOr<std::optional<Location>> location = store_.FinishLocate(read.get());
+  const absl::StatusOr<std::optional<Location>> location = FinishLocate(pending, read.get());
   const bool is_postponed = IsPostponed(location.status());
-  if (is_postponed && kept_bytes_ + read->value.size() <= kMaxKeptBytes) {
-    kept_bytes_ += read->value.size();
-    kept_.push_back(std::move(read));
-    next_try_ = store_.clock().Now() + kSpacePause;
-    return;
-  }
+  if (is_postponed && MayKeep(*read)) return Keep(std::move(read));
   in_flight_.erase(found);
   if (is_postponed) return postponed->push_back(pending);
   if (!location.ok() || location->has_value()) {
-    Answer(pending, location);
+    Answer(pending, location, read.get());
     return;
   }
   store_.Add(Metric::kColdReadsRepeated, 1);
   Begin(pending, std::move(read));
+}
+
+bool LocateService::MayKeep(const ColdRead& read) const {
+  return kept_bytes_ + read.value.size() <= kMaxKeptBytes;
+}
+
+void LocateService::Keep(std::unique_ptr<ColdRead> read) {
+  kept_bytes_ += read->value.size();
+  kept_.push_back(std::move(read));
+  next_try_ = store_.clock().Now() + kSpacePause;
 }
 
 void LocateService::Forget(ClientSession& session) {
@@ -91,11 +107,25 @@ void LocateService::Begin(const PendingRequest& pending, std::unique_ptr<ColdRea
   reads_.Begin(std::move(read));
 }
 
+absl::StatusOr<std::optional<Location>> LocateService::FinishLocate(const PendingRequest& pending,
+                                                                    ColdRead* read) {
+  const bool may_stay = pending.request.condition == kTakesValue && read->has_value &&
+                        pending.session->TakesLongReply(read->value.size());
+  return store_.FinishLocate(read, may_stay);
+}
+
 bool LocateService::Answer(const PendingRequest& pending,
-                           const absl::StatusOr<std::optional<Location>>& location) {
+                           const absl::StatusOr<std::optional<Location>>& location, const ColdRead* read) {
   if (IsPostponed(location.status())) return false;
-  Reply reply;
+  Reply reply{.request_id = pending.request.request_id};
   absl::Status status = location.status();
+  if (status.ok() && (*location)->slot == 0) {
+    reply.version = (*location)->version;
+    reply.result = static_cast<std::int64_t>(read->header.expiry_ms);
+    reply.slot = LocatedValueChecksum(reply, read->key_hash, read->value, store_.superblock().incarnation);
+    replies_.SendValue(*pending.session, reply, read->value);
+    return true;
+  }
   if (status.ok()) {
     reply.version = (*location)->version;
     reply.slot = (*location)->slot;

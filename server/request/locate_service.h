@@ -56,8 +56,15 @@ class LocateService {
   void Begin(const PendingRequest& pending, std::unique_ptr<ColdRead> read);
   /// Answers the request of a read that is done, or keeps one of them for later.
   void Finish(std::unique_ptr<ColdRead> read, std::vector<PendingRequest>* postponed);
-  /// Answers a request, unless its outcome is Aborted: then it returns false.
-  bool Answer(const PendingRequest& pending, const absl::StatusOr<std::optional<Location>>& location);
+  /// Keep a read that is done until there is space for its record.
+  bool MayKeep(const ColdRead& read) const;
+  void Keep(std::unique_ptr<ColdRead> read);
+  /// Ends the read of a request (ServerStore::FinishLocate).
+  absl::StatusOr<std::optional<Location>> FinishLocate(const PendingRequest& pending, ColdRead* read);
+  /// Answers a request, unless its outcome is Aborted: then it returns false. `read`: the read that has
+  /// ended; null: the location has a slot.
+  bool Answer(const PendingRequest& pending, const absl::StatusOr<std::optional<Location>>& location,
+              const ColdRead* read = nullptr);
 
   ServerStore& store_;
   ReplySender& replies_;

@@ -48,9 +48,14 @@ void ParkedWrites::BeginReads(PendingRequest& pending, std::size_t first, std::s
   for (std::size_t i = 0; i < begun_.size(); ++i) {
     if (begun_[i] == nullptr) continue;
     reads.results[first + i] = nullptr;
+    if (is_repeated) store_.Add(Metric::kColdReadsRepeated, 1);
+    if (MayBeKept(kept_bytes_) && reads_.TryAtOnce(begun_[i].get())) {
+      kept_bytes_ += begun_[i]->value.size();
+      reads.results[first + i] = std::move(begun_[i]);
+      continue;
+    }
     ++reads.in_flight;
     awaited_.emplace(begun_[i].get(), Awaited{pending.reads, first + i});
-    if (is_repeated) store_.Add(Metric::kColdReadsRepeated, 1);
     reads_.Begin(std::move(begun_[i]));
   }
 }

@@ -28,6 +28,9 @@ class ReplySender {
   /// Completes the reply and sends it, followed by `behind`. Does nothing if `session` is null. Ends a
   /// session that takes no replies.
   void Send(ClientSession* session, Reply& reply, std::string_view behind);
+  /// Completes a reply to a kLocate and sends it with the value. REQUIRES: the session takes it
+  /// (ClientSession::TakesLongReply).
+  void SendValue(ClientSession& session, Reply& reply, std::string_view value);
   /// Answers a request with the status of its work.
   void Answer(const PendingRequest& pending, const absl::Status& status, Reply reply = {});
 
@@ -46,6 +49,9 @@ class ReplySender {
   void ExpectNone() { expected_ = 0; }
 
  private:
+  /// Sets the fields that all replies have.
+  void Complete(Reply& reply);
+
   ServerStore& store_;
   Acceptor& acceptor_;
   std::optional<std::int64_t> reply_ms_;

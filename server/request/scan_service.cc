@@ -21,6 +21,9 @@ constexpr std::size_t kMaxCounted = 2048;
 // The same while clients write, and for kWritersPause after the last write. Writers wait for a request, which
 // then takes some 30 us.
 constexpr std::size_t kFewLooks = 64;
+// The same of the first request of a scan. So short scans are of one page: those of YCSB E have up to 100
+// keys, beside writes of the same client.
+constexpr std::size_t kFirstLooks = 256;
 constexpr std::chrono::seconds kWritersPause{1};
 
 constexpr std::chrono::seconds kIdle{kCursorSeconds};
@@ -223,11 +226,20 @@ ScanService::EntryBytes ScanService::BytesOf(const Cursor& cursor) {
   return bytes;
 }
 
-std::size_t ScanService::LooksOf(Cursor& cursor, std::size_t most) const {
+std::size_t ScanService::LooksOf(Cursor& cursor, std::size_t most) {
   if (cursor.watch != nullptr) return most;  // it shows what clients write
   const std::uint64_t groups = store_.Read(Metric::kCommitGroups);
   if (std::exchange(cursor.groups, groups) != groups) cursor.written = cursor.used;
-  return cursor.written && cursor.used - *cursor.written < kWritersPause ? kFewLooks : most;
+  // A request long ago does not tell when clients wrote since.
+  const bool is_told = looked_ && cursor.used - *looked_ < kWritersPause;
+  if (std::exchange(groups_, groups) != groups && is_told) written_ = cursor.used;
+  looked_ = cursor.used;
+  const bool is_first = std::exchange(cursor.is_new, false);
+  const auto is_recent = [&](const std::optional<TimePoint>& written) {
+    return written && cursor.used - *written < kWritersPause;
+  };
+  if (!is_recent(cursor.written) && !is_recent(written_)) return most;
+  return is_first ? kFirstLooks : kFewLooks;
 }
 
 absl::StatusOr<bool> ScanService::FillPage(Cursor& cursor, std::span<std::byte> page, std::size_t most,
@@ -271,7 +283,7 @@ absl::StatusOr<bool> ScanService::FillPage(Cursor& cursor, std::span<std::byte> 
   return true;
 }
 
-absl::StatusOr<bool> ScanService::CountSome(Cursor& cursor, std::int64_t* count) const {
+absl::StatusOr<bool> ScanService::CountSome(Cursor& cursor, std::int64_t* count) {
   if (!std::exchange(cursor.is_counting, true)) {
     if (const std::optional<std::uint64_t> all = cursor.scan->CountAtOnce()) {
       *count = static_cast<std::int64_t>(*all);

@@ -64,6 +64,7 @@ class ScanService {
     bool in_entry = false;                    // the scan is at an entry that is not sent, or not all of it
     std::size_t entry_sent = 0;               // bytes of it
     bool is_counting = false;                 // of kCount: it has made a step
+    bool is_new = true;                       // its first request is being answered
     std::uint64_t groups = 0;                 // commit groups of the store until its last request
     std::optional<TimePoint> written;         // the last request behind a group; nothing: there was none
 
@@ -94,8 +95,9 @@ class ScanService {
   absl::StatusOr<bool> SendPage(ClientSession& session, Client& client, Cursor& cursor,
                                 const PagePlace& place, std::int64_t* size);
   /// Returns how many entries the next request of the cursor may look at: few if clients write, because
-  /// they wait meanwhile, or else `most`. The first request gets `most`.
-  std::size_t LooksOf(Cursor& cursor, std::size_t most) const;
+  /// they wait meanwhile, or else `most`. A cursor's first request tells nothing of writes, but those of
+  /// other cursors may have done so.
+  std::size_t LooksOf(Cursor& cursor, std::size_t most);
   static absl::StatusOr<bool> FillPage(Cursor& cursor, std::span<std::byte> page, std::size_t most,
                                        std::size_t* filled);
   /// Result of the next step of the cursor. Aborted: it is not known yet.
@@ -110,7 +112,7 @@ class ScanService {
     std::size_t size() const { return header_size + key.size() + value.size(); }
   };
   static EntryBytes BytesOf(const Cursor& cursor);
-  absl::StatusOr<bool> CountSome(Cursor& cursor, std::int64_t* count) const;
+  absl::StatusOr<bool> CountSome(Cursor& cursor, std::int64_t* count);
   static absl::StatusOr<bool> DeleteSome(Cursor& cursor, std::int64_t* count);
   void Remove(Client& client, std::vector<Cursor>::iterator cursor);
 
@@ -118,6 +120,10 @@ class ScanService {
   absl::flat_hash_map<rdma::Connection*, Client> clients_;
   std::uint64_t next_id_;
   std::optional<TimePoint> next_check_;
+  // State at the last request of any client, as that of a cursor is of its own:
+  std::uint64_t groups_ = 0;
+  std::optional<TimePoint> looked_;
+  std::optional<TimePoint> written_;
 };
 
 }  // namespace remora

@@ -1,10 +1,19 @@
 #include "server/request/unbatched_requests.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "server/request/request_decoder.h"
+#include "store/base/absl_view.h"
+#include "store/format/memory/record.h"
+#include "store/format/types/scan_range.h"
+#include "store/region/atomic_word.h"
 
 namespace remora {
 namespace {
@@ -15,7 +24,7 @@ constexpr char kOutOfBounds[] = "a key, value, ttl or condition out of bounds, o
 
 UnbatchedRequests::UnbatchedRequests(ServerStore& store, LargeWrites& large_writes, ReserveQueue& reserves,
                                      ReplySender& replies, std::unique_ptr<BackupService> backups,
-                                     ColdReads& cold_reads, SettingsSource settings)
+                                     ColdReads& cold_reads, SettingsSource settings, TopologySource topology)
     : store_(store),
       large_writes_(large_writes),
       reserves_(reserves),
@@ -23,7 +32,33 @@ UnbatchedRequests::UnbatchedRequests(ServerStore& store, LargeWrites& large_writ
       scans_(store),
       locates_(store, replies, cold_reads),
       backups_(std::move(backups)),
-      settings_(std::move(settings)) {}
+      settings_(std::move(settings)),
+      topology_(std::move(topology)) {}
+
+bool UnbatchedRequests::AnswerAtOnce(const PendingRequest& pending) {
+  switch (pending.request.operation) {
+    case Operation::kReserve:
+      reserves_.Add(pending);
+      return true;
+    case Operation::kPart:
+      replies_.Answer(pending, large_writes_.TakePart(*pending.session, pending.request));
+      return true;
+    case Operation::kFinishLargePut:
+      AnswerUnreservedCommit(pending);
+      return true;
+    case Operation::kBackup:
+      AnswerBackup(pending);
+      return true;
+    case Operation::kSettings:
+      AnswerSettings(pending);
+      return true;
+    case Operation::kTopology:
+      AnswerTopology(pending);
+      return true;
+    default:
+      return false;
+  }
+}
 
 bool UnbatchedRequests::AnswerSome() {
   std::size_t postponed = 0;
@@ -37,32 +72,13 @@ bool UnbatchedRequests::AnswerSome() {
       continue;
     }
     if (pending.session == nullptr) continue;
-    if (pending.request.operation == Operation::kReserve) {
-      reserves_.Add(pending);
-      continue;
-    }
-    if (pending.request.operation == Operation::kPart) {
-      replies_.Answer(pending, large_writes_.TakePart(*pending.session, pending.request));
-      continue;
-    }
-    if (pending.request.operation == Operation::kFinishLargePut) {
-      AnswerUnreservedCommit(pending);
-      continue;
-    }
+    if (AnswerAtOnce(pending)) continue;
     if (pending.request.operation == Operation::kQueryCompletion) {
       if (pending.client != nullptr && pending.client->unsynced > 0) {  // it will be known
         waiting_[postponed++] = pending;
       } else {
         AnswerCompletionQuery(pending);
       }
-      continue;
-    }
-    if (pending.request.operation == Operation::kBackup) {
-      AnswerBackup(pending);
-      continue;
-    }
-    if (pending.request.operation == Operation::kSettings) {
-      AnswerSettings(pending);
       continue;
     }
     const bool is_scan =
@@ -79,6 +95,8 @@ bool UnbatchedRequests::AnswerSome() {
     } else if (pending.request.operation == Operation::kLocate) {
       if (locates_.Take(pending)) continue;
       status = absl::AbortedError("locate: no space");
+    } else if (pending.request.operation == Operation::kLeaf) {
+      status = TakeLeaf(pending, &reply);
     } else if (is_scan) {
       status = scans_.Take(*pending.session, pending.request, &reply);
     }
@@ -132,6 +150,24 @@ void UnbatchedRequests::AnswerCompletionQuery(const PendingRequest& pending) {
   replies_.Send(pending.session, reply, why);
 }
 
+absl::Status UnbatchedRequests::TakeLeaf(const PendingRequest& pending, Reply* reply) {
+  Request request = pending.request;
+  // Copied, then verified, then looked at: the client may still be writing.
+  const std::span<const std::byte> shared = pending.session->DecodePart(request);
+  if (shared.empty() || shared.size() > 1 + kMaxBoundSize) return absl::InvalidArgumentError(kOutOfBounds);
+  const std::string copy(reinterpret_cast<const char*>(shared.data()), shared.size());
+  if (!VerifyPayload(&request, HashKey({}), HashValue(copy.data(), copy.size()))) {
+    return absl::DataLossError(
+        "scan: the request was damaged in flight: its key does not match its checksum; send it again");
+  }
+  const auto side = static_cast<LeafSide>(copy.front());
+  if (side != LeafSide::kOf && side != LeafSide::kBelow) return absl::InvalidArgumentError(kOutOfBounds);
+  const absl::StatusOr<std::uint64_t> place = store_.FindLeaf(std::string_view(copy).substr(1), side);
+  if (place.ok()) reply->slot = *place;
+  reply->version = LoadWord(store_.superblock().slots_word, std::memory_order_relaxed);  // S1 of leaf_scan.h
+  return place.status();
+}
+
 void UnbatchedRequests::AnswerBackup(const PendingRequest& pending) {
   const absl::StatusOr<std::optional<BackupDone>> told = backups_->Take(pending.request);
   if (!told.ok() || !told->has_value()) return replies_.Answer(pending, told.status());
@@ -148,12 +184,30 @@ void UnbatchedRequests::AnswerSettings(const PendingRequest& pending) {
                      "settings: this server was started by another program than kvserver, and has no "
                      "settings to tell; ask that program"));
   }
-  const std::string_view text = settings_();
+  AnswerText(pending, settings_(), "settings");
+}
+
+void UnbatchedRequests::AnswerTopology(const PendingRequest& pending) {
+  if (!topology_) {
+    return replies_.Answer(pending, absl::FailedPreconditionError(
+                                        "topology: etcd has no division of this server's cluster; name the "
+                                        "file of the topology"));
+  }
+  const std::string_view text = topology_();
+  if (text.empty()) {
+    return replies_.Answer(
+        pending, absl::UnavailableError("topology: the server has not read it in etcd yet; see its log"));
+  }
+  AnswerText(pending, text, "the topology");
+}
+
+void UnbatchedRequests::AnswerText(const PendingRequest& pending, std::string_view text,
+                                   std::string_view what) {
   const Request& request = pending.request;
   if (request.condition > text.size() || request.key_size != 0 || request.value_size != 0) {
-    return replies_.Answer(pending,
-                           absl::InvalidArgumentError(
-                               "protocol error: a request for settings with a payload, or beyond their end"));
+    return replies_.Answer(
+        pending, absl::InvalidArgumentError(absl::StrCat("protocol error: a request for ", AbslView(what),
+                                                         " with a payload, or beyond their end")));
   }
   Reply reply;
   reply.request_id = request.request_id;

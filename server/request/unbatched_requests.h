@@ -34,11 +34,13 @@ class UnbatchedRequests final : public SessionObserver {
  public:
   /// Returns the settings as a text, which is valid until the server's next step. May be empty.
   using SettingsSource = std::function<std::string_view()>;
+  /// Returns the topology of the cluster likewise; empty: it is not known yet. May be empty.
+  using TopologySource = std::function<std::string_view()>;
 
   /// The objects that it gets by reference outlive this.
   UnbatchedRequests(ServerStore& store, LargeWrites& large_writes, ReserveQueue& reserves,
                     ReplySender& replies, std::unique_ptr<BackupService> backups, ColdReads& cold_reads,
-                    SettingsSource settings);
+                    SettingsSource settings, TopologySource topology);
 
   /// Takes a request that the next AnswerWaiting answers, or postpones.
   void Add(const PendingRequest& pending) { waiting_.push_back(pending); }
@@ -67,7 +69,14 @@ class UnbatchedRequests final : public SessionObserver {
   void AnswerUnreservedCommit(const PendingRequest& pending);
   void AnswerCompletionQuery(const PendingRequest& pending);
   void AnswerBackup(const PendingRequest& pending);
+  /// Answers a request of those kinds that never wait for a later step here. Returns false for other kinds.
+  bool AnswerAtOnce(const PendingRequest& pending);
+  /// Looks a leaf up. Aborted: another step answers it.
+  absl::Status TakeLeaf(const PendingRequest& pending, Reply* reply);
   void AnswerSettings(const PendingRequest& pending);
+  void AnswerTopology(const PendingRequest& pending);
+  /// Answers with the part of a text that the request names. `what`: the text, for an error.
+  void AnswerText(const PendingRequest& pending, std::string_view text, std::string_view what);
 
   ServerStore& store_;
   LargeWrites& large_writes_;
@@ -77,6 +86,7 @@ class UnbatchedRequests final : public SessionObserver {
   LocateService locates_;
   const std::unique_ptr<BackupService> backups_;
   const SettingsSource settings_;
+  const TopologySource topology_;
   std::vector<PendingRequest> waiting_;
 };
 

@@ -40,6 +40,12 @@ void ChangeRing::Append(const Change& change) {
   AppendBytes(change.value);
 }
 
+void ChangeRing::AppendMark() {
+  entries_[next_entry_] = {.begin = appended_};
+  if (++next_entry_ == entries_.size()) next_entry_ = 0;
+  ++last_;
+}
+
 void ChangeRing::AppendBytes(std::string_view bytes) {
   if (bytes.empty()) return;
   const std::size_t until_end = bytes_.size() - next_byte_;
@@ -54,6 +60,7 @@ ChangeRing::State ChangeRing::StateOf(std::uint64_t number) const {
   if (last_ - number >= entries_.size()) return State::kOverwritten;
   const Entry& entry = EntryOf(number);
   if (appended_ - entry.begin > bytes_.size()) return State::kOverwritten;
+  if (entry.kind == ChangeKind{}) return State::kMark;
   return entry.has_bytes ? State::kKept : State::kTooLarge;
 }
 

@@ -42,6 +42,9 @@ class ChangeRing {
   /// Appends a change that has become visible, and gives it the next number (R1).
   void Append(const Change& change);
 
+  /// Appends a mark, with a number as a change has: slots left the store. No watch reads beyond it.
+  void AppendMark();
+
   /// Returns the number of the last change; 0: there was none.
   std::uint64_t last() const { return last_; }
 
@@ -49,6 +52,7 @@ class ChangeRing {
     kKept = 1,
     kOverwritten = 2,
     kTooLarge = 3,  // R3
+    kMark = 4,
   };
   /// REQUIRES: 0 < number <= last(), here and below.
   State StateOf(std::uint64_t number) const;

@@ -40,6 +40,8 @@ class ChangeLog {
 /// Returns the OutOfRange error for a feed whose next change is not kept. The text says `why`, and how
 /// the caller can continue.
 absl::Status NotKept(const char* why);
+/// The reason of a feed that slots have left (X6 of store/slot_transfer.h).
+inline constexpr char kSlotsLeft[] = "some of its slots are another server's now";
 
 /// Returns the sequence at which a feed continues that was at `position`. `end` is the sequence of the
 /// last write.

@@ -13,6 +13,8 @@
 //       own when it closes.
 //   F4  SyncLogs replaces DB::SyncWAL. The latter must not be called for a log of which a write failed,
 //       although earlier writes to that log may still need a sync.
+//   F5  While a thread has an OnlyCachedReads, its reads of tables never wait for the disk: the page cache
+//       of the system has all bytes, or the read fails with TimedOut. So does one of more than 64 KiB.
 //
 // A file system that reserves no space (fallocate) cannot keep F2: see has_dead_log. Nor can the file, if the
 // limit on file sizes falls below its reserved space.
@@ -27,6 +29,15 @@ class Status;
 }  // namespace rocksdb
 
 namespace remora {
+
+/// Asks for F5 for its thread, until its destructor runs. Not nested.
+class OnlyCachedReads {
+ public:
+  OnlyCachedReads();
+  ~OnlyCachedReads();
+  OnlyCachedReads(const OnlyCachedReads&) = delete;
+  OnlyCachedReads& operator=(const OnlyCachedReads&) = delete;
+};
 
 /// Owns the file system. Thread safety: any thread may call any member.
 class DurableFiles {

@@ -89,6 +89,9 @@ bool IsOfStore(std::string_view name) {
          std::ranges::any_of(kEnds, [&](std::string_view one) { return name.ends_with(one); });
 }
 
+/// Returns whether this is the name of a table, whose bytes a store never changes.
+bool IsTable(std::string_view name) { return IsCopyName(name) && name.ends_with(".sst"); }
+
 absl::Status RemoveAll(const std::string& path) {
   std::error_code error;
   std::filesystem::remove_all(path, error);
@@ -236,19 +239,45 @@ absl::Status Replace(const std::string& data_dir, const std::vector<std::string>
 // --- A copy comes ---------------------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<IncomingCopy>> IncomingCopy::Begin(std::string data_dir, std::uint64_t bytes) {
-  RemoveIncomingCopy(data_dir);
-  const absl::Status space = CheckDiskSpace(data_dir, bytes + kSpaceBeside);
-  if (!space.ok()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("copy: ", data_dir, " has no space for a copy of ", bytes,
-                     " bytes beside the data that are there; make some: ", space.message()));
-  }
   const std::string folder = In(data_dir, kCopyFolder), groups = In(data_dir, kCopyGroups);
   std::unique_ptr<IncomingCopy> copy(new IncomingCopy(std::move(data_dir)));
-  if (::mkdir(folder.c_str(), 0700) != 0) return CopyFault("make", folder, errno);
+  REMORA_RETURN_IF_ERROR(copy->TakeUp());
+  REMORA_RETURN_IF_ERROR(copy->CheckSpace(bytes));
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return CopyFault("make", folder, errno);
   copy->groups_ = ::open(groups.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (copy->groups_ < 0) return CopyFault("make", groups, errno);
   return copy;
+}
+
+absl::Status IncomingCopy::TakeUp() {
+  REMORA_RETURN_IF_ERROR(RemoveAll(In(data_dir_, kCopyGroups)));
+  const std::string folder = In(data_dir_, kCopyFolder);
+  if (!HasPath(folder)) return absl::OkStatus();
+  REMORA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder));
+  for (const std::string& name : names) {
+    if (IsTable(name)) {
+      earlier_.insert(name);
+    } else {
+      REMORA_RETURN_IF_ERROR(RemoveAll(PathOf(name)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status IncomingCopy::CheckSpace(std::uint64_t bytes) {
+  std::uint64_t there = 0;
+  for (const std::string& name : earlier_) {
+    struct stat about {};
+    if (::stat(PathOf(name).c_str(), &about) == 0) there += static_cast<std::uint64_t>(about.st_size);
+  }
+  if (CheckDiskSpace(data_dir_, bytes - std::min(there, bytes) + kSpaceBeside).ok()) return absl::OkStatus();
+  RemoveIncomingCopy(data_dir_);
+  earlier_.clear();
+  const absl::Status space = CheckDiskSpace(data_dir_, bytes + kSpaceBeside);
+  if (space.ok()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("copy: ", data_dir_, " has no space for a copy of ", bytes,
+                   " bytes beside the data that are there; make some: ", space.message()));
 }
 
 IncomingCopy::~IncomingCopy() {
@@ -271,10 +300,58 @@ absl::Status IncomingCopy::WriteTo(int file, std::span<const std::byte> bytes, c
   return ::fdatasync(file) == 0 ? absl::OkStatus() : CopyFault("sync", path, errno);
 }
 
+namespace {
+
+/// Returns the checksum of a file of this size. Nothing: it has another size, or cannot be read.
+std::optional<std::uint64_t> ChecksumOf(int file, std::uint64_t size) {
+  struct stat about {};
+  if (::fstat(file, &about) != 0 || static_cast<std::uint64_t>(about.st_size) != size) return std::nullopt;
+  std::vector<std::byte> part(kCopyPart);
+  std::uint64_t checksum = 0;
+  for (std::uint64_t at = 0; at < size; at += part.size()) {
+    part.resize(std::min<std::uint64_t>(kCopyPart, size - at));
+    std::size_t done = 0;
+    while (done < part.size()) {
+      const ssize_t count = ::read(file, part.data() + done, part.size() - done);
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) return std::nullopt;
+      done += static_cast<std::size_t>(count);
+    }
+    checksum = NextCopyChecksum(checksum, part);
+  }
+  return checksum;
+}
+
+}  // namespace
+
+absl::StatusOr<bool> IncomingCopy::Keep(std::string_view name, std::uint64_t size, std::uint64_t checksum) {
+  if (file_ >= 0) return BrokenProtocol("a file is to be kept before the one before it ends");
+  if (!IsTable(name)) return BrokenProtocol("a file is to be kept that is no table");
+  const auto found = earlier_.find(name);
+  if (found == earlier_.end()) return false;
+  const std::string path = PathOf(name);
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  const std::optional<std::uint64_t> there = ChecksumOf(file, size);
+  const bool is_same = there && *there == checksum;
+  // It may have been written by a process that ended before its sync (V5).
+  const int failed = is_same && ::fsync(file) != 0 ? errno : 0;
+  ::close(file);
+  if (failed != 0) return CopyFault("sync", path, failed);
+  if (!is_same) return false;  // it is sent anew
+  earlier_.erase(found);
+  ++files_;
+  return true;
+}
+
 absl::Status IncomingCopy::BeginFile(std::string_view name, std::uint64_t size) {
   if (file_ >= 0) return BrokenProtocol("a file begins before the one before it ends");
   if (!IsCopyName(name)) return BrokenProtocol("a file has a name that no store gives");
   const std::string path = PathOf(name);
+  if (const auto found = earlier_.find(name); found != earlier_.end()) {
+    REMORA_RETURN_IF_ERROR(RemoveAll(path));
+    earlier_.erase(found);
+  }
   file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file_ < 0) return CopyFault("make", path, errno);
   name_ = name;
@@ -328,6 +405,8 @@ absl::Status IncomingCopy::End(std::uint64_t files, std::string_view name, std::
   if (file_ >= 0 || group_left_ != 0 || files != files_ || !HasPath(PathOf("CURRENT"))) {
     return BrokenProtocol("the copy ends before all of it came");
   }
+  for (const std::string& other : earlier_) REMORA_RETURN_IF_ERROR(RemoveAll(PathOf(other)));
+  earlier_.clear();
   if (::fsync(groups_) != 0) return CopyFault("sync", In(data_dir_, kCopyGroups), errno);
   REMORA_RETURN_IF_ERROR(CopyFaultOf(WriteSynced(PathOf(name), text)));
   REMORA_RETURN_IF_ERROR(SyncDirectory(In(data_dir_, kCopyFolder)));
@@ -350,8 +429,7 @@ absl::StatusOr<InstalledCopy> InstallCopy(const std::string& data_dir, std::uint
   if (state.empty() && !HasPath(In(data_dir, kCopyFolder))) return InstalledCopy::kNone;
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<DataDir> lock, DataDir::Open(data_dir));
   if (state.empty()) {
-    RemoveIncomingCopy(data_dir);
-    return InstalledCopy::kDropped;
+    return InstalledCopy::kPart;
   }
   if (state == kAccepted && commit_log_bytes == 0) {
     return absl::FailedPreconditionError(absl::StrCat(

@@ -63,7 +63,12 @@ rocksdb::ColumnFamilyOptions DataOptions(std::size_t block_cache_bytes, std::siz
   table.cache_index_and_filter_blocks = false;
   table.no_block_cache = block_cache_bytes == 0;
   if (!table.no_block_cache) table.block_cache = rocksdb::NewLRUCache(block_cache_bytes);
-  return FamilyOptions(write_buffer_bytes, table);
+  rocksdb::ColumnFamilyOptions options = FamilyOptions(write_buffer_bytes, table);
+  // So does a memtable's, where a search is a dozen misses of the CPU's caches. This share of its memory is
+  // 16 bits for a key with a small value.
+  options.memtable_prefix_bloom_size_ratio = 0.02;
+  options.memtable_whole_key_filtering = true;
+  return options;
 }
 
 rocksdb::ColumnFamilyOptions MetaOptions(std::size_t write_buffer_bytes) {
@@ -91,8 +96,9 @@ int MaxOpenTables(std::size_t descriptors) {
   // So many tables of 64 MiB are 4 TB. With descriptors for all of them, RocksDB opens every table at the
   // start, and keeps it open.
   constexpr std::size_t kAll = 65536;
-  if (descriptors >= kAll + kOthers) return -1;
-  return static_cast<int>(std::max(descriptors, kMin + kOthers) - kOthers);
+  if (descriptors >= 2 * kAll + kOthers) return -1;
+  // Two for each table (F5 of files.h).
+  return static_cast<int>(std::max((std::max(descriptors, kOthers) - kOthers) / 2, kMin));
 }
 
 rocksdb::DBOptions DatabaseOptions(bool fresh, const LogRetention& log_retention, bool has_own_log) {

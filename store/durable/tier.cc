@@ -35,6 +35,13 @@ constexpr char kMetaFamily[] = "meta";
 // Larger than any memtable, so that RocksDB flushes none by itself; TierLog does.
 constexpr std::size_t kNeverFull = std::size_t{64} << 30;
 
+/// Has RocksDB flush no memtable by itself. The filter is still a share of the bytes that one takes in truth.
+void MakeNeverFull(std::size_t write_buffer_bytes, rocksdb::ColumnFamilyOptions* options) {
+  options->memtable_prefix_bloom_size_ratio *=
+      static_cast<double>(write_buffer_bytes) / static_cast<double>(kNeverFull);
+  options->write_buffer_size = kNeverFull;
+}
+
 // Bytes of a batch's memory that the next batch may use again.
 constexpr std::size_t kKeptBatch = std::size_t{1} << 20;
 
@@ -59,7 +66,7 @@ absl::Status DurableTier::Impl::Open(const DurableTierOptions& options) {
       {kMetaFamily, MetaOptions(options.write_buffer_bytes)}};
 
   for (auto& family : descriptors) {
-    if (log_bytes > 0) family.options.write_buffer_size = kNeverFull;
+    if (log_bytes > 0) MakeNeverFull(options.write_buffer_bytes, &family.options);
   }
   rocksdb::DBOptions database =
       DatabaseOptions(dir_->fresh(), options.log_retention, /*has_own_log=*/log_bytes == 0);
@@ -209,6 +216,12 @@ void DurableTier::Delete(std::string_view key, std::uint64_t version) {
   if (impl_->log_ != nullptr) return impl_->log_->group().Delete(key, version);
   REMORA_CHECK(impl_->batch_.Delete(impl_->data(), ToSlice(key)).ok());  // it only copies
 }
+
+void DurableTier::Forget(std::string_view key) { impl_->log_->group().Delete(key, 0, kForgottenMark); }
+
+void DurableTier::MarkSlots() { impl_->log_->group().PutMeta(kSlotsKey, "-"); }
+
+void DurableTier::MarkCopied() { impl_->log_->group().PutMeta(kCopiedKey, "-"); }
 
 void DurableTier::SetVersionLimit(std::uint64_t limit) {
   impl_->next_limit_ = limit;

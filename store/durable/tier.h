@@ -101,6 +101,18 @@ class DurableTier {
   /// `version` is that of the deletion. 0: the key has expired.
   void Delete(std::string_view key, std::uint64_t version = 0);
   void SetVersionLimit(std::uint64_t limit);
+  /// Deletes a key that belongs to another store by now. Watches show nothing of it. REQUIRES:
+  /// has_commit_log().
+  void Forget(std::string_view key);
+  /// Ends the watches that have not shown all changes before this addition, with OutOfRange. REQUIRES:
+  /// has_commit_log().
+  void MarkSlots();
+  /// Says, before the first Put of a group, that the group has records of another store. They have the
+  /// versions that they had there, and watches show nothing of them. REQUIRES: has_commit_log().
+  void MarkCopied();
+  /// Returns whether MarkSlots or MarkCopied was ever logged, here or by the primary. Errors are those of
+  /// ApplyLog and Get. REQUIRES: has_commit_log().
+  absl::StatusOr<bool> HasMarkOfSlots() const;
   void PutClient(std::uint64_t client, std::int64_t since_ms);
   /// Deletes the client with all its completion records.
   void DeleteClient(std::uint64_t client);
@@ -218,6 +230,9 @@ class DurableTier {
   /// Cost: one block read from the disk at most, and none for most keys that do not exist, unless a
   /// filter errs. `take` pins memory of the cache, so it should not wait.
   absl::Status Get(std::string_view key, Take take) const;
+  /// Does the same without a wait for the disk. Returns nothing if the caches of RocksDB and of the system do
+  /// not have all that it takes, or it is more than 64 KiB; then `take` was not called.
+  std::optional<absl::Status> GetCached(std::string_view key, Take take) const;
 
   /// Calls `take` with all entries, in the order of their keys, until a call returns an error, which it
   /// then returns. Any thread.

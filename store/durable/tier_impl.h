@@ -97,6 +97,15 @@ class DurableTier::Impl {
     return absl::OkStatus();
   }
 
+  /// Does the rest of Get, with what RocksDB has returned.
+  absl::Status TakeGot(const rocksdb::Status& status, std::string_view key, const rocksdb::Slice& value,
+                       Take take) const {
+    if (status.IsNotFound()) return absl::NotFoundError("no such key");
+    REMORA_RETURN_IF_ERROR(Translate(status));
+    REMORA_ASSIGN_OR_RETURN(const Entry entry, Parse(key, ViewOf(value)));
+    return take(entry);
+  }
+
   absl::StatusOr<Entry> Parse(std::string_view key, std::string_view stored) const {
     Entry entry;
     if (TryParse(key, stored, &entry)) return entry;

@@ -14,11 +14,13 @@
 
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
+#include "store/durable/files.h"
 #include "store/durable/kept_iterator.h"
 #include "store/durable/range_split.h"
 #include "store/durable/rocksdb_options.h"
 #include "store/durable/tier.h"
 #include "store/durable/tier_impl.h"
+#include "store/durable/tier_log/log_change_feed.h"
 #include "store/durable/tier_log/scan_overlay.h"
 #include "store/durable/tier_log/tier_log.h"
 
@@ -27,6 +29,12 @@ namespace {
 
 std::optional<Lsn> AsLsn(std::optional<std::uint64_t> sequence) {
   return sequence ? std::optional(Lsn{*sequence}) : std::nullopt;
+}
+
+rocksdb::ReadOptions ReadVerified() {
+  rocksdb::ReadOptions options;
+  options.verify_checksums = true;
+  return options;
 }
 
 /// Iterator that finds keys, one behind the other.
@@ -97,16 +105,34 @@ absl::StatusOr<std::vector<ClientCompletions>> DurableTier::Clients() const {
   return clients;
 }
 
+absl::StatusOr<bool> DurableTier::HasMarkOfSlots() const {
+  REMORA_RETURN_IF_ERROR(ApplyLog());
+  for (const std::string_view mark : {kSlotsKey, kCopiedKey}) {
+    rocksdb::PinnableSlice value;
+    const rocksdb::Status status = impl_->Get(ReadVerified(), impl_->meta(), ToSlice(mark), &value);
+    if (status.ok()) return true;
+    if (!status.IsNotFound()) return impl_->Translate(status);
+  }
+  return false;
+}
+
 absl::Status DurableTier::Get(std::string_view key, Take take) const {
   if (impl_->log_ != nullptr && impl_->log_->IsDeleted(key)) return absl::NotFoundError("no such key");
-  rocksdb::ReadOptions options;
-  options.verify_checksums = true;
   rocksdb::PinnableSlice value;  // pins the block in the cache instead of copying the value
-  const rocksdb::Status status = impl_->Get(options, impl_->data(), ToSlice(key), &value);
-  if (status.IsNotFound()) return absl::NotFoundError("no such key");
-  REMORA_RETURN_IF_ERROR(impl_->Translate(status));
-  REMORA_ASSIGN_OR_RETURN(const Entry entry, impl_->Parse(key, ViewOf(value)));
-  return take(entry);
+  const rocksdb::Status status = impl_->Get(ReadVerified(), impl_->data(), ToSlice(key), &value);
+  return impl_->TakeGot(status, key, value, take);
+}
+
+std::optional<absl::Status> DurableTier::GetCached(std::string_view key, Take take) const {
+  if (impl_->log_ != nullptr && impl_->log_->IsDeleted(key)) return absl::NotFoundError("no such key");
+  rocksdb::PinnableSlice value;
+  rocksdb::Status status;
+  {
+    const OnlyCachedReads only_cached;
+    status = impl_->Get(ReadVerified(), impl_->data(), ToSlice(key), &value);
+  }
+  if (status.IsTimedOut()) return std::nullopt;
+  return impl_->TakeGot(status, key, value, take);
 }
 
 absl::Status DurableTier::ForEach(Take take) const { return impl_->ReadAll(ReadThrough(), "", take); }

@@ -40,7 +40,8 @@ StoreCore::StoreCore(const StoreOptions& options, const Clock& store_clock,
       segments(region, Duration::zero(), options.on_first_use),
       log(region, segments, shape.incarnation),
       index(region, segments, log, Duration::zero()),
-      ordered(options.ordered_index ? std::make_unique<OrderedIndex>(log, region.size() / kSavedShare)
+      ordered(options.ordered_index ? std::make_unique<OrderedIndex>(log, region.size() / kSavedShare, region,
+                                                                     segments, shape.incarnation)
                                     : nullptr),
       frequency(options.eviction == Eviction::kNone ? 0 : region.size()),
       slots(metrics, options.slots),

@@ -83,7 +83,7 @@ struct StoreCore {
     return is_of_another ? std::nullopt : cold;
   }
   /// Notes in the ordered index, if there is one, that the key is about to lose its record `old` in memory,
-  /// if it has one. `is_delete`: it gets no other. REQUIRES: it is not cold.
+  /// if it has one. `is_delete`: it gets no other, and FinishRemove follows. REQUIRES: it is not cold.
   void NoteChange(std::string_view key, const std::optional<Index::Entry>& old,
                   bool is_delete) REMORA_WRITER {
     if (ordered == nullptr) return;
@@ -99,6 +99,11 @@ struct StoreCore {
   void NoteColdChange(std::string_view key, const OrderedIndex::Record& old, bool is_delete) REMORA_WRITER {
     if (ordered == nullptr) return;
     is_delete ? ordered->NoteRemoveCold(key, old) : ordered->NoteReplaceCold(key, old);
+  }
+  /// Notes that the index does not have the key any more of which NoteChange or NoteColdChange said
+  /// `is_delete`. Does nothing if there was no such key.
+  void FinishRemove() REMORA_WRITER {
+    if (ordered != nullptr && ordered->is_removing()) ordered->FinishRemove();
   }
   /// Notes likewise that the index is about to know a key that the tier has.
   void NoteLoad(std::string_view key) REMORA_WRITER {
@@ -143,7 +148,7 @@ struct StoreCore {
   // Any thread.
   AccessFrequency frequency;
   std::atomic<bool> counts_reads = false;  // see wants_reads
-  const OwnedSlots slots;
+  OwnedSlots slots;
   /// The store applies the groups of a primary, and decides nothing (G7 of store/durable/group_sink.h). True
   /// from the constructor to Promote, or never. Written under `mutex`. Relaxed: once a thread sees false, it
   /// may do what it may do in any store.

@@ -56,6 +56,9 @@ class StoreEngine {
   LargeRecords& large() { return large_; }
   IndexLoader& loader() { return loader_; }
   Replication& replication() { return replication_; }
+  SpaceManager& space() { return space_; }
+  Maintenance& maintenance() { return maintenance_; }
+  SyncQueue& queue() { return queue_; }
 
   /// Implement Store::RunMaintenance, ServerStore::PayMaintenanceDebt and Store::next_maintenance.
   bool RunMaintenance();

@@ -23,7 +23,17 @@ void OrderedIndex::NoteInsert(std::string_view key) {
 void OrderedIndex::NoteRemove(const Place& old) {
   const std::string_view key = log_.Key(old);
   if (!views_.empty()) Save(key, &old);
-  REMORA_CHECK(keys_.Erase(key));  // V4
+  BeginRemove(key);
+}
+
+void OrderedIndex::BeginRemove(std::string_view key) {
+  REMORA_CHECK(!removing_.has_value());
+  removing_.emplace(key);
+}
+
+void OrderedIndex::FinishRemove() {
+  REMORA_CHECK(removing_.has_value() && keys_.Erase(*removing_));  // V4
+  removing_.reset();
 }
 
 std::size_t OrderedIndex::BytesOf(std::string_view key, const Saved& saved) {
@@ -72,7 +82,7 @@ void OrderedIndex::NoteReplaceCold(std::string_view key, const Record& old) {
 
 void OrderedIndex::NoteRemoveCold(std::string_view key, const Record& old) {
   NoteReplaceCold(key, old);
-  REMORA_CHECK(keys_.Erase(key));  // V4
+  BeginRemove(key);
 }
 
 bool OrderedIndex::NoteExpiredCold(std::string_view key) {

@@ -10,7 +10,8 @@
 //   V3  All views together have saved at most `limit` bytes. If they would have more, the largest view is
 //       given up: it shows nothing more.
 //   V4  The index has exactly the keys that exist, as far as the hash index knows them, each time the writer
-//       gives up the lock. While a store loads, that is a part of the keys, and no view is open.
+//       gives up the lock. While a store loads, that is a part of the keys, and no view is open. In between
+//       it has all of these keys at each moment, as clients READ it (B4 of store/format/memory/leaf_block.h).
 //
 // With a durable tier, a key may be cold: it has its record there alone. And a write may be pending: the tier
 // has it, and readers see the record before it (store/write/sync_queue.h).
@@ -35,6 +36,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -43,12 +46,16 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "store/format/types/scan_range.h"
+#include "store/ordered/leaf_blocks.h"
 #include "store/ordered/ordered_keys.h"
+#include "store/region/segments.h"
 #include "store/region/value_log.h"
 
 namespace remora {
 
 /// Keys of a store in their order, and the past of some of them.
+///
+/// The class has more than 25 methods, because each kind of change, of a hot and of a cold key, has its own.
 ///
 /// Thread safety: none; used under the writers' lock.
 class OrderedIndex {
@@ -86,14 +93,17 @@ class OrderedIndex {
     bool is_given_up_ = false;
   };
 
-  /// `log` has the records, and outlives the index. `limit`: see V3.
-  OrderedIndex(const ValueLog& log, std::size_t limit) : log_(log), limit_(limit) {}
+  /// `log` has the records, and outlives the index, as do the other two. `limit`: see V3. The leaves are in
+  /// `segments` of `region`, as far as these are free.
+  OrderedIndex(const ValueLog& log, std::size_t limit, std::span<std::byte> region, Segments& segments,
+               std::uint64_t incarnation)
+      : log_(log), limit_(limit), blocks_(region, segments, incarnation), keys_({}, &blocks_) {}
   OrderedIndex(const OrderedIndex&) = delete;
   OrderedIndex& operator=(const OrderedIndex&) = delete;
 
   /// Notes that the key's record at `old` is about to be replaced, or removed, or that a key without a record
   /// (null) gets one. Call it before the change, while `old` has the record, for each change that readers
-  /// see. A move of a record is none.
+  /// see. A move of a record is none. After a removal, call FinishRemove.
   void NoteReplace(const Place& old) {
     if (!views_.empty()) Save(log_.Key(old), &old);
   }
@@ -102,12 +112,16 @@ class OrderedIndex {
 
   /// Returns a copy of a record for the methods below. Null: it is larger than views may keep.
   Record CopyOf(std::uint64_t version, std::uint64_t expiry_ms, std::string_view value) const;
-  /// Note that a cold key with the record `old` is about to get another record, or none.
+  /// Note that a cold key with the record `old` is about to get another record, or none. After a removal,
+  /// call FinishRemove.
   void NoteReplaceCold(std::string_view key, const Record& old);
   void NoteRemoveCold(std::string_view key, const Record& old);
   /// Notes that the record of a cold key has expired and is about to be removed. Returns false if the index
-  /// has no such key.
+  /// has no such key. Call FinishRemove afterwards.
   bool NoteExpiredCold(std::string_view key);
+  /// Erases the key whose removal was noted, now that the hash index does not have it any more (V4).
+  void FinishRemove();
+  bool is_removing() const { return removing_.has_value(); }
   /// Notes that the hash index is about to know a key that the durable tier has. REQUIRES: no view is open.
   void NoteLoad(std::string_view key);
 
@@ -132,6 +146,7 @@ class OrderedIndex {
   std::uint64_t given_up() const { return given_up_; }
 
  private:
+  void BeginRemove(std::string_view key);
   void Save(std::string_view key, const Place* old);
   /// Saves the record that `copy` returns in the views that need it. Calls it once, or not at all.
   void SaveCopy(std::string_view key, absl::FunctionRef<Record()> copy);
@@ -142,8 +157,10 @@ class OrderedIndex {
 
   const ValueLog& log_;
   const std::size_t limit_;
+  LeafBlocks blocks_;
   OrderedKeys keys_;
-  std::vector<View*> views_;  // the oldest one first
+  std::optional<std::string> removing_;  // the key of a removal that is not finished
+  std::vector<View*> views_;             // the oldest one first
   std::size_t saved_bytes_ = 0;
   absl::flat_hash_map<std::string, Record> held_;
   std::size_t held_bytes_ = 0;

@@ -44,8 +44,8 @@ class OrderedKeys::Resize {
   const Inner& inner_;
 };
 
-OrderedKeys::OrderedKeys(const Shape& shape) : shape_(shape) {
-  REMORA_CHECK(shape.fanout >= 4 && shape.leaf_bytes > sizeof(OrderedLeaf));
+OrderedKeys::OrderedKeys(const Shape& shape, LeafBlocks* blocks) : shape_(shape), blocks_(blocks) {
+  REMORA_CHECK(shape.fanout >= 4 && shape.leaf_capacity > 0);
   memory_bytes_ = MemoryOf(root_);
 }
 
@@ -76,6 +76,7 @@ bool OrderedKeys::Insert(std::string_view key) {
   ++size_;
   if (root_.children.size() > shape_.fanout) GrowRoot();
   ShrinkRoot();
+  Publish();
   return true;
 }
 
@@ -103,6 +104,7 @@ bool OrderedKeys::InsertUnder(Inner& inner, int level, std::string_view key) {
     case OrderedLeaf::Inserted::kDone:
     case OrderedLeaf::Inserted::kLast:
       ++child.keys;
+      Change(child.leaf.get());
       return true;
     case OrderedLeaf::Inserted::kFull:
       Spread(inner, i, key);
@@ -137,6 +139,7 @@ void OrderedKeys::Spread(Inner& inner, std::size_t i, std::string_view key) {
     Replace(inner, i + 1, i + 1, batch_, 1);
     const Resize resize(*this, inner);
     children[i + 1].low = low;
+    children[i + 1].leaf->set_low(low);
     return;
   }
   // The neighbour with more space.
@@ -185,8 +188,8 @@ std::size_t OrderedKeys::Replace(Inner& inner, std::size_t begin, std::size_t en
       used += size;
     }
     Child& child = made.emplace_back();
-    child.leaf = OrderedLeaf::Make(std::max(capacity(), used));
-    memory_bytes_ += OrderedLeaf::MemoryOf(child.leaf->capacity());
+    child.leaf = std::make_unique<OrderedLeaf>(std::max(capacity(), used), blocks_);
+    memory_bytes_ += child.leaf->memory();
     child.keys = to - from;
     if (from > 0) child.low = Separator(keys[from - 1], keys[from]);
     for (std::size_t j = from; j < to; ++j) {
@@ -195,9 +198,26 @@ std::size_t OrderedKeys::Replace(Inner& inner, std::size_t begin, std::size_t en
     from = to;
   }
   std::vector<Child>& children = inner.children;
-  if (begin < end) made.front().low = children[begin].low;
+  // The new leaves take the place of the old ones in the list, or one behind the leaf before (O7).
+  OrderedLeaf* previous = begin == 0 ? nullptr : children[begin - 1].leaf.get();
+  OrderedLeaf* next = previous == nullptr ? nullptr : previous->next();
+  std::string low;
+  if (begin < end) {
+    previous = children[begin].leaf->previous();
+    next = children[end - 1].leaf->next();
+    low = children[begin].leaf->low();
+    made.front().low = children[begin].low;
+  }
   for (std::size_t j = begin; j < end; ++j) {
-    memory_bytes_ -= OrderedLeaf::MemoryOf(children[j].leaf->capacity());
+    memory_bytes_ -= children[j].leaf->memory();
+    Drop(*children[j].leaf);
+  }
+  Change(previous);
+  for (Child& child : made) {
+    child.leaf->set_low(&child == made.data() ? low : child.low);
+    child.leaf->Link(previous, next);
+    Change(child.leaf.get());
+    previous = child.leaf.get();
   }
   const auto at = children.erase(children.begin() + static_cast<std::ptrdiff_t>(begin),
                                  children.begin() + static_cast<std::ptrdiff_t>(end));
@@ -247,6 +267,9 @@ bool OrderedKeys::Erase(std::string_view key) {
   if (key == end_) end_of_ = nullptr;  // O6
   --size_;
   ShrinkRoot();
+  if (removed_low_) GiveRange(*removed_low_);
+  removed_low_.reset();
+  Publish();
   return true;
 }
 
@@ -267,6 +290,7 @@ bool OrderedKeys::EraseUnder(Inner& inner, int level, std::string_view key) {
   Child& child = inner.children[i];
   if (!(level > 1 ? EraseUnder(*child.inner, level - 1, key) : child.leaf->Erase(key))) return false;
   --child.keys;
+  if (level == 1) Change(child.leaf.get());
   Join(inner, i, level);
   return true;
 }
@@ -275,8 +299,11 @@ void OrderedKeys::Join(Inner& parent, std::size_t i, int level) {
   std::vector<Child>& children = parent.children;
   if (children[i].keys == 0) {
     const Resize resize(*this, parent);
-    memory_bytes_ -=
-        level > 1 ? MemoryOf(*children[i].inner) : OrderedLeaf::MemoryOf(children[i].leaf->capacity());
+    memory_bytes_ -= level > 1 ? MemoryOf(*children[i].inner) : children[i].leaf->memory();
+    if (level == 1) {
+      removed_low_ = children[i].leaf->low();
+      Drop(*children[i].leaf);
+    }
     Remove(parent, i);
     if (i == children.size()) return;
   }
@@ -317,13 +344,61 @@ void OrderedKeys::Remove(Inner& parent, std::size_t i) {
   parent.children.erase(parent.children.begin() + static_cast<std::ptrdiff_t>(i));
 }
 
+// --- The list of leaves ---------------------------------------------------------------------------------
+
+void OrderedKeys::Change(OrderedLeaf* leaf) {
+  if (blocks_ == nullptr || leaf == nullptr || leaf->is_changed()) return;
+  leaf->set_changed(true);
+  changed_.push_back(leaf);
+}
+
+void OrderedKeys::Drop(OrderedLeaf& leaf) {
+  leaf.Unlink();
+  if (leaf.is_changed()) std::erase(changed_, &leaf);
+}
+
+void OrderedKeys::GiveRange(const std::string& low) {
+  auto* const leaf = const_cast<OrderedLeaf*>(LeafOf(low));
+  if (leaf == nullptr) return;
+  if (leaf->low() > low) leaf->set_low(low);
+  Change(leaf);
+  Change(leaf->previous());
+}
+
+void OrderedKeys::Publish() {
+  // Links lead to blocks, so all leaves get theirs before the first is published.
+  for (OrderedLeaf* const leaf : changed_) {
+    memory_bytes_ -= leaf->memory();
+    leaf->MoveToBlock();
+    memory_bytes_ += leaf->memory();
+  }
+  for (OrderedLeaf* const leaf : changed_) leaf->Publish();
+  changed_.clear();
+}
+
+const OrderedLeaf* OrderedKeys::LeafOf(std::string_view key) const {
+  const Inner* inner = &root_;
+  if (inner->children.empty()) return nullptr;
+  for (int level = height_; level > 1; --level) inner = inner->children[ChildFor(*inner, key)].inner.get();
+  return inner->children[ChildFor(*inner, key)].leaf.get();
+}
+
+const OrderedLeaf* OrderedKeys::LeafBelow(std::string_view end) const {
+  if (root_.children.empty()) return nullptr;
+  if (!end.empty()) {
+    const OrderedLeaf* const leaf = LeafOf(end);
+    return leaf->low() < end || leaf->previous() == nullptr ? leaf : leaf->previous();
+  }
+  const Inner* inner = &root_;
+  for (int level = height_; level > 1; --level) inner = inner->children.back().inner.get();
+  return inner->children.back().leaf.get();
+}
+
 // --- Reading --------------------------------------------------------------------------------------------
 
 bool OrderedKeys::Has(std::string_view key) const {
-  const Inner* inner = &root_;
-  if (inner->children.empty()) return false;
-  for (int level = height_; level > 1; --level) inner = inner->children[ChildFor(*inner, key)].inner.get();
-  return inner->children[ChildFor(*inner, key)].leaf->Has(key);
+  const OrderedLeaf* const leaf = LeafOf(key);
+  return leaf != nullptr && leaf->Has(key);
 }
 
 std::uint64_t OrderedKeys::CountBelow(std::string_view bound) const {

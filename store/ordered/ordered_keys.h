@@ -13,6 +13,10 @@
 //       at least.
 //   O5  memory_bytes() is the memory of all nodes.
 //   O6  If end_of_ names a leaf, that leaf is in the tree, and end_ is its last key.
+//   O7  The leaves are a list in the order of their keys. The low fence of the first is empty. A search for
+//       any key from the low fence of a leaf on, and less than that of the next one, ends in that leaf.
+//   O8  When a change ends, each leaf is published that has other keys, fences or neighbours than before. So
+//       B4 of leaf_block.h holds. A leaf that is gone is dead.
 //
 // O4 bounds the memory of a key. An insert into a full leaf first shares the entries with a neighbour. If
 // both are nearly full, it makes three leaves of two. So random inserts leave leaves three quarters full.
@@ -21,6 +25,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,12 +42,13 @@ namespace remora {
 class OrderedKeys {
  public:
   struct Shape {
-    std::size_t leaf_bytes = 2048;  // memory of a leaf, with its header
-    std::size_t fanout = 64;        // children of an inner node, at most; 4 or more
+    std::size_t leaf_capacity = kLeafCapacity;  // bytes of entries
+    std::size_t fanout = 64;                    // children of an inner node, at most; 4 or more
   };
 
   OrderedKeys() : OrderedKeys(Shape{}) {}
-  explicit OrderedKeys(const Shape& shape);
+  /// `blocks`: where clients READ the leaves; null: they do not. It outlives the set.
+  explicit OrderedKeys(const Shape& shape, LeafBlocks* blocks = nullptr);
   ~OrderedKeys();
   OrderedKeys(const OrderedKeys&) = delete;
   OrderedKeys& operator=(const OrderedKeys&) = delete;
@@ -60,11 +66,16 @@ class OrderedKeys {
   void First(std::string_view begin, std::string_view end, std::size_t most, KeyBatch* keys) const;
   void Last(std::string_view begin, std::string_view end, std::size_t most, KeyBatch* keys) const;
 
+  /// Returns the leaf that has the key, if anything has it, or the leaf behind which the keys below `end`
+  /// end; an empty end is behind all keys. Null: the set is empty.
+  const OrderedLeaf* LeafOf(std::string_view key) const;
+  const OrderedLeaf* LeafBelow(std::string_view end) const;
+
   std::uint64_t size() const { return size_; }
   /// Returns the bytes of memory of all nodes, without what the allocator adds.
   std::size_t memory_bytes() const { return memory_bytes_; }
 
-  /// Returns the invariant (O1 to O5, L1 to L3) that does not hold; empty: all hold. Cost: a look at each
+  /// Returns the invariant (O1 to O8, L1 to L4) that does not hold; empty: all hold. Cost: a look at each
   /// key.
   std::string FindFault() const;
 
@@ -85,7 +96,7 @@ class OrderedKeys {
   static std::size_t ChildFor(const Inner& inner, std::string_view key);
   static std::size_t MemoryOf(const Inner& inner);
   static std::uint64_t KeysOf(const Inner& inner);
-  std::size_t capacity() const { return shape_.leaf_bytes - sizeof(OrderedLeaf); }
+  std::size_t capacity() const { return shape_.leaf_capacity; }
 
   bool InsertUnder(Inner& inner, int level, std::string_view key);
   OrderedLeaf::Inserted InsertInto(OrderedLeaf& leaf, std::string_view key);
@@ -104,6 +115,14 @@ class OrderedKeys {
   bool JoinPair(Inner& parent, std::size_t i, int level);
   static void Remove(Inner& parent, std::size_t i);
 
+  /// Notes that a leaf is to be published (O8).
+  void Change(OrderedLeaf* leaf);
+  /// Takes a leaf that ends out of the list.
+  void Drop(OrderedLeaf& leaf);
+  /// Gives the range of a leaf that was removed to the one in which searches end now (O7).
+  void GiveRange(const std::string& low);
+  void Publish();
+
   std::uint64_t CountBelow(std::string_view bound) const;
   bool FirstUnder(const Inner& inner, int level, std::string_view begin, std::string_view end,
                   std::size_t most, KeyBatch* keys) const;
@@ -115,6 +134,7 @@ class OrderedKeys {
                              Seen* seen) const;
 
   const Shape shape_;
+  LeafBlocks* const blocks_;
   Inner root_;
   int height_ = 1;  // levels of inner nodes
   std::uint64_t size_ = 0;
@@ -124,6 +144,8 @@ class OrderedKeys {
   // ascending order, as a load brings them, are appended without a search in the leaf.
   const OrderedLeaf* end_of_ = nullptr;
   std::string end_;
+  std::vector<OrderedLeaf*> changed_;       // leaves to publish
+  std::optional<std::string> removed_low_;  // the low fence of a leaf that this change has removed
 };
 
 }  // namespace remora

@@ -10,6 +10,7 @@ struct OrderedKeys::Seen {
   std::uint64_t keys = 0;
   std::size_t memory = 0;
   bool end_of = false;  // the leaf that O6 is about
+  const OrderedLeaf* last = nullptr;
 };
 
 std::string OrderedKeys::FindFault() const {
@@ -19,6 +20,8 @@ std::string OrderedKeys::FindFault() const {
   if (height_ > 1 && root_.children.size() < 2) return "O4: the root has one child";
   if (seen.keys != size_) return "O2: the number of all keys differs";
   if (end_of_ != nullptr && !seen.end_of) return "O6: the leaf is gone";
+  if (seen.last != nullptr && seen.last->next() != nullptr) return "O7: a leaf behind the last one";
+  if (!changed_.empty()) return "O8: a leaf is not published";
   return seen.memory != memory_bytes_ ? "O5: the memory differs" : "";
 }
 
@@ -54,7 +57,11 @@ std::string OrderedKeys::FindFaultUnder(const Inner& inner, int level, const std
     if (&leaf == end_of_ && keys[keys.size() - 1] != end_) return "O6: the last key";
     seen->end_of = seen->end_of || &leaf == end_of_;
     seen->keys += keys.size();
-    seen->memory += OrderedLeaf::MemoryOf(leaf.capacity());
+    if (leaf.previous() != seen->last || (seen->last != nullptr && seen->last->next() != &leaf))
+      return "O7: the list of leaves";
+    if (leaf.low() != first) return "O7: a fence";
+    seen->last = &leaf;
+    seen->memory += leaf.memory();
   }
   return "";
 }

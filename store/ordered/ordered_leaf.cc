@@ -1,30 +1,18 @@
 #include "store/ordered/ordered_leaf.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
-#include <new>
+#include <memory>
 
 #include "store/base/check.h"
 
 namespace remora {
 namespace {
 
-// Numbers below kTwoBytes take one byte, others two: kTwoBytes and the upper bits, then the lower ones.
-constexpr std::size_t kTwoBytes = 0xe0;
-
-std::size_t NumberSize(std::size_t number) { return number < kTwoBytes ? 1 : 2; }
-
-char* WriteNumber(char* to, std::size_t number) {
-  if (number >= kTwoBytes) *to++ = static_cast<char>(kTwoBytes | number >> 8);
-  *to++ = static_cast<char>(number & 0xff);
-  return to;
-}
-
-std::size_t ReadNumber(const char** from) {
-  const auto next = [from] { return static_cast<std::size_t>(static_cast<unsigned char>(*(*from)++)); };
-  const std::size_t first = next();
-  return first < kTwoBytes ? first : (first & ~kTwoBytes) << 8 | next();
-}
+using leaf_entry::NumberSize;
+using leaf_entry::ReadNumber;
+using leaf_entry::WriteNumber;
 
 std::size_t SizeOfEntry(std::size_t shared, std::size_t suffix) {
   return NumberSize(shared) + NumberSize(suffix) + suffix;
@@ -40,10 +28,41 @@ std::size_t SharedSize(std::string_view a, std::string_view b) {
 
 // --- Memory ---------------------------------------------------------------------------------------------
 
-void OrderedLeaf::Free::operator()(OrderedLeaf* leaf) const { ::operator delete(leaf); }
+OrderedLeaf::OrderedLeaf(std::size_t capacity, LeafBlocks* blocks)
+    : blocks_(blocks), capacity_(static_cast<std::uint32_t>(capacity)) {
+  if (blocks_ != nullptr && capacity <= kLeafCapacity) block_ = blocks_->Take();
+  if (block_ == nullptr) {
+    own_ = std::make_unique_for_overwrite<char[]>(capacity);
+    bytes_ = own_.get();
+  } else {
+    bytes_ = reinterpret_cast<char*>(block_) + sizeof(LeafHeader);
+  }
+}
 
-OrderedLeaf::Ptr OrderedLeaf::Make(std::size_t capacity) {
-  return Ptr(new (::operator new(MemoryOf(capacity))) OrderedLeaf(capacity));
+OrderedLeaf::~OrderedLeaf() {
+  if (block_ != nullptr) blocks_->Give(block_);
+}
+
+void OrderedLeaf::MoveToBlock() {
+  if (block_ != nullptr || blocks_ == nullptr || capacity_ > kLeafCapacity) return;
+  block_ = blocks_->Take();
+  if (block_ == nullptr) return;
+  bytes_ = reinterpret_cast<char*>(block_) + sizeof(LeafHeader);
+  std::memcpy(bytes_, own_.get(), used_);
+  own_.reset();
+}
+
+void OrderedLeaf::Link(OrderedLeaf* previous, OrderedLeaf* next) {
+  previous_ = previous;
+  next_ = next;
+  if (previous != nullptr) previous->next_ = this;
+  if (next != nullptr) next->previous_ = this;
+}
+
+void OrderedLeaf::Unlink() {
+  if (previous_ != nullptr) previous_->next_ = next_;
+  if (next_ != nullptr) next_->previous_ = previous_;
+  previous_ = next_ = nullptr;
 }
 
 std::size_t OrderedLeaf::EntrySize(std::optional<std::string_view> previous, std::string_view key) {
@@ -186,6 +205,44 @@ bool OrderedLeaf::Erase(std::string_view key) {
   return true;
 }
 
+// --- What clients READ ----------------------------------------------------------------------------------
+
+void OrderedLeaf::Publish() {
+  is_changed_ = false;
+  if (block_ == nullptr) return;
+  is_readable_ = false;
+  if (count_ == 0) return LeafBlocks::MarkDead(block_);
+  const std::string_view first = At(0).suffix;  // which shares nothing
+  const std::string_view high = next_ == nullptr ? std::string_view() : std::string_view(next_->low_);
+  LeafHeader header{};
+  const auto shared_with_first = [&](std::string_view fence) {
+    return static_cast<std::uint16_t>(SharedSize(first, fence));
+  };
+  header.low_shared = shared_with_first(low_);
+  header.high_shared = shared_with_first(high);
+  const std::string_view low_end = std::string_view(low_).substr(header.low_shared);
+  const std::string_view high_end = high.substr(header.high_shared);
+  const std::size_t fences_size = low_end.size() + high_end.size();
+  is_readable_ = used_ + fences_size <= kLeafSpace;
+  if (!is_readable_) return LeafBlocks::MarkDead(block_);
+  header.version = blocks_->NextVersion();
+  header.next = next_ == nullptr ? 0 : next_->place();
+  header.used = static_cast<std::uint16_t>(used_);
+  header.count = static_cast<std::uint16_t>(count_);
+  header.low_size = static_cast<std::uint16_t>(low_end.size());
+  header.high_size = static_cast<std::uint16_t>(high_end.size());
+  char* const end = reinterpret_cast<char*>(block_) + kLeafBlockSize;
+  high_end.copy(end - high_end.size(), high_end.size());  // no copy of 0 bytes from a null pointer
+  low_end.copy(end - fences_size, low_end.size());
+  const std::uint64_t checksum = LeafChecksum(header, {bytes_, used_}, {end - fences_size, fences_size},
+                                              place(), blocks_->incarnation());
+  // All but the checksum, which comes last (B2).
+  constexpr std::size_t kBehind = offsetof(LeafHeader, version);
+  std::memcpy(block_ + kBehind, reinterpret_cast<const std::byte*>(&header) + kBehind,
+              sizeof(header) - kBehind);
+  LeafBlocks::StoreChecksum(block_, checksum);
+}
+
 // --- Checks ---------------------------------------------------------------------------------------------
 
 std::string OrderedLeaf::FindFault() const {
@@ -203,7 +260,21 @@ std::string OrderedLeaf::FindFault() const {
     offset = entry.end;
   }
   if (offset != used_ || count != count_ || used_ > capacity_) return "L3: the sizes differ";
-  return "";
+  return block_ == nullptr ? "" : FindImageFault();
+}
+
+std::string OrderedLeaf::FindImageFault() const {
+  LeafImage image;
+  const LeafRead read =
+      ReadLeaf({block_, kLeafBlockSize}, blocks_->OffsetOf(block_), blocks_->incarnation(), &image);
+  if (!is_readable_) return read == LeafRead::kDead ? "" : "L4: a leaf that does not fit is not dead";
+  if (read != LeafRead::kVerified) return "L4: a leaf does not verify";
+  KeyBatch keys;
+  Collect({}, {}, count_, &keys);
+  bool is_same = keys.size() == image.keys.size() && image.low == low_ &&
+                 image.has_high == (next_ != nullptr) && (next_ == nullptr || image.high == next_->low_);
+  for (std::size_t i = 0; is_same && i < keys.size(); ++i) is_same = keys[i] == image.keys[i];
+  return is_same ? "" : "L4: clients would see another leaf";
 }
 
 }  // namespace remora

@@ -1,17 +1,15 @@
-// The leaf of an ordered set of keys: some tens of keys in one flat block of bytes.
+// The leaf of an ordered set of keys: some tens of keys in one flat block of bytes, as
+// store/format/memory/leaf_block.h has them.
 //
-//   header   capacity 4, used 4, count 4, reserved 4
-//   entries  for each key, in ascending order:
-//              shared   bytes that the key has in common with the key before it; 1 or 2 bytes
-//              size     bytes that follow; 1 or 2 bytes
-//              suffix   the key without its first `shared` bytes
-//
-// A leaf has no pointers, so its bytes mean the same at another address and to another process. Its header
-// can take a checksum, fences and a link.
+// A leaf of the usual capacity is in a block of the region, where clients READ it, if there is such a block.
+// Then Publish makes what it has now its current image (B2). Any other is in private memory, as is one of a
+// single key that is larger than a block.
 //
 //   L1  The keys ascend, and no key is there twice.
 //   L2  `shared` is as large as it can be; that of the first key is 0. A search relies on it.
 //   L3  `used` is the size of all entries, and `count` their number.
+//   L4  A published leaf in a block is read from there as it is: its keys, its low fence, and that of the
+//       next leaf as the high one. If they do not fit into the block, it is dead.
 #pragma once
 
 #include <cstddef>
@@ -20,56 +18,25 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
+
+#include "store/format/memory/key_batch.h"
+#include "store/ordered/leaf_blocks.h"
 
 namespace remora {
 
-/// Keys one behind the other, without an allocation for each.
-class KeyBatch {
- public:
-  std::size_t size() const { return ends_.size(); }
-  bool empty() const { return ends_.empty(); }
-  /// Returns a key, valid until the batch changes.
-  std::string_view operator[](std::size_t i) const {
-    const std::size_t begin = i == 0 ? 0 : ends_[i - 1];
-    return std::string_view(bytes_).substr(begin, ends_[i] - begin);
-  }
-  void clear() {
-    bytes_.clear();
-    ends_.clear();
-  }
-  void Append(std::string_view key) {
-    bytes_ += key;
-    ends_.push_back(static_cast<std::uint32_t>(bytes_.size()));
-  }
-  /// Removes the last key. REQUIRES: there is one.
-  void RemoveLast() {
-    ends_.pop_back();
-    bytes_.resize(ends_.empty() ? 0 : ends_.back());
-  }
-  /// Appends the first `shared` bytes of the last key, and `suffix`. REQUIRES: the last key has so many.
-  void AppendSharing(std::size_t shared, std::string_view suffix) {
-    if (shared > 0) bytes_.append(bytes_, ends_.size() < 2 ? 0 : ends_[ends_.size() - 2], shared);
-    Append(suffix);
-  }
-
- private:
-  std::string bytes_;
-  std::vector<std::uint32_t> ends_;
-};
-
 /// One leaf. Its capacity is fixed when it is made.
+///
+/// The class has more than 25 methods, because it is an element of the list of leaves, too.
 ///
 /// Thread safety: none.
 class OrderedLeaf {
  public:
-  struct Free {
-    void operator()(OrderedLeaf* leaf) const;
-  };
-  using Ptr = std::unique_ptr<OrderedLeaf, Free>;
+  using Ptr = std::unique_ptr<OrderedLeaf>;
 
-  /// Makes an empty leaf with space for `capacity` bytes of entries.
-  static Ptr Make(std::size_t capacity);
+  /// Makes an empty leaf with space for `capacity` bytes of entries. Null: it is in private memory. `blocks`
+  /// outlives it.
+  OrderedLeaf(std::size_t capacity, LeafBlocks* blocks);
+  ~OrderedLeaf();
   /// Returns the bytes of the entry of a key behind `previous`; nullopt: the key is the first.
   static std::size_t EntrySize(std::optional<std::string_view> previous, std::string_view key);
 
@@ -79,8 +46,10 @@ class OrderedLeaf {
   std::size_t capacity() const { return capacity_; }
   std::size_t used() const { return used_; }
   std::size_t count() const { return count_; }
-  /// Returns the bytes of memory that a leaf with this capacity takes.
-  static std::size_t MemoryOf(std::size_t capacity) { return sizeof(OrderedLeaf) + capacity; }
+  /// Returns the bytes of memory that the leaf takes, without those of a long fence.
+  std::size_t memory() const {
+    return sizeof(OrderedLeaf) + (block_ == nullptr ? capacity() : kLeafBlockSize);
+  }
 
   bool Has(std::string_view key) const;
   /// Returns how many keys are less than `bound`.
@@ -103,7 +72,31 @@ class OrderedLeaf {
   /// behind all keys. Returns false if it met a key beyond the end.
   bool Collect(std::string_view begin, std::string_view end, std::size_t most, KeyBatch* keys) const;
 
-  /// Returns the invariant (L1 to L3) that does not hold; empty: all hold.
+  // --- The list of leaves, and what clients READ
+
+  /// Returns the low fence: the least key that the leaf may have.
+  const std::string& low() const { return low_; }
+  void set_low(std::string_view low) { low_ = low; }
+  OrderedLeaf* previous() const { return previous_; }
+  OrderedLeaf* next() const { return next_; }
+  /// Puts the leaf between two neighbours; null: it is the first, or the last one.
+  void Link(OrderedLeaf* previous, OrderedLeaf* next);
+  /// Takes the leaf out of the list.
+  void Unlink();
+
+  /// Moves a leaf out of private memory into a block, if there is one and the leaf has the usual capacity.
+  void MoveToBlock();
+  /// Makes what the leaf has now its current image.
+  void Publish();
+  /// Returns the offset of its block. 0: it has none.
+  std::uint64_t place() const { return block_ == nullptr ? 0 : blocks_->OffsetOf(block_); }
+  /// Returns whether clients can READ the published leaf.
+  bool is_readable() const { return is_readable_; }
+  /// Returns whether `Publish` has to be called; set by the owner.
+  bool is_changed() const { return is_changed_; }
+  void set_changed(bool is_changed) { is_changed_ = is_changed; }
+
+  /// Returns the invariant (L1 to L4) that does not hold; empty: all hold. REQUIRES: the leaf is published.
   std::string FindFault() const;
 
  private:
@@ -121,16 +114,24 @@ class OrderedLeaf {
     bool is_there = false;   // that entry is the key's
   };
 
-  explicit OrderedLeaf(std::size_t capacity) : capacity_(static_cast<std::uint32_t>(capacity)) {}
-  char* bytes() { return reinterpret_cast<char*>(this + 1); }
-  const char* bytes() const { return reinterpret_cast<const char*>(this + 1); }
+  char* bytes() { return bytes_; }
+  const char* bytes() const { return bytes_; }
   Entry At(std::size_t offset) const;
   Spot Find(std::string_view key) const;
+  std::string FindImageFault() const;
 
+  LeafBlocks* const blocks_;
+  std::byte* block_ = nullptr;   // null: the entries are in own_
+  std::unique_ptr<char[]> own_;  // null: they are in block_
+  char* bytes_;                  // of the entries
+  std::string low_;
+  OrderedLeaf* previous_ = nullptr;
+  OrderedLeaf* next_ = nullptr;
   std::uint32_t capacity_;
   std::uint32_t used_ = 0;
   std::uint32_t count_ = 0;
-  [[maybe_unused]] std::uint32_t reserved_ = 0;
+  bool is_changed_ = false;
+  bool is_readable_ = false;
 };
 
 }  // namespace remora

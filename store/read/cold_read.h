@@ -2,7 +2,9 @@
 //
 //   under the writers' lock    the key is looked for in memory; if it is not there, the read begins
 //   without it, in any thread  the record is read from the durable tier, while writes go on
-//   under the lock             if the record is still the key's, it is promoted; else the read begins again
+//   under the lock             if the record is still the key's, it is promoted, or the caller takes its
+//   value
+//                              and it stays where it is; else the read begins again
 //
 // The record that was read is the key's record in the end, because of these invariants:
 //

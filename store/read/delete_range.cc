@@ -50,6 +50,7 @@ struct RangeDeletion::Rep {
   const std::uint64_t versions_end;                   // greater than the versions of all writes before it
   const bool in_order;                                // by the ordered index
   const std::unique_ptr<DurableTier::Cursor> cursor;  // null: not from the tier
+  const std::uint64_t slot_changes;  // OwnedSlots::changes at its begin (O4 of owned_slots.h)
   IndexWalk walk{};
   ScanRange rest{};  // in_order: the part of the range in which keys are still to be found
   bool all_found = false;
@@ -167,6 +168,7 @@ absl::StatusOr<bool> RangeDeletion::Delete(bool wait) {
     deleted_ += std::exchange(rep_->waiting, 0);
     rep_->ticket = 0;
   }
+  REMORA_RETURN_IF_ERROR(rep_->engine.core().slots.CheckChanges("delete", rep_->slot_changes));
   if (rep_->targets.empty()) {
     if (rep_->all_found) return false;
     REMORA_RETURN_IF_ERROR(rep_->Find());
@@ -223,6 +225,8 @@ absl::StatusOr<std::unique_ptr<RangeDeletion>> RangeDeletion::Begin(StoreEngine&
   if (engine.core().is_following()) {
     return absl::FailedPreconditionError("delete: the store follows a primary; delete the keys there");
   }
+  const std::uint64_t slot_changes = engine.core().slots.changes();
+  REMORA_RETURN_IF_ERROR(engine.core().slots.CheckSettled("delete"));
   const bool in_order = engine.has_order();
   std::unique_ptr<DurableTier::Cursor> cursor;
   if (engine.core().has_tier() && !in_order) {
@@ -230,8 +234,8 @@ absl::StatusOr<std::unique_ptr<RangeDeletion>> RangeDeletion::Begin(StoreEngine&
   }
   REMORA_RETURN_IF_ERROR(engine.CheckSync());
   const std::uint64_t versions_end = engine.VersionsEnd();
-  return std::unique_ptr<RangeDeletion>(new RangeDeletion(
-      std::unique_ptr<Rep>(new Rep{engine, range, versions_end, in_order, std::move(cursor), {}, range})));
+  return std::unique_ptr<RangeDeletion>(new RangeDeletion(std::unique_ptr<Rep>(
+      new Rep{engine, range, versions_end, in_order, std::move(cursor), slot_changes, {}, range})));
 }
 
 absl::StatusOr<std::uint64_t> Store::DeleteRange(const RangeOptions& options) {

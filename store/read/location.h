@@ -7,7 +7,7 @@ namespace remora {
 
 /// Location of a value at the moment of the call.
 struct Location {
-  std::uint64_t slot = 0;  // EncodeSlot
+  std::uint64_t slot = 0;  // EncodeSlot; 0: the record stays in the durable tier (ServerStore::FinishLocate)
   std::uint64_t version = 0;
 };
 

@@ -254,13 +254,24 @@ void PointReader::ReadCold(ColdRead* read) const {
   read->took = core_.clock.Now() - begin;
 }
 
-absl::StatusOr<std::optional<Location>> PointReader::FinishLocate(ColdRead* read) {
+bool PointReader::TryReadCold(ColdRead* read) const {
+  std::optional<absl::Status> status = core_.tier->GetCached(read->key, [&](const DurableTier::Entry& entry) {
+    read->Take(entry);
+    return absl::OkStatus();
+  });
+  if (!status) return false;
+  read->status = *std::move(status);
+  return true;
+}
+
+absl::StatusOr<std::optional<Location>> PointReader::FinishLocate(ColdRead* read, bool may_stay) {
   Location location;
   const WriterLock lock(core_.mutex);
   REMORA_RETURN_IF_ERROR(core_.slots.Check("get", read->key, read->key_hash));
-  REMORA_ASSIGN_OR_RETURN(const std::optional<Place> place, promoter_.FindOrFinish(read));
-  if (!place) return std::nullopt;
-  REMORA_RETURN_IF_ERROR(TakeAt(*place, read->key_hash, LocationTaker{&location}));
+  REMORA_ASSIGN_OR_RETURN(const Promoter::Finished finished, promoter_.FindOrFinish(read, may_stay));
+  if (finished.stays) return Location{.version = read->header.version};
+  if (!finished.place) return std::nullopt;
+  REMORA_RETURN_IF_ERROR(TakeAt(*finished.place, read->key_hash, LocationTaker{&location}));
   return location;
 }
 

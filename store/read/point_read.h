@@ -42,10 +42,11 @@ class PointReader {
   absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key);
   absl::StatusOr<Location> Locate(std::string_view key);
 
-  /// Implement ServerStore::BeginLocate, ReadCold and FinishLocate.
+  /// Implement ServerStore::BeginLocate, ReadCold, TryReadCold and FinishLocate.
   absl::StatusOr<std::optional<Location>> BeginLocate(std::string_view key, ColdRead* read);
   void ReadCold(ColdRead* read) const;
-  absl::StatusOr<std::optional<Location>> FinishLocate(ColdRead* read);
+  bool TryReadCold(ColdRead* read) const;
+  absl::StatusOr<std::optional<Location>> FinishLocate(ColdRead* read, bool may_stay);
 
  private:
   /// Gets the key's record by the fast path, and returns true if that succeeded. After false, nothing is

@@ -28,7 +28,8 @@ absl::StatusOr<Promoter::Known> Promoter::Look(std::string_view key, std::uint64
 }
 
 absl::StatusOr<Place> Promoter::FindOrPromote(std::string_view key, std::uint64_t key_hash) {
-  return Promote(key, key_hash, [&](DurableTier::Take take) { return core_.tier->Get(key, take); });
+  const auto source = [&](DurableTier::Take take) { return core_.tier->Get(key, take); };
+  return Promote(key, key_hash, source, Makes::kSpace);
 }
 
 // --- Reads without the lock -----------------------------------------------------------------------------
@@ -42,29 +43,51 @@ absl::StatusOr<std::optional<Place>> Promoter::FindOrBegin(std::string_view key,
   return std::nullopt;
 }
 
-absl::StatusOr<std::optional<Place>> Promoter::FindOrFinish(ColdRead* read) {
+absl::StatusOr<Promoter::Finished> Promoter::FindOrFinish(ColdRead* read, bool may_stay) {
   REMORA_ASSIGN_OR_RETURN(const Known known, Look(read->key, read->key_hash));  // D1
-  if (known.place) return known.place;                                          // D2
-  if (!core_.IsCurrent(*read, known.is_loaded)) {
+  Finished finished{.place = known.place};
+  if (known.place) return finished;  // D2
+  if (core_.IsCurrent(*read, known.is_loaded)) {
+    may_stay = may_stay && known.cold && CanStay(*read);
+    if (!may_stay || space_.evictor().Admits(read->key_hash)) {
+      const auto source = [&](DurableTier::Take take) {
+        return read->status.ok() ? take({read->key, read->header, read->value}) : read->status;
+      };
+      const absl::StatusOr<Place> promoted =
+          Promote(read->key, read->key_hash, source, may_stay ? Makes::kNoSpace : Makes::kSpace);
+      if (promoted.ok()) {
+        finished.place = *promoted;
+        return finished;
+      }
+      if (!may_stay || !absl::IsAborted(promoted.status())) return promoted.status();
+    }
+    core_.frequency.Note(read->key_hash);
+    core_.metrics.CountOne(Metric::kColdReadsPassed);
+    finished.stays = true;
+  } else if (read->begins == kMaxColdReadBegins) {
     // Others make the key leave memory all the time: the read ends all the same.
-    if (read->begins == kMaxColdReadBegins) return FindOrPromote(read->key, read->key_hash);
+    REMORA_ASSIGN_OR_RETURN(finished.place, FindOrPromote(read->key, read->key_hash));
+  } else {
     core_.BeginColdRead(read, known.is_loaded);
-    return std::nullopt;
   }
-  return Promote(read->key, read->key_hash, [&](DurableTier::Take take) {
-    return read->status.ok() ? take({read->key, read->header, read->value}) : read->status;
-  });
+  return finished;
+}
+
+bool Promoter::CanStay(const ColdRead& read) const {
+  return core_.wants_reads() && read.status.ok() && read.has_value &&
+         !HasExpired(read.header.expiry_ms, core_.clock.UnixMillis());  // Promote ends an expired one
 }
 
 // --- Promotion ------------------------------------------------------------------------------------------
 
-absl::StatusOr<Place> Promoter::Promote(std::string_view key, std::uint64_t key_hash, Source source) {
+absl::StatusOr<Place> Promoter::Promote(std::string_view key, std::uint64_t key_hash, Source source,
+                                        Makes makes) {
   const TimePoint now = core_.clock.Now();
   const std::int64_t unix_ms = core_.clock.UnixMillis();
   for (;;) {
     REMORA_ASSIGN_OR_RETURN(const Known known, Look(key, key_hash));
     if (known.place) return *known.place;
-    std::size_t run = 0;
+    std::uint64_t run = 0;
     const absl::StatusOr<Place> promoted = Append(key, key_hash, known.cold, source, now, unix_ms, &run);
     if (promoted.ok()) {
       core_.log.MakeLive(*promoted);
@@ -80,11 +103,15 @@ absl::StatusOr<Place> Promoter::Promote(std::string_view key, std::uint64_t key_
       core_.metrics.CountOne(Metric::kFetches);
       // For a large record, MakeRun has made space already.
       const std::uint64_t appended = run > 0 ? 0 : promoted->extent_bytes();
-      if (space_.MemoryIsLow()) space_.cleaner().Work(SpaceManager::kCleanPace * appended, now, unix_ms);
+      if (space_.MemoryIsLow()) space_.Clean(SpaceManager::kCleanPace * appended, now, unix_ms);
       maintenance_.Finish();
       return promoted;
     }
-    if (!absl::IsAborted(promoted.status())) {
+    if (makes == Makes::kNoSpace) {  // there will be space for later ones
+      space_.ReleaseRetired(now);
+      if (space_.MemoryIsLow()) space_.Clean(SpaceManager::kBitOfCleaning, now, unix_ms);
+    }
+    if (!absl::IsAborted(promoted.status()) || makes == Makes::kNoSpace) {
       maintenance_.Finish();
       return promoted.status();
     }
@@ -100,14 +127,14 @@ absl::StatusOr<Place> Promoter::Promote(std::string_view key, std::uint64_t key_
 
 absl::StatusOr<Place> Promoter::Append(std::string_view key, std::uint64_t key_hash,
                                        const std::optional<Index::ColdEntry>& entry, Source source,
-                                       TimePoint now, std::int64_t unix_ms, std::size_t* run) {
+                                       TimePoint now, std::int64_t unix_ms, std::uint64_t* run) {
   std::optional<Place> place;
   bool expired = false;
   const absl::Status read = source([&](const DurableTier::Entry& stored) {
     // A store that follows keeps an expired record: the reader misses it, and the primary deletes it (G7 of
     // group_sink.h).
     expired = HasExpired(stored.header.expiry_ms, unix_ms) && space_.expirer().is_on();
-    *run = RunLength(key.size(), stored.value.size());
+    *run = LargeBytes(key.size(), stored.value.size());
     if (expired || !core_.index.Reserve(key_hash, 1)) return absl::OkStatus();
     place = core_.log.Append(ValueLog::Head::kWrites, key, stored.value, now);
     if (place) {

@@ -44,9 +44,14 @@ class Promoter {
   /// nothing. Outcomes as for FindOrPromote.
   absl::StatusOr<std::optional<Place>> FindOrBegin(std::string_view key, std::uint64_t key_hash,
                                                    ColdRead* read) REMORA_WRITER;
+  struct Finished {
+    std::optional<Place> place{};  // of the key's record in memory
+    bool stays = false;            // the record that was read is the key's, and was not promoted
+  };
   /// Returns the place of the key's record, and promotes the record that was read if it is still the key's.
-  /// If it is not, the read begins again, and this returns nothing. Outcomes as for FindOrPromote.
-  absl::StatusOr<std::optional<Place>> FindOrFinish(ColdRead* read) REMORA_WRITER;
+  /// If it is not, the read begins again, and this returns neither. With `may_stay`, the record may stay
+  /// where it is. Outcomes as for FindOrPromote.
+  absl::StatusOr<Finished> FindOrFinish(ColdRead* read, bool may_stay) REMORA_WRITER;
 
  private:
   /// Knowledge of a key in memory. If there is no place, only the tier may have the record.
@@ -62,15 +67,22 @@ class Promoter {
   ///   NotFound: the key does not exist.
   ///   Aborted, Unavailable: the key has an unsynced write.
   absl::StatusOr<Known> Look(std::string_view key, std::uint64_t key_hash) REMORA_WRITER;
+  /// Returns whether the record that was read may stay in the tier rather than displace others. It may in a
+  /// store that has not enough memory for all records. Then those come back that are used as often as those
+  /// in memory (Evictor::Admits), and while there is free space.
+  bool CanStay(const ColdRead& read) const REMORA_WRITER;
+  /// Selects whether others leave memory until there is space for a record, or the result is Aborted.
+  enum class Makes : std::uint8_t { kSpace = 1, kNoSpace = 2 };
   /// Does the work of FindOrPromote with a record from `source`.
-  absl::StatusOr<Place> Promote(std::string_view key, std::uint64_t key_hash, Source source) REMORA_WRITER;
+  absl::StatusOr<Place> Promote(std::string_view key, std::uint64_t key_hash, Source source,
+                                Makes makes) REMORA_WRITER;
   /// Copies the record of a key from `source` to the log; nothing leads to the copy yet. `entry`: the cold
   /// entry of the key's hash, if there is one. Sets *run to the length of the run that the record needs.
   ///   NotFound: the entry is another key's, or the record has expired.
   ///   Aborted: there is no space right now.
   absl::StatusOr<Place> Append(std::string_view key, std::uint64_t key_hash,
                                const std::optional<Index::ColdEntry>& entry, Source source, TimePoint now,
-                               std::int64_t unix_ms, std::size_t* run) REMORA_WRITER;
+                               std::int64_t unix_ms, std::uint64_t* run) REMORA_WRITER;
 
   StoreCore& core_;
   SpaceManager& space_;

@@ -54,6 +54,8 @@ absl::Status RingChangeFeed::CopyWhatFits(std::uint64_t end, std::size_t* needed
       return NotKept("its writes are not kept any more (--change_log)");
     case ChangeRing::State::kTooLarge:
       return NotKept("one of its writes is larger than the change log (--change_log)");
+    case ChangeRing::State::kMark:
+      return NotKept(kSlotsLeft);
   }
   *needed = ring.SizeOf(position_);
   std::size_t used = 0;

@@ -55,6 +55,8 @@ struct StoreScan::Rep {
   std::uint64_t left;                                 // entries that the limit still allows
   const std::unique_ptr<DurableTier::Cursor> cursor;  // null: not from the tier
   const std::unique_ptr<OrderedScan> ordered;         // null: not by the ordered index
+  const std::uint64_t slot_changes;                   // OwnedSlots::changes at its moment (O4)
+  absl::Status moved{};                               // OK, or the error of O4
 
   // By hash, if both are null: the keys of one bucket; the scan has not shown those from index `next` on.
   IndexWalk walk{};
@@ -75,6 +77,7 @@ StoreScan::~StoreScan() = default;
 
 bool StoreScan::by_hash() const { return rep_->range.by_hash; }
 const absl::Status& StoreScan::status() const {
+  if (!rep_->moved.ok()) return rep_->moved;
   if (rep_->ordered != nullptr) return rep_->ordered->status();
   return by_hash() ? rep_->ok : rep_->cursor->status();
 }
@@ -86,7 +89,9 @@ bool StoreScan::Next() {
 }
 
 StoreScan::Step StoreScan::Advance() {
-  if (rep_->left == 0) return Step::kEnd;
+  if (rep_->left == 0 || !rep_->moved.ok()) return Step::kEnd;
+  rep_->moved = rep_->engine.core().slots.CheckChanges("scan", rep_->slot_changes);
+  if (!rep_->moved.ok()) return Step::kEnd;
   if (rep_->ordered != nullptr) return AdvanceByIndex();
   if (by_hash()) return AdvanceByHash();
   if (!rep_->cursor->Next()) return Step::kEnd;
@@ -169,6 +174,9 @@ absl::StatusOr<std::unique_ptr<StoreScan>> StoreScan::Begin(StoreEngine& engine,
                                                             bool may_wait) {
   std::unique_ptr<DurableTier::Cursor> cursor;
   std::unique_ptr<OrderedScan> ordered;
+  // Before its moment: a change in between ends it.
+  const std::uint64_t slot_changes = engine.core().slots.changes();
+  REMORA_RETURN_IF_ERROR(engine.core().slots.CheckSettled("scan"));
   if (engine.core().has_tier() && !range.after.empty()) return NoHashes();
   if (engine.has_order() && range.after.empty()) {
     range.by_hash = false;
@@ -181,8 +189,15 @@ absl::StatusOr<std::unique_ptr<StoreScan>> StoreScan::Begin(StoreEngine& engine,
   }
   const std::uint64_t left = limit != 0 ? limit : ~std::uint64_t{0};
   const std::uint64_t place = range.after.empty() ? 0 : HashOrder(range.after);
-  return std::unique_ptr<StoreScan>(new StoreScan(std::unique_ptr<Rep>(new Rep{
-      engine, std::move(range), keys_only, left, std::move(cursor), std::move(ordered), {.place = place}})));
+  return std::unique_ptr<StoreScan>(new StoreScan(std::unique_ptr<Rep>(new Rep{engine,
+                                                                               std::move(range),
+                                                                               keys_only,
+                                                                               left,
+                                                                               std::move(cursor),
+                                                                               std::move(ordered),
+                                                                               slot_changes,
+                                                                               {},
+                                                                               {.place = place}})));
 }
 
 // --- Backups, and counts --------------------------------------------------------------------------------

@@ -16,7 +16,17 @@ constexpr std::uint64_t kWorthMoving = kSegmentSize / 4;
 bool Cleaner::Work(std::uint64_t bytes, TimePoint now, std::int64_t unix_ms) {
   // The expirer retires the victim if it finds it empty.
   if (victim_ && segments_[*victim_].retired != victim_retired_) victim_.reset();
+  std::uint64_t left = LargeMover::kStep;
+  if (!mover_.Copy(&left)) return true;
   for (std::uint64_t looked_at = 0; looked_at < bytes;) {
+    if (const auto large = segments_.LargeInWay()) {
+      if (!MoveLarge(*large, &left, unix_ms)) {
+        segments_.CancelRun();
+        return false;
+      }
+      if (mover_.is_busy()) return true;
+      continue;
+    }
     if (!victim_ && !PickVictim(now)) return false;
     const Segments::Segment& segment = segments_[*victim_];
     if (segment.live == 0 || next_ == segment.end) {
@@ -32,6 +42,48 @@ bool Cleaner::Work(std::uint64_t bytes, TimePoint now, std::int64_t unix_ms) {
     looked_at += place.extent_bytes();
   }
   return true;
+}
+
+bool Cleaner::MoveLarge(std::uint64_t offset, std::uint64_t* left, std::int64_t unix_ms) {
+  const Place place = log_.At(offset);
+  if (!log_.IsLive(place)) return false;
+  if (expirer_.RemoveIfExpired(place, unix_ms)) return true;
+  if (!mover_.Begin(place)) return false;
+  mover_.Copy(left);
+  return true;
+}
+
+bool Cleaner::EmptyLarge(std::int64_t unix_ms) {
+  std::uint64_t left = LargeMover::kStep;
+  if (!mover_.Copy(&left)) return true;
+  if (segments_.is_making_run()) {  // moves may take segments then
+    emptied_.reset();
+    return false;
+  }
+  if (emptied_) {
+    segments_.WithholdLarge(*emptied_);  // holes in it may be free by now
+  } else {
+    emptied_ = segments_.BeginToEmptyLarge();
+    if (!emptied_) return false;
+  }
+  while (const auto large = segments_.large().AnyIn({*emptied_, 1})) {
+    if (!MoveLarge(*large, &left, unix_ms)) {
+      emptied_.reset();
+      return false;
+    }
+    if (mover_.is_busy()) return true;
+  }
+  emptied_.reset();
+  ++segments_cleaned_;
+  return true;
+}
+
+bool Cleaner::JoinHoles(std::uint64_t most, std::int64_t unix_ms) {
+  std::uint64_t left = LargeMover::kStep;
+  if (!mover_.Copy(&left)) return true;
+  if (segments_.is_making_run()) return false;  // moves may take segments then
+  const std::optional<std::uint64_t> place = segments_.BestJoin(most);
+  return place && MoveLarge(*place, &left, unix_ms);
 }
 
 bool Cleaner::PickVictim(TimePoint now) {
@@ -60,15 +112,11 @@ bool Cleaner::MoveOrEvict(const Place& place, TimePoint now) {
 
 bool Cleaner::Move(const Index::Entry& entry, std::string_view key, std::uint64_t key_hash, TimePoint now) {
   const std::string_view value = log_.Value(entry.place);
-  const RecordHeader& header = log_.Header(entry.place);
   const std::uint64_t value_hash = HashValue(value.data(), value.size());
   log_.CheckIntact(entry.place, key_hash, value_hash);
   const std::optional<Place> to = log_.Append(ValueLog::Head::kMoves, key, value, now);
   if (!to) return false;
-  log_.Seal(*to, header.version_live >> 1, header.expiry_ms, key_hash, value_hash);
-  // I5 holds for a moved record as for an overwritten one.
-  log_.Kill(entry.place);
-  log_.MakeLive(*to);
+  log_.PublishMoved(entry.place, *to, key_hash, value_hash);
   index_.Replace(entry, *to);
   return true;
 }

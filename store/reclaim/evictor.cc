@@ -43,6 +43,7 @@ bool Evictor::Evict(std::uint64_t key_hash, const Index::Entry& entry, TimePoint
     if (changes_ != nullptr) changes_->Append({.kind = ChangeKind::kDelete, .key = log_.Key(entry.place)});
     log_.Kill(entry.place);  // I5
     index_.Erase(key_hash, entry);
+    if (ordered_ != nullptr) ordered_->FinishRemove();
   } else {
     if (ordered_ != nullptr && unsynced_.Has(log_.Key(entry.place))) return false;  // V7
     if (index_.FindCold(key_hash) || !index_.Reserve(key_hash, 1)) return false;

@@ -66,6 +66,10 @@ class Evictor {
   /// Returns whether the cleaner should move a live record of that segment rather than evict it.
   bool Stays(const Place& place, std::uint64_t key_hash);
 
+  /// Returns whether a record that is in the tier alone, and is used now, should come back to memory: it
+  /// would stay there. It was used as often as records of the second queue that stay.
+  bool Admits(std::uint64_t key_hash) const { return frequency_.Of(key_hash) + 1 >= enough_; }
+
   /// Returns whether nothing is lost if the record leaves (C6 of store/durable/tier_log/tier_log.h). False:
   /// the tier does not have it, and the disk fails.
   bool MayLeave(const Place& place) const;

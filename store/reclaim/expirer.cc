@@ -33,11 +33,12 @@ bool Expirer::Work(std::uint64_t bytes, Pace pace, TimePoint now, std::int64_t u
   }
   if (!sweep_ && !Begin(pace, unix_ms)) return false;
   for (std::uint64_t looked_at = 0; looked_at < bytes;) {
-    if (sweep_->next == log_.EndOf(sweep_->segment)) {
+    const std::optional<Place> next = log_.FirstFrom(sweep_->segment, sweep_->next);
+    if (!next) {
       End(now);
       return true;
     }
-    const Place place = log_.At(sweep_->next);
+    const Place place = *next;
     // An expired record that stays has an unsynced write, which will soon replace or delete it.
     if (log_.IsLive(place) && !RemoveIfExpired(place, unix_ms)) {
       const std::int64_t expiry_ms = Segments::ExpiryOf(log_.Header(place));
@@ -47,7 +48,7 @@ bool Expirer::Work(std::uint64_t bytes, Pace pace, TimePoint now, std::int64_t u
         sweep_->expiry_ms = std::min(sweep_->expiry_ms, expiry_ms);
       }
     }
-    sweep_->next += place.extent_bytes();
+    sweep_->next = place.offset_bytes() + place.extent_bytes();
     looked_at += place.extent_bytes();
   }
   return true;
@@ -101,6 +102,7 @@ bool Expirer::RemoveIfExpired(const Place& place, std::int64_t unix_ms) {
   if (ordered_ != nullptr) ordered_->NoteRemove(place);
   log_.Kill(place);  // I5
   index_.Erase(key_hash, *entry);
+  if (ordered_ != nullptr) ordered_->FinishRemove();
   Removed(key);
   return true;
 }
@@ -110,6 +112,7 @@ void Expirer::RemoveCold(std::string_view key, const Index::ColdEntry& entry) {
   if (ordered_ != nullptr && !ordered_->NoteExpiredCold(key)) return;
   tier_->Delete(key);
   index_.EraseCold(entry);
+  if (ordered_ != nullptr) ordered_->FinishRemove();
   Removed(key);
 }
 

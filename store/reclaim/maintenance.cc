@@ -44,14 +44,15 @@ void Maintenance::AddGroup(std::size_t writes, std::uint64_t keys, std::uint64_t
   debt_.writes += writes;
 }
 
-// Retired memory, expired records and counters may wait for a few groups, or for Store::RunMaintenance while
-// no group comes.
+// Expired records and counters may wait for a few groups, or for Store::RunMaintenance while no group comes.
+// Memory whose time has come does not wait: a server that is never idle gives it back, too.
 void Maintenance::AddDebt(TimePoint now, std::int64_t unix_ms) {
   if (std::exchange(debt_.sizes, false)) SetSizeCounters();
   debt_.any = true;
   debt_.now = now;
   debt_.unix_ms = unix_ms;
-  const bool is_due = ++debt_.groups >= kGroupsOfDebt || DebtIsUrgent();
+  const std::optional<TimePoint> release = core_.segments.next_release();
+  const bool is_due = ++debt_.groups >= kGroupsOfDebt || DebtIsUrgent() || (release && *release <= now);
   debt_is_due_.store(is_due, std::memory_order_relaxed);
 }
 
@@ -66,7 +67,7 @@ void Maintenance::PayDebt(TimePoint now, std::int64_t unix_ms) {
   if (debt_.keys > 0) core_.index.Grow(debt_.keys, now);
   space_.expirer().Work(std::max(kSweepPace * debt_.bytes, kMinSweep), Expirer::Pace::kDue, now, unix_ms);
   space_.cold_expirer().Work(kColdSweepPace * debt_.writes, now, unix_ms);
-  if (space_.MemoryIsLow()) space_.cleaner().Work(SpaceManager::kCleanPace * debt_.bytes, now, unix_ms);
+  if (space_.MemoryIsLow()) space_.Clean(SpaceManager::kCleanPace * debt_.bytes, now, unix_ms);
   debt_.keys = debt_.bytes = debt_.writes = 0;
 }
 
@@ -109,8 +110,8 @@ void Maintenance::NoteDeletions() {
 bool Maintenance::RunOnce(TimePoint now, std::int64_t unix_ms) {
   bool worked = space_.expirer().Work(kBitOfSweeping, Expirer::Pace::kDue, now, unix_ms);
   worked |= space_.cold_expirer().Work(kBitOfColdSweeping, now, unix_ms);
-  if (space_.MemoryIsLow() || core_.segments.IsRunInUse()) {
-    worked |= space_.cleaner().Work(SpaceManager::kBitOfCleaning, now, unix_ms);
+  if (space_.MemoryIsLow() || space_.HasBegunToMove()) {
+    worked |= space_.Clean(SpaceManager::kBitOfCleaning, now, unix_ms);
   }
   return worked;
 }
@@ -126,7 +127,7 @@ std::optional<TimePoint> Maintenance::NextDue() const {
     const std::int64_t wait_ms = std::clamp<std::int64_t>(*due_ms - core_.clock.UnixMillis(), 0, kLongest);
     also(core_.clock.Now() + std::chrono::milliseconds(wait_ms));
   }
-  if (core_.segments.IsRunInUse() || debt_.any) also(core_.clock.Now());
+  if (space_.HasBegunToMove() || debt_.any) also(core_.clock.Now());
   return next;
 }
 

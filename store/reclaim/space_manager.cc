@@ -18,8 +18,17 @@ namespace {
 constexpr std::size_t kMaxRaisedShare = 4;
 constexpr int kRaiseFor = 10;
 
+// A run that is made ahead of need takes at most 1/kMaxAheadShare of the segments.
+constexpr std::size_t kMaxAheadShare = 16;
+
+// Holes between large records that make it worth to move some of these: 1/kHolesShare of the memory in which
+// large records are.
+constexpr std::uint64_t kHolesShare = 8;
+
 // Bytes of records that the cleaner looks at in one call of MakeRun: some milliseconds of work.
 constexpr std::uint64_t kBitOfEmptying = std::uint64_t{4} << 20;
+
+std::size_t SegmentsOf(std::uint64_t bytes) { return (bytes + kSegmentSize - 1) / kSegmentSize; }
 
 Evictor::Mode ModeOf(const StoreOptions& options) {
   if (options.eviction == Eviction::kNone) return Evictor::Mode::kOff;
@@ -66,54 +75,92 @@ void SpaceManager::RaiseFreeTarget(TimePoint now) {
 }
 
 SpaceResult SpaceManager::MakeSpace(TimePoint now, std::int64_t unix_ms) {
-  // Expired records come first, because they need not be moved.
+  // Expired records come first, because they need not be moved. Other clients wait meanwhile, so large
+  // records are moved in steps.
+  const std::uint64_t moved = core_.log.bytes_appended(ValueLog::Head::kMoves);
   while (core_.segments.free_count() <= Segments::kReserve && MemoryIsLow() &&
          (expirer_.Work(kBitOfCleaning, Expirer::Pace::kHurry, now, unix_ms) ||
-          cleaner_.Work(kBitOfCleaning, now, unix_ms) || EvictLarge(now))) {
+          Clean(kBitOfCleaning, now, unix_ms) || EvictLarge(now) || cleaner_.EmptyLarge(unix_ms))) {
+    const bool is_enough = core_.log.bytes_appended(ValueLog::Head::kMoves) - moved >= kBitOfEmptying;
+    if (cleaner_.is_moving_large() || (is_enough && core_.segments.retired_count() > 0)) break;
   }
   // Segments that are kept for a run must not make the store full.
-  if (core_.segments.free_count() <= Segments::kReserve && core_.segments.retired_count() == 0) {
+  if (core_.segments.free_count() <= Segments::kReserve && core_.segments.retired_count() == 0 &&
+      !cleaner_.is_moving_large()) {
     core_.segments.CancelRun();
   }
   if (core_.segments.free_count() > Segments::kReserve) return SpaceResult::kAvailable;
-  if (core_.segments.retired_count() > 0) {
+  // The cleaner can make segments of the holes that retired large records leave.
+  if (core_.segments.retired_count() > 0 || core_.segments.RetiredLargeMayHelp() ||
+      cleaner_.is_moving_large()) {
     RaiseFreeTarget(now);
     return SpaceResult::kRetryLater;
   }
   return SpaceResult::kFull;
 }
 
+bool SpaceManager::Clean(std::uint64_t bytes, TimePoint now, std::int64_t unix_ms) {
+  const LargeSpace& large = core_.segments.large();
+  const bool is_worth_it =
+      large.hole_bytes() >= std::max<std::uint64_t>(2, large.owned_count() / kHolesShare) * kSegmentSize;
+  return ((is_worth_it || cleaner_.is_emptying_large()) && cleaner_.EmptyLarge(unix_ms)) ||
+         cleaner_.Work(bytes, now, unix_ms);
+}
+
 // --- Runs -----------------------------------------------------------------------------------------------
 
-SpaceResult SpaceManager::MakeRun(std::size_t length, TimePoint now, std::int64_t unix_ms) {
-  if (core_.segments.HasRun(length)) return SpaceResult::kAvailable;
+SpaceResult SpaceManager::MakeRun(std::uint64_t bytes, TimePoint now, std::int64_t unix_ms) {
+  const std::size_t length = SegmentsOf(bytes);
+  if (core_.segments.HasLarge(bytes)) return SpaceResult::kAvailable;
   if (length > core_.segments.max_run()) return SpaceResult::kFull;
   bool worked = expirer_.Work(kBitOfEmptying, Expirer::Pace::kHurry, now, unix_ms);
-  core_.segments.MakeRun(length, now);
+  BeginRun(length, now);
   // The cleaner moves records that are in the way of the run. Otherwise, while enough memory is about to
   // become free, the store only waits: an eviction would be useless.
   if (core_.segments.IsRunInUse()) {
     worked |= cleaner_.Work(kBitOfEmptying, now, unix_ms);
   } else if (!core_.segments.HasEnoughFor(length) || core_.segments.retired_count() == 0) {
     // The records that make way are of the kind, large or small, that takes more of the memory.
-    const bool large_first = core_.segments.run_bytes() * 2 > core_.segments.live_bytes();
-    worked |=
-        (large_first && EvictLarge(now)) || cleaner_.Work(kBitOfEmptying, now, unix_ms) || EvictLarge(now);
+    const bool large_first = core_.segments.large_bytes() * 2 > core_.segments.live_bytes();
+    worked |= (large_first && EvictLarge(now)) || cleaner_.Work(kBitOfEmptying, now, unix_ms) ||
+              EvictLarge(now) || cleaner_.EmptyLarge(unix_ms) || JoinHoles(bytes, now, unix_ms);
   }
-  if (core_.segments.HasRun(length)) return SpaceResult::kAvailable;
-  if (worked || core_.segments.retired_count() > 0) return SpaceResult::kRetryLater;
+  if (core_.segments.HasLarge(bytes)) return SpaceResult::kAvailable;
+  if (worked || core_.segments.retired_count() > 0 || core_.segments.has_retired_large()) {
+    RaiseFreeTarget(now);
+    return SpaceResult::kRetryLater;
+  }
   core_.segments.CancelRun();
-  return SpaceResult::kFull;
+  return core_.segments.HasLarge(bytes) ? SpaceResult::kAvailable : SpaceResult::kFull;
 }
 
-SpaceResult SpaceManager::OrWhenGivenBack(SpaceResult result, std::size_t run) const {
-  if (result != SpaceResult::kFull || run > core_.segments.max_run()) return result;
-  for (SegmentNumber i = 0; i < core_.segments.count(); ++i) {
-    const Segments::Segment& segment = core_.segments[i];
-    const bool is_run = segment.use == Segments::Use::kRun && segment.run > 0;
-    if (is_run && !core_.log.IsLive(core_.log.At(segment.begin))) return SpaceResult::kRetryLater;
+// The gain of a move is known only when the memory that the last move retired is free. So there is one move
+// in each grace period.
+bool SpaceManager::JoinHoles(std::uint64_t bytes, TimePoint now, std::int64_t unix_ms) {
+  if (!core_.segments.HasBytesFor(bytes) || now < next_join_) return false;
+  if (!cleaner_.JoinHoles(bytes, unix_ms)) return false;
+  next_join_ = now + 2 * core_.grace;
+  return true;
+}
+
+// The store makes one run at a time, and each takes a grace period. So while writers wait for one run after
+// the other, each run is twice as long as the one before, and serves several of them.
+void SpaceManager::BeginRun(std::size_t length, TimePoint now) {
+  if (core_.segments.is_making_run()) {
+    core_.segments.MakeRun(length, now);
+    return;
   }
-  return SpaceResult::kFull;
+  if (ahead_until_ < now) ahead_ = 0;
+  std::size_t want = std::max(length, std::min(2 * ahead_, core_.segments.count() / kMaxAheadShare));
+  while (!core_.segments.MakeRun(want, now) && want > length) want = std::max(length, want / 2);
+  if (!core_.segments.is_making_run()) return;
+  ahead_ = want;
+  ahead_until_ = now + kRaiseFor * core_.grace;
+}
+
+SpaceResult SpaceManager::OrWhenGivenBack(SpaceResult result, std::uint64_t bytes) const {
+  if (result != SpaceResult::kFull || SegmentsOf(bytes) > core_.segments.max_run()) return result;
+  return core_.segments.large().AnyFixed() ? SpaceResult::kRetryLater : SpaceResult::kFull;
 }
 
 bool SpaceManager::EvictLarge(TimePoint now) {
@@ -121,12 +168,11 @@ bool SpaceManager::EvictLarge(TimePoint now) {
   // The store passes over a few large records that were used since they were written; they go to the end of
   // the queue.
   constexpr std::size_t kMaxPassedOver = 8;
-  const std::size_t runs = core_.segments.CountOf(Segments::Queue::kRuns);
-  std::size_t to_pass_over = std::min(kMaxPassedOver, runs);
-  for (std::size_t i = 0; i < 2 * runs; ++i) {
-    const SegmentNumber first = core_.segments.Oldest(Segments::Queue::kRuns).value();
-    const Place place = core_.log.At(core_.segments[first].begin);
-    core_.segments.Renew(first);
+  const std::size_t count = core_.segments.large().count();
+  std::size_t to_pass_over = std::min(kMaxPassedOver, count);
+  for (std::size_t i = 0; i < 2 * count; ++i) {
+    const Place place = core_.log.At(core_.segments.large().Oldest());
+    core_.segments.RenewLarge(place.offset_bytes());
     if (!core_.log.IsLive(place)) continue;  // reserved, or staged
     const std::string_view key = core_.log.Key(place);
     const std::uint64_t key_hash = HashKey(key);
@@ -159,7 +205,8 @@ absl::Status SpaceManager::FullError() const {
                    "; delete keys, or open with more memory (--memory)"));
 }
 
-absl::Status SpaceManager::NoRunError(std::size_t length) const {
+absl::Status SpaceManager::NoRunError(std::uint64_t bytes) const {
+  const std::size_t length = SegmentsOf(bytes);
   const std::size_t most = core_.segments.max_run();
   if (length > most) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -169,9 +216,9 @@ absl::Status SpaceManager::NoRunError(std::size_t length) const {
   REMORA_RETURN_IF_ERROR(DiskError());
   return absl::ResourceExhaustedError(absl::StrCat(
       "large value: no space for ", length, " MiB in one piece: of ", core_.shape.memory_size, " bytes, ",
-      core_.segments.free_count() * kSegmentSize, " are free, and records take ", core_.log.bytes_used(),
-      ", of which large ones are not moved; delete keys, large ones above all, or open with more memory "
-      "(--memory)"));
+      core_.segments.free_count() * kSegmentSize, " are free, holes between large records take ",
+      core_.segments.large().hole_bytes(), ", and records take ", core_.log.bytes_used(),
+      "; delete keys, large ones above all, or open with more memory (--memory)"));
 }
 
 }  // namespace remora

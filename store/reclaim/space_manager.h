@@ -56,12 +56,16 @@ class SpaceManager {
 
   /// Tries to have a segment free for a write. Works until one is free, or enough memory is retired.
   SpaceResult MakeSpace(TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
-  /// Does a step of the work that a run of `length` segments needs. The caller calls again after kRetryLater.
-  SpaceResult MakeRun(std::size_t length, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
-  /// Returns kRetryLater in place of kFull if a reserved run exists. When that run is given back, or becomes
-  /// a record that can be evicted, there may be space. Not for writes: one reservation would delay all of
-  /// them. `run`: the length of the run that the caller needs, or 0.
-  SpaceResult OrWhenGivenBack(SpaceResult result, std::size_t run) const REMORA_WRITER;
+  /// Does a step of the cleaner's work, as Cleaner::Work. If holes between large records take much memory,
+  /// the cleaner empties a segment of these first.
+  bool Clean(std::uint64_t bytes, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
+  /// Does a step of the work that a large record of `bytes` bytes needs. The caller calls again after
+  /// kRetryLater.
+  SpaceResult MakeRun(std::uint64_t bytes, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
+  /// Returns kRetryLater in place of kFull if memory is reserved for a large record. When that is given back,
+  /// or becomes a record that can be evicted, there may be space. Not for writes: one reservation would delay
+  /// all of them. `bytes`: those of the large record that the caller needs, or 0.
+  SpaceResult OrWhenGivenBack(SpaceResult result, std::uint64_t bytes) const REMORA_WRITER;
 
   /// Frees memory that was retired long enough ago.
   void ReleaseRetired(TimePoint now) REMORA_WRITER;
@@ -78,10 +82,15 @@ class SpaceManager {
     return so_far < std::max(WantedFree(), raised_target_);
   }
 
+  /// Returns whether records are being moved to make a run, or to close holes between large records.
+  bool HasBegunToMove() const REMORA_WRITER {
+    return core_.segments.IsRunInUse() || cleaner_.is_moving_large() || cleaner_.is_emptying_large();
+  }
+
   /// Returns the error for a write when the memory is full.
   absl::Status FullError() const REMORA_WRITER;
-  /// Returns the error for a write that needs a run of `length` segments when none can be made.
-  absl::Status NoRunError(std::size_t length) const REMORA_WRITER;
+  /// Returns the error for a write of a large record of `bytes` bytes when no memory for it can be made.
+  absl::Status NoRunError(std::uint64_t bytes) const REMORA_WRITER;
 
  private:
   // The cleaner keeps 1/kFreeShare of all segments, and at least kMinFree, free or retired, so that writes
@@ -94,6 +103,11 @@ class SpaceManager {
   /// Evicts a large record that was not used lately. False: no large record can be evicted, or eviction is
   /// off.
   bool EvictLarge(TimePoint now) REMORA_WRITER;
+  /// Does a step to join holes, if these and the free segments have `bytes` bytes. False: it would not help,
+  /// or it has to wait.
+  bool JoinHoles(std::uint64_t bytes, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
+  /// Begins to make a run of at least `length` segments, unless one is being made.
+  void BeginRun(std::size_t length, TimePoint now) REMORA_WRITER;
   /// Raises the number of segments to keep free or retired for a while, because writers wait for retired
   /// memory. The store then evicts, and so retires, more memory ahead of them.
   void RaiseFreeTarget(TimePoint now) REMORA_WRITER;
@@ -105,6 +119,9 @@ class SpaceManager {
   Cleaner cleaner_;
   std::size_t raised_target_ REMORA_WRITERS = 0;  // segments to keep free or retired until raised_until_
   TimePoint raised_until_ REMORA_WRITERS;
+  TimePoint next_join_ REMORA_WRITERS;    // when the holes may be joined next
+  std::size_t ahead_ REMORA_WRITERS = 0;  // segments of the last run that was made, until ahead_until_
+  TimePoint ahead_until_ REMORA_WRITERS;
 };
 
 }  // namespace remora

@@ -45,11 +45,15 @@ std::optional<SegmentNumber> FreeSegments::TakeOne() {
   return first;
 }
 
-std::optional<SegmentNumber> FreeSegments::TakeRun(std::size_t length) {
+std::optional<SegmentNumber> FreeSegments::FindRun(std::size_t length) const {
   const auto found = by_length_.lower_bound({length, 0});
   if (found == by_length_.end()) return std::nullopt;
-  const auto first = static_cast<SegmentNumber>(found->second + found->first - length);
-  Remove(first, length);
+  return static_cast<SegmentNumber>(found->second + found->first - length);
+}
+
+std::optional<SegmentNumber> FreeSegments::TakeRun(std::size_t length) {
+  const std::optional<SegmentNumber> first = FindRun(length);
+  if (first) Remove(*first, length);
   return first;
 }
 

@@ -26,7 +26,8 @@ Segments::Segments(std::span<std::byte> region, Duration reuse_delay,
       delay_(reuse_delay),
       on_first_use_(std::move(on_first_use)),
       segments_(SegmentCount(region.size())),
-      shown_(segments_.size()) {
+      shown_(segments_.size()),
+      large_(segments_.size()) {
   const std::size_t first = FirstSegment(region.size());
   for (std::size_t i = first; i < segments_.size(); ++i) {
     segments_[i].begin = i * kSegmentSize;
@@ -96,7 +97,7 @@ void Segments::Retire(SegmentNumber number, TimePoint now) {
   log_bytes_ -= segment.end - segment.begin;
   SetUse(number, Use::kRetired);
   ChangeGeneration(number);
-  retired_.push_back({now + delay_, number, 1});
+  retired_.push_back({now + delay_, segment.begin, 0});
   ++retired_count_;
   ++just_retired_;
 }
@@ -123,36 +124,49 @@ void Segments::StartGracePeriod(TimePoint now) {
 
 void Segments::Release(TimePoint now) {
   while (!retired_.empty() && retired_.front().until <= now) {
-    const Retired& first = retired_.front();
-    retired_count_ -= first.length;
-    AddFree(first.first, first.length);
+    const Retired first = retired_.front();
     retired_.pop_front();
     just_retired_ = std::min(just_retired_, retired_.size());
+    if (first.large > 0) {
+      --retired_large_;
+      retired_large_bytes_ -= first.large;
+      FreeLarge(first.offset, first.large);
+    } else {
+      --retired_count_;
+      AddFree(static_cast<SegmentNumber>(first.offset / kSegmentSize));
+    }
   }
   if (claim_ && now - claim_->asked > kPatience) CancelRun();
 }
 
-void Segments::AddFree(SegmentNumber first, std::size_t length) {
-  // By I6, a reader that sees any byte written here from now on must see the new `reuse_epoch`, too. The
+void Segments::ChangeReuseEpoch() {
+  // By I6, a reader that sees any byte written there from now on must see the new `reuse_epoch`, too. The
   // fence orders this store before all those writes.
   auto& superblock = *reinterpret_cast<Superblock*>(region_.data());
   StoreWord(superblock.reuse_epoch, ++times_freed_, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
-  for (auto number = first; number < first + length; ++number) {
-    ShowRetired(number, false);
-    if (InClaim(number)) {
-      SetUse(number, Use::kClaimed);
-      ++claim_->ready;
-    } else {
-      SetUse(number, Use::kFree);
-      free_.Add(number, 1);
-    }
+}
+
+void Segments::AddFree(SegmentNumber number) {
+  ChangeReuseEpoch();
+  ShowRetired(number, false);
+  if (claimed().Contains(number)) {
+    SetUse(number, Use::kClaimed);
+    ++claim_->ready;
+  } else {
+    SetUse(number, Use::kFree);
+    free_.Add(number, 1);
   }
 }
 
 std::optional<TimePoint> Segments::next_release() const {
-  if (retired_.empty()) return std::nullopt;
-  return retired_.front().until;
+  std::optional<TimePoint> next;
+  if (!retired_.empty()) next = retired_.front().until;
+  if (claim_) {
+    const TimePoint given_up = claim_->asked + kPatience + Duration(1);
+    next = next ? std::min(*next, given_up) : given_up;
+  }
+  return next;
 }
 
 void Segments::Drop(std::uint64_t offset, std::uint64_t bytes) {
@@ -177,8 +191,9 @@ std::optional<SegmentNumber> Segments::Best(TimePoint now, std::uint64_t min_dea
   // space that cleaning frees, times the time for which it will probably stay free, over the work. The first
   // segment of each list is about its oldest.
   if (claim_) {
-    for (SegmentNumber i = claim_->first; i < claim_->first + claim_->length; ++i) {
-      if (segments_[i].use == Use::kLog) return i;
+    for (std::size_t i = 0; i < claim_->range.length; ++i) {
+      const auto number = static_cast<SegmentNumber>(claim_->range.first + i);
+      if (segments_[number].use == Use::kLog) return number;
     }
   }
   std::optional<SegmentNumber> best;

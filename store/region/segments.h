@@ -2,11 +2,13 @@
 //
 //   free -> log head -> log -> (emptied by the cleaner) -> retired for 2T -> free
 //   free -> index, for good
-//   free -> run of adjacent segments, for one large record -> (the record is dead) -> retired for 2T -> free
+//   free -> part of the large records' memory (large_space.h) -> (its records are dead) -> retired for 2T
+//   -> free
 //
-// If enough segments are free for a run, but are not adjacent, the store makes a run (MakeRun). It claims the
+// A large record first takes a hole between others, and then free segments next to each other (a run). If
+// enough segments are free for a run, but are not adjacent, the store makes a run (MakeRun). It claims the
 // stretch with the fewest live bytes, and the cleaner empties that stretch. Segments that become free there
-// are kept for the run. Large records and buckets are never moved.
+// are kept for the run. Buckets are never moved.
 #pragma once
 
 #include <algorithm>
@@ -26,6 +28,7 @@
 #include "store/base/clock.h"
 #include "store/format/memory/layout.h"
 #include "store/region/free_segments.h"
+#include "store/region/large_space.h"
 #include "store/region/segment_map.h"
 
 namespace remora {
@@ -57,9 +60,9 @@ class Segments {
   /// may call it again with a higher `end`.
   void Extend(SegmentNumber segment, std::uint64_t end);
 
-  /// Queues of the log's segments, by age: segments with records as they were written, segments with records
-  /// that were moved, and runs.
-  enum class Queue : std::uint8_t { kWritten = 0, kMoved = 1, kRuns = 2 };
+  /// Queues of the log's segments, by age: segments with records as they were written, and segments with
+  /// records that were moved.
+  enum class Queue : std::uint8_t { kWritten = 0, kMoved = 1 };
 
   /// Makes a full head part of the log. `end`: the offset at which its last record ends.
   void Seal(SegmentNumber segment, std::uint64_t end, TimePoint now, Queue queue = Queue::kWritten);
@@ -68,27 +71,55 @@ class Segments {
   /// next StartGracePeriod. REQUIRES: it has no live record.
   void Retire(SegmentNumber segment, TimePoint now);
 
-  /// Takes a run of `length` segments for a record of `bytes` bytes, and returns its first segment. Nothing:
-  /// there is no such run, or too few segments would stay free: kReserve, and one more, which the index may
-  /// need for the record's key.
-  std::optional<SegmentNumber> TakeRun(std::size_t length, std::uint64_t bytes);
+  // --- Large records, by the offset at which they begin
 
-  /// Frees at once a run to which nothing ever led. REQUIRES: its record was dropped.
-  void ReleaseRun(SegmentNumber first);
+  /// Where a large record may find memory: in a hole or in free segments, or in a hole alone.
+  enum class Growth : std::uint8_t { kAllowed = 1, kNone = 2 };
+  /// Takes memory for a large record of `extent` bytes, and returns its offset. Nothing: there is neither a
+  /// hole nor a run, or too few segments would stay free: kReserve, and one more, which the index may need
+  /// for the record's key.
+  std::optional<std::uint64_t> TakeLarge(std::uint64_t extent, Growth growth = Growth::kAllowed);
+  /// Notes that the record is live, so that it may be moved.
+  void MakeLargeLive(std::uint64_t offset) { large_.MakeLive(offset); }
+  /// Frees at once the memory of a record to which nothing ever led. REQUIRES: it was dropped.
+  void ReleaseLarge(std::uint64_t offset);
+  /// Retires the memory of a record. It becomes free after `reuse_delay` from the next StartGracePeriod on.
+  /// REQUIRES: the record was dropped; nothing leads to it any more when StartGracePeriod is called next.
+  void RetireLarge(std::uint64_t offset);
+  /// Makes a record the youngest one.
+  void RenewLarge(std::uint64_t offset) { large_.Renew(offset); }
+  const LargeSpace& large() const { return large_; }
+  /// Returns the large record, of fewer than `most` bytes, whose move joins holes best. Nothing: none does.
+  std::optional<std::uint64_t> BestJoin(std::uint64_t most) const {
+    return large_.BestJoin(most, free_.stretches());
+  }
+  /// Returns the bytes of all large records.
+  std::uint64_t large_bytes() const { return large_bytes_; }
+  /// Returns whether memory of a large record is retired.
+  bool has_retired_large() const { return retired_large_ > 0; }
+  /// Returns whether it is, and has, with the holes, the bytes of a segment.
+  bool RetiredLargeMayHelp() const {
+    return has_retired_large() && retired_large_bytes_ + large_.hole_bytes() >= kSegmentSize;
+  }
 
-  /// Retires a run. It becomes free after `reuse_delay` from the next StartGracePeriod on. REQUIRES: its
-  /// record was dropped; nothing leads to the run any more when StartGracePeriod is called next.
-  void RetireRun(SegmentNumber first);
+  /// Returns whether TakeLarge would find memory.
+  bool HasLarge(std::uint64_t bytes) const;
+  /// Returns the segment of large records that is emptied with the fewest bytes to move into holes of others,
+  /// and keeps new records out of it until it is free. Nothing: none can be emptied in this way.
+  std::optional<SegmentNumber> BeginToEmptyLarge();
+  /// Keeps new records out of the holes in a segment of large records for a grace period.
+  void WithholdLarge(SegmentNumber segment);
 
-  /// Moves a run to the end of its queue, as its youngest.
-  void Renew(SegmentNumber first);
-  /// Returns the bytes of all records that have runs.
-  std::uint64_t run_bytes() const { return run_bytes_; }
+  // --- Runs
 
-  /// Returns whether TakeRun would find a run of this length.
+  /// Returns whether TakeLarge would find a run of this length.
   bool HasRun(std::size_t length) const;
   /// Returns whether enough segments for such a run are free, claimed or retired, adjacent or not.
   bool HasEnoughFor(std::size_t length) const;
+  /// Returns whether free segments and holes between large records have so many bytes, adjacent or not.
+  bool HasBytesFor(std::uint64_t bytes) const {
+    return free_.count() * kSegmentSize + large_.hole_bytes() >= bytes + (kReserve + 1) * kSegmentSize;
+  }
   /// Returns about the length of the longest run that this region can ever have.
   std::size_t max_run() const;
 
@@ -99,6 +130,8 @@ class Segments {
   bool is_making_run() const { return claim_.has_value(); }
   /// Returns whether records are in the way of the run that is being made.
   bool IsRunInUse() const;
+  /// Returns the offset of a large record in the way of the run that is being made.
+  std::optional<std::uint64_t> LargeInWay() const;
   /// Gives up the run that is being made, if there is one.
   void CancelRun();
   static constexpr std::chrono::seconds kPatience{1};
@@ -110,7 +143,8 @@ class Segments {
 
   /// Frees the segments that were retired long enough ago.
   void Release(TimePoint now);
-  /// Returns when Release will free the next segment. Nothing: none is retired.
+  /// Returns when Release will free the next segment, or give up a run that no caller asks for. Nothing: none
+  /// is retired, and no run is being made.
   std::optional<TimePoint> next_release() const;
 
   /// Sets the time after which a retired segment is free; 0 while there are no readers yet.
@@ -168,13 +202,12 @@ class Segments {
   struct Segment {
     Use use = Use::kNone;
     std::uint64_t begin = 0;  // offsets in the region
-    std::uint64_t end = 0;    // kLog, first of a run: end of its last record; kLogHead: as set by Extend
+    std::uint64_t end = 0;    // kLog: end of its last record; kLogHead: as set by Extend
     std::uint64_t live = 0;   // live bytes
     TimePoint sealed;
     std::int64_t expiry_ms = kNoExpiry;  // the earliest expiry of its records, including dead ones
     std::int64_t not_before_ms = 0;
-    std::uint64_t retired = 0;  // how often the segment was retired, or its run given back
-    std::size_t run = 0;        // kRun: the run's length in its first segment, 0 in the others
+    std::uint64_t retired = 0;  // how often the segment was retired, or given up by large records
     Queue queue = Queue::kWritten;
     Links by_age;
     std::int32_t list = -1;  // the list of segments with about as many dead bytes
@@ -209,26 +242,50 @@ class Segments {
   };
   struct Retired {
     TimePoint until;
-    SegmentNumber first;
-    std::size_t length;
+    std::uint64_t offset;  // of a segment, or of memory of large records
+    std::uint64_t large;   // bytes of the latter; 0: it is a segment
   };
   struct Claim {
-    SegmentNumber first;
-    std::size_t length;
+    SegmentRange range;
     std::size_t ready;  // segments of the stretch that are kClaimed
     TimePoint asked;    // when a caller last asked for such a run
   };
 
   /// Changes the use of a segment, also in shown_.
   void SetUse(SegmentNumber number, Use use);
-  void EndRun(SegmentNumber first);
+  /// Takes free segments so that a hole of so many bytes exists. False: there are too few.
+  bool GrowLarge(std::uint64_t bytes);
+  /// Returns free segments with which such a hole exists. Nothing: there are too few.
+  std::optional<SegmentRange> FindForHole(std::uint64_t bytes) const;
+  /// Returns whether all segments of the run that is being made are free, and kept for it.
+  bool IsRunReady() const { return claim_ && claim_->ready == claim_->range.length; }
+  /// Returns the bytes of stretches of free segments outside `range` that large records may take.
+  std::vector<std::uint64_t> SpareBytes(SegmentRange range) const;
+  /// Ends the place of a large record that was dropped, and returns its bytes.
+  std::uint64_t EndLarge(std::uint64_t offset);
+  /// Retires memory of large records, or holes. StartGracePeriod sets the time.
+  void RetireLargeBytes(std::uint64_t offset, std::uint64_t bytes);
+  void FreeLarge(std::uint64_t offset, std::uint64_t bytes);
+  void ShowLargeUse(std::uint64_t offset, std::uint64_t bytes);
+  void BeginClaim(SegmentRange range, TimePoint now);
+  /// Tells readers in place that memory is about to be used for something else.
+  void ChangeReuseEpoch();
   void ChangeGeneration(SegmentNumber number);
   void ShowRetired(SegmentNumber number, bool is_retired);
-  void AddFree(SegmentNumber first, std::size_t length);
-  std::optional<SegmentNumber> EasiestStretch(std::size_t length) const;
-  bool InClaim(SegmentNumber number) const {
-    return claim_ && number >= claim_->first && number - claim_->first < claim_->length;
-  }
+  void AddFree(SegmentNumber number);
+  // Sums over the segments of a window.
+  struct WindowSums {
+    std::uint64_t live = 0;   // bytes of small records
+    std::uint64_t large = 0;  // bytes of places of large records
+    std::uint64_t runs = 0;   // segments of these
+    std::uint64_t free = 0;   // free segments
+  };
+  std::vector<SegmentNumber> EasyStretches(std::size_t length) const;
+  /// Returns whether the records of a segment may be moved elsewhere.
+  bool IsMovable(SegmentNumber number) const;
+  /// Adds a segment to the sums of a window; `sign`: 1, or -1 to subtract it.
+  void AddTo(WindowSums* window, SegmentNumber number, int sign) const;
+  SegmentRange claimed() const { return claim_ ? claim_->range : SegmentRange{}; }
 
   Segment& At(std::uint64_t offset) { return segments_[offset / kSegmentSize]; }
   static std::int32_t ListOf(const Segment& segment);
@@ -249,20 +306,24 @@ class Segments {
   /// For Map: the Use of each segment and, above it, its list. Relaxed: each is a number by itself.
   std::vector<std::atomic<std::uint8_t>> shown_;
   FreeSegments free_;
+  LargeSpace large_;
   std::deque<Retired> retired_;    // in the order in which they were retired
   std::size_t just_retired_ = 0;   // how many at the end of retired_ wait for StartGracePeriod
-  std::size_t retired_count_ = 0;  // segments of all entries of retired_
+  std::size_t retired_count_ = 0;  // segments that are kRetired
+  std::size_t retired_large_ = 0;  // entries of retired_ that are memory of large records
+  std::uint64_t retired_large_bytes_ = 0;
   std::optional<Claim> claim_;
   // With these, MakeRun does not repeat a search that found nothing before more segments are free.
   std::uint64_t times_freed_ = 0;
   std::uint64_t searched_at_ = 0;  // times_freed_ of the search for searched_length_
-  std::size_t searched_length_ = 0;
+  std::size_t searched_length_ = std::numeric_limits<std::size_t>::max();
+  std::uint64_t compacted_at_ = ~std::uint64_t{0};  // times_freed_ when BeginToEmptyLarge found nothing
   List lists_[kLists];
-  List queues_[3];                                        // by Queue
+  List queues_[2];                                        // by Queue
   std::set<std::pair<std::int64_t, SegmentNumber>> due_;  // segments with an expiry, by DueOf
   std::uint64_t live_bytes_ = 0;
   std::uint64_t log_bytes_ = 0;
-  std::uint64_t run_bytes_ = 0;
+  std::uint64_t large_bytes_ = 0;
 };
 
 }  // namespace remora

@@ -26,6 +26,7 @@ ValueLog::ValueLog(std::span<std::byte> region, Segments& segments, std::uint64_
 std::optional<Place> ValueLog::Append(Head head, std::string_view key, std::string_view value,
                                       TimePoint now) {
   if (RunLength(key.size(), value.size()) > 0) {
+    REMORA_CHECK(head == Head::kWrites);
     const std::optional<Place> place = Reserve(key.size(), value.size());
     if (place) WriteBody(*place, key, value);
     return place;
@@ -38,14 +39,28 @@ std::optional<Place> ValueLog::Append(Head head, std::string_view key, std::stri
 }
 
 std::optional<Place> ValueLog::Reserve(std::size_t key_size, std::size_t value_size) {
+  const std::optional<Place> place = TakeLarge(key_size, value_size, Segments::Growth::kAllowed);
+  if (place) large_appended_ += place->extent_bytes();
+  return place;
+}
+
+// A record that is moved to empty a segment takes no other segment, or nothing would be gained.
+std::optional<Place> ValueLog::ReserveMove(std::size_t key_size, std::size_t value_size) {
+  const auto growth = segments_.is_making_run() ? Segments::Growth::kAllowed : Segments::Growth::kNone;
+  const std::optional<Place> place = TakeLarge(key_size, value_size, growth);
+  if (place) appended_[static_cast<std::size_t>(Head::kMoves)] += place->extent_bytes();
+  return place;
+}
+
+std::optional<Place> ValueLog::TakeLarge(std::size_t key_size, std::size_t value_size,
+                                         Segments::Growth growth) {
   Place place;
   place.extent_code = RecordExtentCode(key_size, value_size);
   const std::uint64_t size = place.extent_bytes();
-  const std::optional<SegmentNumber> run = segments_.TakeRun(RunLength(key_size, value_size), size);
-  if (!run) return std::nullopt;
-  place.offset_units = segments_[*run].begin / kUnitSize;
+  const std::optional<std::uint64_t> offset = segments_.TakeLarge(size, growth);
+  if (!offset) return std::nullopt;
+  place.offset_units = *offset / kUnitSize;
   segments_.AddLive(place.offset_bytes(), size);
-  large_appended_ += size;
   WriteSizes(place, key_size, value_size);
   return place;
 }
@@ -100,7 +115,7 @@ void ValueLog::WriteBody(const Place& place, std::string_view key, std::string_v
 void ValueLog::Rollback(const Place& place) {
   REMORA_CHECK(!IsLive(place));
   segments_.Drop(place.offset_bytes(), place.extent_bytes());
-  if (segments_[place.segment()].use == Segments::Use::kRun) return segments_.ReleaseRun(place.segment());
+  if (IsLarge(place)) return segments_.ReleaseLarge(place.offset_bytes());
   for (Open& open : heads_) {
     // The first check is needed because a record at the end of the segment before may end where this one
     // begins.
@@ -173,8 +188,17 @@ void ValueLog::MakeLive(const Place& place) {
   REMORA_CHECK((old & kLiveBit) == 0);
   // Relaxed: the slot is stored after the bit, with release, so a reader that follows the slot sees the bit.
   StoreWord(word, old | kLiveBit, std::memory_order_relaxed);
+  if (IsLarge(place)) segments_.MakeLargeLive(place.offset_bytes());
   // Only now: a sweep before passes over the record, and forgets the expiries that were noted until then.
   segments_.NoteExpiry(place.offset_bytes(), Segments::ExpiryOf(Header(place)));
+}
+
+void ValueLog::PublishMoved(const Place& from, const Place& to, std::uint64_t key_hash,
+                            std::uint64_t value_hash) {
+  const RecordHeader& header = Header(from);
+  Seal(to, header.version_live >> 1, header.expiry_ms, key_hash, value_hash);
+  Kill(from);
+  MakeLive(to);
 }
 
 void ValueLog::Kill(const Place& place) {
@@ -185,7 +209,7 @@ void ValueLog::Kill(const Place& place) {
   // reader that has seen it sees this bit cleared.
   StoreWord(word, old & ~kLiveBit, std::memory_order_relaxed);
   segments_.Drop(place.offset_bytes(), place.extent_bytes());
-  if (segments_[place.segment()].use == Segments::Use::kRun) segments_.RetireRun(place.segment());
+  if (IsLarge(place)) segments_.RetireLarge(place.offset_bytes());
 }
 
 const RecordHeader& ValueLog::Header(const Place& place) const { return MutableHeader(place); }
@@ -220,6 +244,16 @@ std::uint64_t ValueLog::EndOf(SegmentNumber segment) const {
     if (full.segment == segment) return full.end;
   }
   return segments_[segment].end;
+}
+
+std::optional<Place> ValueLog::FirstFrom(SegmentNumber segment, std::uint64_t offset) const {
+  // A segment whose last large record was just removed has none any more, and is retired.
+  const Segments::Use use = segments_[segment].use;
+  if (use != Segments::Use::kLog && use != Segments::Use::kLogHead) {
+    const auto large = segments_.large().FirstFrom(offset, Segments::EndOf(segment));
+    return large ? std::optional(At(*large)) : std::nullopt;
+  }
+  return offset == EndOf(segment) ? std::nullopt : std::optional(At(offset));
 }
 
 std::uint64_t ValueLog::bytes_used() const {

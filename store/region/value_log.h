@@ -34,8 +34,8 @@ struct Place {
 
 /// Returns how many bytes of the region a record with these sizes takes.
 constexpr std::uint64_t LogBytes(std::size_t key_size, std::size_t value_size) {
-  const std::size_t run = RunLength(key_size, value_size);
-  return run > 0 ? run * kSegmentSize : ExtentUnits(RecordExtentCode(key_size, value_size)) * kUnitSize;
+  const std::uint64_t large = LargeBytes(key_size, value_size);
+  return large > 0 ? large : ExtentUnits(RecordExtentCode(key_size, value_size)) * kUnitSize;
 }
 
 /// Log of records. The writer appends a record (copies it in, not live) and seals it (completes its header).
@@ -57,15 +57,17 @@ class ValueLog {
   ValueLog(const ValueLog&) = delete;
   ValueLog& operator=(const ValueLog&) = delete;
 
-  /// Takes an extent, or for a large record a run, and copies key and value into it. It reads each byte of
-  /// `key` and `value` once. Nothing: no segment or no run is free; a write leaves Segments::kReserve
-  /// segments to the cleaner. REQUIRES: sizes in bounds; a large record has Head::kWrites, because it is
-  /// never moved.
+  /// Takes an extent, and copies key and value into it. It reads each byte of `key` and `value` once. A write
+  /// leaves Segments::kReserve segments to the cleaner. Nothing: there is no memory. REQUIRES: sizes in
+  /// bounds; a large record is not appended to kMoves, but moved in steps (ReserveMove).
   std::optional<Place> Append(Head head, std::string_view key, std::string_view value, TimePoint now);
 
-  /// Takes a run for a large record, whose key and value the caller puts into MutableBody. Nothing: no run is
-  /// free. REQUIRES: RunLength(key_size, value_size) > 0.
+  /// Takes memory for a large record, whose key and value the caller puts into MutableBody. Nothing: there is
+  /// none. REQUIRES: RunLength(key_size, value_size) > 0.
   std::optional<Place> Reserve(std::size_t key_size, std::size_t value_size);
+  /// Takes memory to which a large record is moved: a hole between others, or, while a run is being made,
+  /// free segments. Nothing: there is none.
+  std::optional<Place> ReserveMove(std::size_t key_size, std::size_t value_size);
   /// Returns the space for key and value of a reserved record.
   std::span<std::byte> MutableBody(const Place& place) const {
     const RecordHeader& header = Header(place);
@@ -77,7 +79,7 @@ class ValueLog {
   void Rollback(const Place& place);
 
   /// Keeps the segment of an appended record from being cleaned until Unpin, so that the record stays where
-  /// it is although it is not live. Without effect for a large record, which is never moved.
+  /// it is although it is not live. Without effect for a large record, which is moved only if it is live.
   void Pin(const Place& place);
   void Unpin(const Place& place, TimePoint now);
 
@@ -99,8 +101,12 @@ class ValueLog {
   /// slot.
   void MakeLive(const Place& place);
 
+  /// Makes the copy of a record live in its place, and kills the record (I5). The copy has its key and value,
+  /// which have these hashes. The caller then stores the place of the copy into the slot.
+  void PublishMoved(const Place& from, const Place& to, std::uint64_t key_hash, std::uint64_t value_hash);
+
   /// Clears the live bit of a published record, for ever, and counts its extent as dead. If the record is
-  /// large, retires its run; the grace period begins with Segments::StartGracePeriod.
+  /// large, retires its memory; the grace period begins with Segments::StartGracePeriod.
   void Kill(const Place& place);
 
   const RecordHeader& Header(const Place& place) const;
@@ -127,6 +133,10 @@ class ValueLog {
   /// Returns the offset at which the records of a segment of the log, or of a head, end.
   std::uint64_t EndOf(SegmentNumber segment) const;
 
+  /// Returns the place of the first record of a segment that begins at `offset` or behind it. Nothing: there
+  /// is none. REQUIRES: `offset` is where a record of a segment of the log begins or ends.
+  std::optional<Place> FirstFrom(SegmentNumber segment, std::uint64_t offset) const;
+
   /// Returns the bytes of all records, live and dead, and the bytes of dead records.
   std::uint64_t bytes_used() const;
   std::uint64_t bytes_dead() const { return bytes_used() - segments_.live_bytes(); }
@@ -150,8 +160,10 @@ class ValueLog {
     Head head = Head::kWrites;
   };
 
+  static bool IsLarge(const Place& place) { return place.extent_bytes() > kMaxSmallExtent; }
   /// Seals a head's segment. REQUIRES: no record in it is pinned.
   void SealSegment(const Full& full, TimePoint now);
+  std::optional<Place> TakeLarge(std::size_t key_size, std::size_t value_size, Segments::Growth growth);
   std::optional<Place> TakeFromHead(Head head, std::uint32_t extent_code, TimePoint now);
   void WriteSizes(const Place& place, std::size_t key_size, std::size_t value_size);
   void WriteBody(const Place& place, std::string_view key, std::string_view value);

@@ -57,6 +57,10 @@ absl::Status GroupFollower::ApplyChecked(const ShippedGroup& group, TimePoint no
   REMORA_RETURN_IF_ERROR(ReserveSlots(now, unix_ms));
   REMORA_RETURN_IF_ERROR(FindColdKeys());
   REMORA_RETURN_IF_ERROR(Log(group));
+  if (group.is_copied) {  // X5 of store/slot_transfer.h
+    core_.disk.NoteSync(core_.tier->ApplyLog());
+    REMORA_RETURN_IF_ERROR(core_.disk.sync_failure());
+  }
   for (const Change& change : changes_) Publish(change, now);
   staged_.clear();
   core_.next_version = std::max(core_.next_version, group.last_version + 1);
@@ -88,7 +92,7 @@ absl::Status GroupFollower::StageRecords(TimePoint now, std::int64_t unix_ms) {
     if (entry.kind != LogEntryKind::kPut || change.record < staged_.size()) continue;
     std::optional<Place> place;
     while (!(place = core_.log.Append(ValueLog::Head::kWrites, entry.key, entry.value, now))) {
-      REMORA_RETURN_IF_ERROR(MakeSpace(RunLength(entry.key.size(), entry.value.size()), now, unix_ms));
+      REMORA_RETURN_IF_ERROR(MakeSpace(LargeBytes(entry.key.size(), entry.value.size()), now, unix_ms));
     }
     core_.log.Seal(*place, entry.version, entry.expiry_ms, change.key_hash,
                    HashValue(entry.value.data(), entry.value.size()));

@@ -5,7 +5,7 @@
 //   ReserveSlots      make space in the index
 //   FindColdKeys      ask the tier whose the cold entries are
 //   Log               write the group, as it is, to the commit log; this is the last step that can fail
-//   Publish           each key
+//   Publish           each key. Records of another store, which have its versions, are in RocksDB before
 //
 // If retired memory is to become free first, the group waits. Apply then returns Aborted, and keeps the
 // records that it has staged. The caller calls it again with the same group. So each call comes further, and
@@ -67,7 +67,7 @@ class GroupFollower {
   absl::Status FindColdKeys() REMORA_WRITER;
   absl::Status Log(const ShippedGroup& group) REMORA_WRITER;
   void Publish(const Change& change, TimePoint now) REMORA_WRITER;
-  /// Tries to have memory free, and for a large record a run of `run` segments.
+  /// Tries to have memory free, and `run` bytes of it for a large record.
   /// Aborted: retired memory will be free.
   /// ResourceExhausted: there is none, and none will come of itself.
   absl::Status MakeSpace(std::size_t run, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;

@@ -1,4 +1,4 @@
-// Space for the records of large values: runs of segments (store/region/segments.h) that a client or the
+// Space for the records of large values: pages of segments (store/region/large_space.h) that a client or the
 // caller fills in place.
 #pragma once
 
@@ -35,8 +35,8 @@ class LargeRecords {
 
   /// Returns the place of a reservation's record.
   Place PlaceOf(const Reservation& reservation) const;
-  /// Returns the length, in segments, of the run that a write needs, or 0 if it needs none.
-  std::size_t RunOf(const Write& write) const REMORA_WRITER;
+  /// Returns the bytes of memory that a write needs for a large record, or 0 if its record is small.
+  std::uint64_t RunOf(const Write& write) const REMORA_WRITER;
 
  private:
   StoreCore& core_;

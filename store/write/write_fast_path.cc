@@ -61,7 +61,7 @@ bool WriteFastPath::TryPut(Write& write, TimePoint now, std::int64_t unix_ms) {
     write.status = DamagedError();
     return true;
   }
-  if (absl::Status owned = core_.slots.Check("write", key, key_hash); !owned.ok()) {
+  if (absl::Status owned = core_.slots.CheckWrite("write", key, key_hash); !owned.ok()) {
     core_.log.Rollback(place);
     write.status = std::move(owned);
     return true;
@@ -90,6 +90,7 @@ bool WriteFastPath::TryPut(Write& write, TimePoint now, std::int64_t unix_ms) {
   } else {
     core_.index.Insert(key_hash, place, now);
   }
+  core_.slots.NoteWrite(key, key_hash);  // O6 of owned_slots.h
   core_.NoteVisiblePut(key, core_.log.Value(place), write.version, expiry_ms);
   core_.NoteRead(key_hash);  // eviction counts a write as a use
   core_.metrics.CountOne(Metric::kPuts);

@@ -340,6 +340,7 @@ void WritePipeline::Publish(const StagedWrite& staged, TimePoint now) {
   // so that a key has at most one live record at each moment.
   cold ? core_.NoteColdChange(staged.key, old.record, staged.is_delete())
        : core_.NoteChange(staged.key, entry, staged.is_delete());
+  core_.slots.NoteWrite(staged.key, staged.key_hash);  // O6 of owned_slots.h
   if (entry) core_.log.Kill(entry->place);
   if (!entry)
     core_.coverage.AddKey(staged.key);  // a load may reach it later (store/recovery/index_loader.h, L2)
@@ -351,6 +352,7 @@ void WritePipeline::Publish(const StagedWrite& staged, TimePoint now) {
     } else if (cold) {
       core_.index.EraseCold(*cold);
     }
+    core_.FinishRemove();
     core_.NoteVisibleDelete(staged.key);
     core_.metrics.CountOne(Metric::kDeletes);
   } else {

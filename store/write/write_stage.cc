@@ -133,7 +133,7 @@ absl::Status WriteStage::Stage(Write& write, TimePoint now, std::int64_t unix_ms
   }
   absl::Status status = Check(write, core_.tier == nullptr ? Durability::kMemory : Durability::kSynced);
   if (status.ok()) status = CopyAndVerify(staged, now);
-  if (status.ok()) status = core_.slots.Check("write", staged.key, staged.key_hash);
+  if (status.ok()) status = core_.slots.CheckWrite("write", staged.key, staged.key_hash);
   if (status.ok()) status = Decide(staged, now, unix_ms);
   if (status.ok()) {
     Pin(staged);
@@ -191,7 +191,7 @@ absl::Status WriteStage::Test(Write& write, std::int64_t unix_ms) {
   tested.own = write.key;
   tested.key = tested.own;
   tested.key_hash = HashKey(tested.key);
-  REMORA_RETURN_IF_ERROR(core_.slots.Check("batch", tested.key, tested.key_hash));
+  REMORA_RETURN_IF_ERROR(core_.slots.CheckWrite("batch", tested.key, tested.key_hash));
   KnownRecord known;
   REMORA_RETURN_IF_ERROR(FindLast(tested, LastOf(tested), &known));
   decided_on_pending_ = known.unsynced;

@@ -57,11 +57,14 @@ class Fields : public Hostile {
             {Operation::kScanNext, "", ""},
             {Operation::kBackup, "", ""},
             {Operation::kSettings, "", ""},
+            {Operation::kLeaf, "", "\1key"},
+            {Operation::kTopology, "", ""},
             {Operation::kFollow, "", std::string(64, 'f')},
             {Operation::kReplicate, "", "a part of a group"},
             {Operation::kPromote, "", ""},
             {Operation::kSupport, "", ""},
             {Operation::kCopy, "", ""},
+            {Operation::kMove, "", "state 00000000000000a1"},
             {Operation::kQueryCompletion, "", ""}};
   }
 

@@ -57,16 +57,30 @@ class AsyncEnd : public testing::Test, protected SimServed {
     const absl::Status all = client_->WaitAll(network_.clock().Now() + seconds(60));
     ASSERT_TRUE(all.ok()) << all;
   }
-  /// Begins a GET and cancels it: before its READ is posted, or while that is in flight.
+  /// Most READs that an AsyncClient has in flight (AsyncReads::kMaxReadsInFlight).
+  static constexpr std::size_t kMostReads = 32;
+  /// Begins as many GETs as may have a READ in flight, and holds these READs back. A lookup that begins
+  /// behind them plans its READ, and does not post it.
+  void FillReads() {
+    fillers_ = std::vector<Outcome>(kMostReads);
+    tampering_.hold_reads = true;
+    for (std::size_t i = 0; i < fillers_.size(); ++i) BeginGet("none " + std::to_string(i), fillers_[i]);
+    client_->Poll();
+    ASSERT_EQ(tampering_.held, fillers_.size());
+  }
+  /// Begins a GET and cancels it: with a READ that is planned and not posted, or while that is in flight.
   void CancelAGet(std::string_view key, bool is_posted) {
+    if (!is_posted && fillers_.empty()) FillReads();
     Outcome outcome;
     const AsyncClient::OperationId id = BeginGet(key, outcome);
-    tampering_.hold_reads = is_posted;
-    if (is_posted) client_->Poll();
+    tampering_.hold_reads = true;
+    client_->Poll();
     ASSERT_TRUE(client_->Cancel(id));
     tampering_.hold_reads = false;
     WaitAll();
     ASSERT_OUTCOME(kCancelled, outcome);
+    for (const Outcome& filler : fillers_) ASSERT_OUTCOME(kNotFound, filler);
+    fillers_.clear();
     ASSERT_EQ(client_->free_slots(), 64u);
   }
   std::string Get(std::string_view key) {
@@ -95,6 +109,7 @@ class AsyncEnd : public testing::Test, protected SimServed {
   }
 
   Tampering tampering_;
+  std::vector<Outcome> fillers_;  // of FillReads
   bool server_rests_ = false;
   std::unique_ptr<AsyncClient> client_;
   std::unique_ptr<Client> other_;
@@ -166,6 +181,7 @@ TEST_F(AsyncEnd, ACancelledLookupLeavesTheReadsForTheMirrorToTheNext) {
     client_.reset();  // with its mirror
     client_ = NewClient({}, {.location_cache_bytes = 0, .index_mirror_bytes = std::size_t{1} << 20});
     for (int i = 0; i < 3; ++i) {
+      if (!is_posted) FillReads();  // while no READ for the mirror is due
       put_all();
       network_.Advance(milliseconds(101));
       CancelAGet("7", is_posted);

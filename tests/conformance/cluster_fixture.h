@@ -3,10 +3,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,6 +17,7 @@
 #include <vector>
 
 #include "client/cluster/cluster_client.h"
+#include "rdma/unique_fd.h"
 #include "tests/conformance/conformance_fixture.h"
 #include "tests/support/server_thread.h"
 
@@ -39,12 +43,19 @@ class Clusters : public testing::TestWithParam<rdma::TransportKind> {
   }
   /// Starts the server of a shard, on the data that it had.
   void StartServer(std::size_t shard) {
+    held_ports_.erase(addresses_[shard].port);
     auto server = ServerThread::Start(options_[shard], addresses_[shard]);
     ASSERT_TRUE(server.ok()) << server.status();
     servers_[shard] = *std::move(server);
     addresses_[shard] = *rdma::ParseAddress(servers_[shard]->address());  // with the port that it has
   }
-  void StopServer(std::size_t shard) { servers_[shard].reset(); }
+  /// Nobody else gets its port meanwhile.
+  void StopServer(std::size_t shard) {
+    servers_[shard].reset();
+    if (GetParam() == rdma::TransportKind::kTcp) {
+      held_ports_[addresses_[shard].port] = HoldPort(addresses_[shard].port);
+    }
+  }
 
   Topology TopologyOfServers() const {
     std::vector<std::string> texts;
@@ -79,10 +90,24 @@ class Clusters : public testing::TestWithParam<rdma::TransportKind> {
   static std::string NameOfShard(std::size_t shard) { return "shard " + std::to_string(shard) + " ("; }
 
   const SteadyClock clock_{};
+  /// Returns a socket that has the port. Nobody can connect to it.
+  static rdma::UniqueFd HoldPort(std::uint16_t port) {
+    rdma::UniqueFd held(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int on = 1;
+    ::setsockopt(held.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));  // despite earlier connections
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_port = htons(port);
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::bind(held.get(), reinterpret_cast<const sockaddr*>(&at), sizeof(at)), 0);
+    return held;
+  }
+
   std::uint64_t cluster_ = 0x9f86d081884c7d65;  // 0: neither servers nor topology name it
   TempDir directory_;
   std::vector<ServerOptions> options_;
   std::vector<rdma::Address> addresses_;
+  std::map<std::uint16_t, rdma::UniqueFd> held_ports_;  // of servers that were stopped
   std::vector<std::unique_ptr<ServerThread>> servers_;
   std::unique_ptr<ClusterClient> kv_;
 };

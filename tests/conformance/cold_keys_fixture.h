@@ -100,6 +100,15 @@ class ColdKeys : public testing::Test {
     options.store.memory_size = kMinMemorySize;
     options.store.durability = Durability::kLogged;
     options.store.data_dir = dir_.path() + "/data";
+    Configure(options);
+    auto server = ServerThread::Start(options, FreshAddress(rdma::TransportKind::kLocal, dir_.path()));
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    writer_ = Connect();
+    for (int i = 0; i < kKeys; ++i) ASSERT_TRUE(writer_->Put(KeyOf(i), ValueOf(i)).ok());
+  }
+  /// Has all reads pass the gate.
+  virtual void Configure(ServerOptions& options) {
     options.make_read_pool = [this](ColdReadPool::ReadFunction read, std::function<void()> on_done) {
       const auto gated = [this, read = std::move(read)](ColdRead* cold) {
         gate_.Pass(cold->is_for_write);
@@ -108,11 +117,6 @@ class ColdKeys : public testing::Test {
       };
       return StartColdReadThreads(kReaders, gated, std::move(on_done));
     };
-    auto server = ServerThread::Start(options, FreshAddress(rdma::TransportKind::kLocal, dir_.path()));
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-    writer_ = Connect();
-    for (int i = 0; i < kKeys; ++i) ASSERT_TRUE(writer_->Put(KeyOf(i), ValueOf(i)).ok());
   }
   // Open in any case: the end of the server waits for reads that have begun.
   void TearDown() override { gate_.Open(); }

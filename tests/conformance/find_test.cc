@@ -9,7 +9,9 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "client/async_client.h"
 #include "client/client.h"
@@ -89,6 +91,72 @@ TEST_F(Find, SoIsOneOfAnAsyncClient) {
   EXPECT_EQ(right, kFindKeys);
   EXPECT_EQ(tampering_.finds, std::size_t{kFindKeys});
   EXPECT_LE(tampering_.reads, 4u);
+}
+
+/// Gets many keys at once. Returns their values, or the errors in place of them.
+std::vector<std::string> MultiGet(Client& client, const std::vector<std::string>& keys) {
+  const std::vector<std::string_view> views(keys.begin(), keys.end());
+  std::vector<GetResult> results(keys.size());
+  EXPECT_CODE(kOk, client.MultiGet(views, results));
+  std::vector<std::string> values;
+  for (const GetResult& result : results) {
+    values.push_back(result.status.ok() ? result.value : result.status.ToString());
+  }
+  return values;
+}
+
+TEST_F(Find, SoIsAMultiGet) {
+  const auto client = Connect();
+  std::vector<std::string> keys, values;
+  for (int i = 0; i < kFindKeys; ++i) {
+    keys.push_back(KeyOf(i));
+    values.push_back(ValueOf(i));
+  }
+  EXPECT_EQ(MultiGet(*client, keys), values);
+  EXPECT_EQ(tampering_.finds, std::size_t{kFindKeys});
+  EXPECT_LE(tampering_.reads, 4u);
+  EXPECT_EQ(client->counters().locates, 0u);
+}
+
+// Records that the buffers of a MultiGet have no space for are READ, and those of missing keys do not come.
+TEST_F(Find, AMultiGetReadsTheLongRecords) {
+  const auto client = Connect();
+  const std::vector<std::string> keys = {KeyOf(1), "long", "none", "huge", KeyOf(2), "long"};
+  const std::vector<std::string> values = MultiGet(*client, keys);
+  EXPECT_EQ(values[0], ValueOf(1));
+  EXPECT_EQ(values[1], std::string(10'000, 'l'));
+  EXPECT_EQ(values[2], absl::NotFoundError("no such key").ToString());
+  EXPECT_EQ(values[3], std::string(1'000'000, 'h'));
+  EXPECT_EQ(values[4], ValueOf(2));
+  EXPECT_EQ(values[5], std::string(10'000, 'l'));
+  EXPECT_EQ(tampering_.finds, keys.size());
+}
+
+// The records of FINDs that are in flight together are each other's neighbours in one buffer.
+TEST_F(Find, AMultiGetServesNoRecordWithAFlippedBitNorOfAnotherKey) {
+  const auto client = Connect();
+  const std::vector<std::string> keys = {KeyOf(5), KeyOf(6), KeyOf(7)};
+  const std::vector<std::string> values = {ValueOf(5), ValueOf(6), ValueOf(7)};
+  std::vector<std::byte> first;
+  int number = 0;
+  std::size_t bits = 1;
+  for (std::size_t due = 0; due < bits; ++due) {
+    number = 0;
+    tampering_.change_found = [&](std::span<std::byte>, std::span<std::byte> record, rdma::FoundRecord&) {
+      ++number;
+      if (number == 1) first.assign(record.begin(), record.end());
+      if (number != 2) return;
+      bits = 8 * record.size();
+      record[due / 8] ^= std::byte{1} << due % 8;
+    };
+    ASSERT_EQ(MultiGet(*client, keys), values) << "bit " << due;
+    ASSERT_GE(number, 3);
+  }
+  number = 0;
+  tampering_.change_found = [&](std::span<std::byte>, std::span<std::byte> record, rdma::FoundRecord&) {
+    if (++number == 2) std::copy_n(first.begin(), std::min(first.size(), record.size()), record.begin());
+  };
+  EXPECT_EQ(MultiGet(*client, keys), values);
 }
 
 // Flips each bit of the record in turn, as flipped_bits_test.cc does over a simulated transport.

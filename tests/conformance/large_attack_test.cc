@@ -141,6 +141,33 @@ TEST_F(LargeAttack, ASlowReadIsProvenByTheGenerations) {
   EXPECT_LE(reader_->counters().retries, 8u);
 }
 
+// The values beside it share its segments, and are overwritten all the time.
+TEST_F(LargeAttack, ASlowReadDoesNotBeginAgainBecauseOfItsNeighbours) {
+  const std::string beside(300 * 1024, 'b');
+  const std::string value(1300 * 1024, 'v');
+  Put("before", beside);
+  Put(kLargeVictim, value);
+  Put("behind", beside);
+  const auto place_of = [&](std::string_view key) {
+    return DecodeSlot(server_->store().Locate(key)->slot).offset_bytes();
+  };
+  const auto victim = place_of(kLargeVictim);
+  ASSERT_EQ(place_of("before") / kSegmentSize, (victim + value.size()) / kSegmentSize);
+  ASSERT_EQ((place_of("behind") + beside.size()) / kSegmentSize, victim / kSegmentSize);
+  int updates = 0;
+  network_.set_interference(
+      [&] {
+        network_.Advance(milliseconds(30));
+        if (++updates % 2 == 0) Put(updates % 4 == 0 ? "before" : "behind", beside);
+      },
+      /*gap=*/30);
+  const TimePoint start = network_.clock().Now();
+  EXPECT_EQ(Difference(value), "");
+  EXPECT_GT(network_.clock().Now() - start, milliseconds(300)) << "it should have been slow";
+  EXPECT_GT(updates, 4);
+  EXPECT_EQ(reader_->counters().retries, 0u);
+}
+
 // While it is read, the value is overwritten, its memory is retired, and is used for another key's value of
 // the same hash. Nothing but the generations tells.
 TEST_F(LargeAttack, MemoryThatIsUsedAnewUnderASlowReadIsNotTheValue) {

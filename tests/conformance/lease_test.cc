@@ -144,6 +144,7 @@ TEST_P(OnLeases, AnAsyncClientOfBothFindsTheNewPrimary) {
 }
 
 TEST_P(OnLeases, NothingThatIsReadCountsWithoutALease) {  // Q7
+  has_order_ = true;
   StartPair();
   follower_.server.reset();
   struct Case {
@@ -159,6 +160,20 @@ TEST_P(OnLeases, NothingThatIsReadCountsWithoutALease) {  // Q7
       {"count", [](Client& client) { return client.Count().status(); }},
       {"count of a range", [](Client& client) { return client.Count({.prefix = "k"}).status(); }},
       {"scan", [](Client& client) { return client.Scan({}).status(); }},
+      {"one-sided scan",
+       [](Client& client) {
+         const auto scan = client.Scan({.one_sided = true});
+         if (!scan.ok()) return scan.status();
+         EXPECT_FALSE((*scan)->Next());
+         return (*scan)->status();
+       }},
+      {"one-sided scan of no key",
+       [](Client& client) {
+         const auto scan = client.Scan({.prefix = "nothing", .one_sided = true});
+         if (!scan.ok()) return scan.status();
+         EXPECT_FALSE((*scan)->Next());
+         return (*scan)->status();
+       }},
       {"watch", [](Client& client) { return client.Watch({}).status(); }},
       {"multi-get",
        [](Client& client) {
@@ -189,6 +204,19 @@ TEST_P(OnLeases, NothingThatIsReadCountsWithoutALease) {  // Q7
     });
     EXPECT_EQ(ended.code(), absl::StatusCode::kUnavailable) << one.name;
   }
+}
+
+TEST_P(OnLeases, AOneSidedScanShowsNothingOnceItsLeaseHasEnded) {  // N3 of client/scan/leaf_scan.h
+  has_order_ = true;
+  StartPair();
+  const auto client = Old();
+  ASSERT_NE(client, nullptr);
+  const auto scan = client->Scan({.one_sided = true});
+  ASSERT_TRUE(scan.ok()) << scan.status();
+  follower_.server.reset();
+  std::this_thread::sleep_for(3 * lease_time_);  // no lease lasts as long
+  EXPECT_FALSE((*scan)->Next());
+  EXPECT_FALSE((*scan)->status().ok());
 }
 
 TEST_P(OnLeases, NothingThatAnAsyncClientReadsCountsWithoutALease) {  // Q7

@@ -21,8 +21,7 @@
 #include "client/async_client.h"
 #include "client/client.h"
 #include "store/durable/incoming_copy.h"
-#include "tests/support/patience.h"
-#include "tests/support/server_thread.h"
+#include "tests/conformance/membership_fixture.h"
 
 namespace remora {
 namespace {
@@ -31,122 +30,7 @@ using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
-class MembershipTest : public testing::Test {
- protected:
-  /// A member, its orders, and its last report.
-  struct Node {
-    rdma::Address address{};
-    bool has_address = false;  // a member that starts again keeps it
-    std::shared_ptr<Membership> membership = std::make_shared<Membership>();
-    std::unique_ptr<ServerThread> server{};
-    MemberOrders orders{};
-    MemberReport report{};
-
-    void Order() {
-      const auto told = membership->Ask(orders, seconds(30));
-      ASSERT_TRUE(told.has_value()) << "the server thread does not answer";
-      report = *told;
-    }
-    /// Waits until a report says so.
-    void Await(const std::function<bool(const MemberReport&)>& is_so, const std::string& what) {
-      const auto deadline = std::chrono::steady_clock::now() + Patience(seconds(30));
-      for (Order(); !is_so(report); Order()) {
-        ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "still not so: " << what;
-        std::this_thread::sleep_for(milliseconds(5));
-      }
-    }
-  };
-
-  void Start(Node& node, const std::string& name, std::uint64_t life,
-             milliseconds lease_time = kMinLeaseTime) {
-    if (!node.has_address) node.address = FreshAddress(rdma::TransportKind::kLocal, dir_.path());
-    node.has_address = true;
-    node.orders.life = life;
-    ServerOptions options;
-    options.store.memory_size = std::size_t{16} << 20;
-    options.store.durability = Durability::kLogged;
-    options.store.data_dir = dir_.path() + "/" + name;
-    options.store.commit_log_bytes = std::uint64_t{64} << 20;
-    options.store.loading = Loading::kInBackground;
-    options.max_clients = 8;
-    options.replication.membership = node.membership;
-    options.replication.lease_time = lease_time;
-    auto started = ServerThread::Start(options, node.address);
-    ASSERT_TRUE(started.ok()) << started.status();
-    node.server = *std::move(started);
-    node.Await([](const MemberReport& report) { return !report.is_loading; }, "it is loaded");
-  }
-  /// Has `primary` lead epoch 1, with one follower.
-  void Lead(Node& primary, const Node& follower, bool counts, bool has_minimum) {
-    primary.orders.min_epoch = 1;
-    primary.orders.lead = MemberOrders::Lead{.epoch = 1, .followers = {{.address = follower.address}}};
-    primary.orders.counts = {counts};
-    primary.orders.has_minimum = has_minimum;
-    primary.Order();
-    ASSERT_EQ(primary.report.failure, "");
-    ASSERT_TRUE(primary.report.is_primary);
-  }
-  /// Has the primary serve, with a follower that counts.
-  void StartPair() {
-    Start(primary_, "p", 1);
-    Start(follower_, "f", 2);
-    follower_.orders.min_epoch = 1;
-    follower_.Order();
-    Lead(primary_, follower_, true, true);
-    primary_.Await([](const MemberReport& report) { return report.is_open; }, "it is open");
-  }
-  /// Has the primary lead epoch 2, with a follower that has led epoch 1 alone.
-  void StartDiverged() {
-    Start(follower_, "f", 2);
-    follower_.orders.min_epoch = 1;
-    follower_.orders.lead = MemberOrders::Lead{.epoch = 1};
-    follower_.orders.has_minimum = true;
-    follower_.Await([](const MemberReport& report) { return report.is_open; }, "it is open");
-    follower_.server.reset();
-    follower_.membership = std::make_shared<Membership>();
-    follower_.orders = {};
-    Start(follower_, "f", 2);
-    follower_.orders.min_epoch = min_epoch_;
-    follower_.orders.may_copy = may_copy_;
-    follower_.Order();
-    Start(primary_, "p", 1);
-    primary_.orders.min_epoch = 2;
-    primary_.orders.lead = MemberOrders::Lead{.epoch = 2, .followers = {{.address = follower_.address}}};
-    primary_.orders.counts = {false};
-    primary_.orders.has_minimum = true;
-    primary_.Await([](const MemberReport& report) { return report.is_open; }, "it is open");
-  }
-  static bool IsRejected(const MemberReport& report) {
-    return report.followers[0].state == LinkState::kRejected;
-  }
-
-  /// Reads a key, which only Write writes.
-  absl::Status Get(milliseconds timeout) {
-    auto client = Client::Connect(primary_.server->address(),
-                                  {.connect_timeout = seconds(30), .timeout = timeout, .reconnect = false});
-    return client.ok() ? (*client)->Get("key").status() : client.status();
-  }
-  /// Begins a write, and returns once the primary has logged it.
-  void Write(Node& primary) {
-    ClientOptions options{.connect_timeout = seconds(30), .timeout = seconds(60)};
-    auto client = AsyncClient::Connect(primary.server->address(), options);
-    ASSERT_TRUE(client.ok()) << client.status();
-    const std::uint64_t before = primary.report.last;
-    ASSERT_TRUE((*client)->Put("key", "value", [](const AsyncResult&) {}).ok());
-    const auto deadline = std::chrono::steady_clock::now() + Patience(seconds(30));
-    for (primary.Order(); primary.report.last == before; primary.Order()) {
-      ASSERT_LT(std::chrono::steady_clock::now(), deadline);
-      (*client)->Poll();
-    }
-    client_ = *std::move(client);
-  }
-
-  const TempDir dir_;
-  Node primary_{}, follower_{};
-  bool may_copy_ = true;         // of the follower of StartDiverged
-  std::uint64_t min_epoch_ = 2;  // of the same
-  std::unique_ptr<AsyncClient> client_;
-};
+class MembershipTest : public MembershipFixture {};
 
 TEST_F(MembershipTest, AMemberFollowsNobodyBeforeItHasOrders) {  // K7
   Start(primary_, "p", 1);
@@ -294,11 +178,87 @@ TEST_F(MembershipTest, AMemberOnWhichItsClusterCountsKeepsItsData) {  // R15
 }
 
 TEST_F(MembershipTest, AMemberTakesNoCopyOfAnEarlierPrimary) {  // R15
-  min_epoch_ = 3;
+  min_epoch_ = 4;
   StartDiverged();
   primary_.Await(IsRejected, "the follower rejects it");
   for (int i = 0; i < 5; ++i) follower_.Order();
   EXPECT_FALSE(follower_.report.has_copy);
+}
+
+TEST_F(MembershipTest, AMemberTakesNoCopyOfAnotherShard) {  // R15
+  StartDiverged(/*is_stranger=*/true);
+  primary_.Await(IsRejected, "the follower rejects it");
+  const std::uint64_t last = follower_.report.last;
+  for (int i = 0; i < 5; ++i) follower_.Order();
+  EXPECT_FALSE(follower_.report.has_copy);
+  EXPECT_EQ(follower_.report.last, last);
+  EXPECT_FALSE(std::filesystem::exists(dir_.path() + "/f/REMORA-COPY"));
+}
+
+TEST_F(MembershipTest, AMemberOfAnotherClusterGetsNothing) {
+  shard_ = IdentityOf(8, "one");
+  Start(follower_, "f", 2);
+  follower_.orders.min_epoch = 1;
+  follower_.Order();
+  shard_ = IdentityOf(7, "one");
+  Start(primary_, "p", 1);
+  Lead(primary_, follower_, false, true);
+  primary_.Await(IsRejected, "the primary gives it up");
+  for (int i = 0; i < 5; ++i) follower_.Order();
+  EXPECT_EQ(follower_.report.epoch, 0);
+  EXPECT_EQ(follower_.report.last, 0);
+}
+
+/// A clock of a machine whose time of day, and time since its start, are other ones.
+class ShiftedClock final : public Clock {
+ public:
+  explicit ShiftedClock(Duration shift) : shift_(shift) {}
+  TimePoint Now() const override { return clock_.Now() + shift_; }
+  std::int64_t UnixMillis() const override {
+    return clock_.UnixMillis() + std::chrono::floor<milliseconds>(shift_).count();
+  }
+
+ private:
+  const SteadyClock clock_{};
+  const Duration shift_;
+};
+
+TEST_F(MembershipTest, MembersWhoseClocksAreAnHourApartGoOn) {  // Q5: nothing compares two clocks
+  for (const auto shift : {std::chrono::hours(1), std::chrono::hours(-1)}) {
+    const ShiftedClock clock{shift};
+    const std::string name = shift > Duration(0) ? "later" : "earlier";
+    primary_ = {};
+    follower_ = {};
+    Start(primary_, "p" + name, 1);
+    clock_ = &clock;
+    Start(follower_, "f" + name, 2);
+    clock_ = nullptr;
+    follower_.orders.min_epoch = 1;
+    follower_.Order();
+    Lead(primary_, follower_, true, true);
+    primary_.Await([](const MemberReport& report) { return report.is_open; }, "it is open");
+    ClientOptions options{.connect_timeout = seconds(30), .timeout = seconds(30)};
+    auto client = Client::Connect(primary_.server->address(), options);
+    ASSERT_TRUE(client.ok()) << client.status();
+    ASSERT_TRUE((*client)->Put("key", "value").ok());
+    ASSERT_TRUE((*client)->Put("lives a day", "value", {.ttl = std::chrono::hours(24)}).ok());
+    for (int i = 0; i < 20; ++i) {
+      ASSERT_TRUE((*client)->Get("key").ok()) << "it reads under a lease";
+      std::this_thread::sleep_for(kMinLeaseTime / 10);
+    }
+    client->reset();
+    primary_.server.reset();
+    follower_.orders.lead = MemberOrders::Lead{.epoch = 2};
+    follower_.orders.has_minimum = true;
+    follower_.Await([](const MemberReport& report) { return report.is_open; }, "it serves");
+    auto after = Client::Connect(follower_.server->address(), options);
+    ASSERT_TRUE(after.ok()) << after.status();
+    EXPECT_TRUE((*after)->Get("key").ok());
+    EXPECT_TRUE((*after)->Get("lives a day").ok());
+    EXPECT_TRUE((*after)->Put("key", "later").ok());
+    after->reset();
+    follower_.server.reset();
+  }
 }
 
 TEST_F(MembershipTest, APrimaryChangesItsLinksWhileItServes) {  // K14

@@ -11,16 +11,7 @@ namespace remora {
 namespace {
 
 class OrderedScans : public Scans {};
-INSTANTIATE_TEST_SUITE_P(
-    On, OrderedScans,
-    testing::Values(WithOrderedIndex(DeploymentKind::kLocal), WithOrderedIndex(DeploymentKind::kTcp),
-                    WithOrderedIndex(DeploymentKind::kTls), WithOrderedIndex(DeploymentKind::kVerbs),
-                    WithOrderedIndex(DeploymentKind::kSim), WithOrderedIndexAndDisk(DeploymentKind::kLocal),
-                    WithOrderedIndexAndDisk(DeploymentKind::kTcp),
-                    WithOrderedIndexAndDisk(DeploymentKind::kTls),
-                    WithOrderedIndexAndDisk(DeploymentKind::kVerbs),
-                    WithOrderedIndexAndDisk(DeploymentKind::kSim)),
-    NameOfScanned);
+INSTANTIATE_TEST_SUITE_P(On, OrderedScans, testing::ValuesIn(ClientsOfOrderedIndex()), NameOfScanned);
 
 // Another client overwrites, at least twice over, as much as the server keeps for the moments of scans.
 TEST_P(OrderedScans, MoreWritesThanTheServerKeepsGoOnAsOfALaterMoment) {

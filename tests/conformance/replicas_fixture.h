@@ -82,6 +82,7 @@ class ReplicasFixture : public testing::TestWithParam<rdma::TransportKind> {
     options.store.data_dir = DataOf(member);
     options.store.commit_log_bytes = std::uint64_t{64} << 20;
     options.store.loading = Loading::kInBackground;
+    options.store.ordered_index = has_order_;
     options.max_clients = 8;
     options.replication.follows = follows;
     options.replication.lease_time = lease_time_;
@@ -136,6 +137,7 @@ class ReplicasFixture : public testing::TestWithParam<rdma::TransportKind> {
 
   const TempDir dir_;
   std::chrono::milliseconds lease_time_{400};
+  bool has_order_ = false;  // the servers have an ordered index
 };
 
 }  // namespace remora

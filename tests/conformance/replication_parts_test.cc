@@ -1,4 +1,4 @@
-// The parts of replication that do no I/O over a network: R1 to R9, R11, R14 (server/replication).
+// The parts of replication that do no I/O over a network: R1 to R9, R11, R14, R15 (server/replication).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -92,6 +92,22 @@ TEST(HistoryTest, ARejectedFollowerBeginsEmptyOnlyWhereThatHelps) {  // R3
     EXPECT_THAT(WhyNot(kHistory, {.last = 10, .is_empty = false}, other, 170), HasSubstr(advice));
     EXPECT_THAT(WhyNot(UpTo(1), {.last = 101, .is_empty = false}, other, 170), HasSubstr(advice));
   }
+}
+
+TEST(HistoryTest, ACopyIsTakenOfAPrimaryOfTheSameShardAlone) {  // R15
+  const FollowerPosition at{.last = 170, .is_empty = false};
+  const auto may = [&](const History& own, const History& primary) {
+    return CheckCopy(own, at, primary).ok();
+  };
+  History diverged = UpTo(2);
+  diverged.Begin(99, 120);
+  EXPECT_TRUE(
+      may(diverged, {.is_primary = true, .began_empty = true, .reigns = {{2, 22, 100}, {4, 44, 150}}}));
+  EXPECT_FALSE(may(diverged, UpTo(2))) << "an earlier epoch";
+  const History anew{.is_primary = true, .began_empty = true, .reigns = {{1, 91, 0}, {5, 95, 10}}};
+  EXPECT_FALSE(may(kHistory, anew)) << "a shard that was begun anew";
+  EXPECT_TRUE(CheckCopy({}, {.last = 0, .is_empty = true}, anew).ok())
+      << "an empty member has nothing to lose";
 }
 
 TEST(HistoryTest, ComesBackFromItsFile) {

@@ -16,8 +16,10 @@ namespace {
 
 class ScanLost : public SimServed, public testing::Test {
  protected:
-  explicit ScanLost(Durability durability = Durability::kLogged) : SimServed(/*seed=*/5) {
+  explicit ScanLost(Durability durability = Durability::kLogged, bool ordered_index = false)
+      : SimServed(/*seed=*/5) {
     ServerOptions options;
+    options.store.ordered_index = ordered_index;
     options.store.memory_size = std::size_t{32} << 20;
     options.store.clock = &network_.clock();
     options.store.durability = durability;
@@ -79,6 +81,13 @@ class ScanLost : public SimServed, public testing::Test {
 
 TEST_F(ScanLost, GoesOnWhereItWas) { EXPECT_GT(Sweep({}), 20); }
 TEST_F(ScanLost, GoesOnBackwards) { EXPECT_GT(Sweep({.reverse = true}), 20); }
+class OneSidedLost : public ScanLost {
+ protected:
+  OneSidedLost() : ScanLost(Durability::kLogged, /*ordered_index=*/true) {}
+};
+TEST_F(OneSidedLost, GoesOnWhereItWas) { EXPECT_GT(Sweep({.one_sided = true}), 20); }
+TEST_F(OneSidedLost, GoesOnBackwards) { EXPECT_GT(Sweep({.reverse = true, .one_sided = true}), 20); }
+
 TEST_F(ScanLost, IsOfOneMomentOrAborted) { EXPECT_GT(Sweep({.one_moment = true}), 5); }
 
 /// In memory, where keys have the order of their hashes.

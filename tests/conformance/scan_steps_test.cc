@@ -95,6 +95,27 @@ TEST_F(ScanSteps, PagesAreShortWhileClientsWrite) {
   EXPECT_GE(PagesOfAScan(*client, /*writes=*/true), std::uint64_t{2 + (kStepKeys - 2 * 1024) / 64});
 }
 
+// Scans one after the other beside a client that writes: those behind the first know of it.
+TEST_F(ScanSteps, TheFirstPageIsShortWhileClientsWrite) {
+  const std::unique_ptr<Client> client = Connect();
+  ASSERT_NO_FATAL_FAILURE(Fill(*client));
+  const auto pages_of = [&](std::uint64_t limit) {
+    const std::uint64_t before = Pages();
+    const auto scan = client->Scan({.limit = limit});
+    EXPECT_CODE(kOk, scan.status());
+    std::uint64_t shown = 0;
+    while ((*scan)->Next()) ++shown;
+    EXPECT_EQ(shown, limit);
+    return Pages() - before;
+  };
+  ASSERT_EQ(PagesOfAScan(*client, /*writes=*/false), 3u);
+  ASSERT_CODE(kOk, client->Put("key 0", "new"));
+  EXPECT_EQ(pages_of(1000), std::uint64_t{1 + (1000 - 256 + 63) / 64});
+  EXPECT_EQ(pages_of(200), 1u) << "short scans are of one page";
+  network_.Advance(std::chrono::seconds(2));
+  EXPECT_EQ(PagesOfAScan(*client, /*writes=*/false), 3u);
+}
+
 // All changes would fit into one page. The log in memory cannot keep the last one.
 TEST_F(WatchSteps, TheChangesBeforeAnErrorAreShown) {
   const std::unique_ptr<Client> client = SimServed::Connect({});

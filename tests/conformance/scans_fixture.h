@@ -61,6 +61,19 @@ class Scans : public Behaviour {
   }
 };
 
+/// Returns the deployments with clients, of a server that has an ordered index: only in memory, and with a
+/// disk.
+inline std::vector<TestedDeployment> ClientsOfOrderedIndex() {
+  std::vector<TestedDeployment> all;
+  for (const auto with : {WithOrderedIndex, WithOrderedIndexAndDisk}) {
+    for (const DeploymentKind kind : {DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kTls,
+                                      DeploymentKind::kVerbs, DeploymentKind::kSim}) {
+      all.push_back(with(kind));
+    }
+  }
+  return all;
+}
+
 inline std::string NameOfScanned(const testing::TestParamInfo<TestedDeployment>& test) {
   if (!test.param.has_ordered_index) return NameOf(test.param);
   return NameOf(test.param) + (test.param.has_commit_log ? "_in_order" : "_in_memory");

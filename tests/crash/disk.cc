@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <array>
@@ -312,6 +313,12 @@ ssize_t pread(int fd, void* bytes, size_t size, off_t offset) {
   REMORA_NEXT(pread);
   if (const int error = Disk::Get().Of(Fault::kReadErrno, fd); error != 0) return Fail(error);
   return next(fd, bytes, size, offset);
+}
+
+ssize_t preadv2(int fd, const iovec* into, int count, off_t offset, int flags) {
+  REMORA_NEXT(preadv2);
+  if (const int error = Disk::Get().Of(Fault::kReadErrno, fd); error != 0) return Fail(error);
+  return next(fd, into, count, offset, flags);
 }
 
 void* mmap(void* address, size_t size, int protection, int flags, int fd, off_t offset) noexcept {

@@ -1,6 +1,9 @@
-"""kvctl cluster remove, add and force: members of a shard that come, or are lost for good. Real processes, and a real etcd."""
+"""kvctl cluster remove, add, force and rebuild: members of a shard that come, or are lost for good, and an etcd that has lost
+its data. Real processes, and a real etcd.
+"""
 
 import json
+import shutil
 import unittest
 
 import harness
@@ -172,8 +175,14 @@ class MisuseTest(ChangeCase):
             (["remove", etcd, shard, member, "tcp://h:1"], "takes the servers from etcd"),
             (["add", etcd, shard, member], "with --address=ADDRESS"),
             (["add", etcd, shard, member, "--address=h"], "--address"),
-            (["force", etcd, shard, member, "--min_in_sync=1"], "--min_in_sync: is for cluster remove, add"),
-            (["members", etcd, shard, member], "--member: is for cluster remove, add, force"),
+            (["force", etcd, shard, member, "--min_in_sync=1"], "--min_in_sync: is for cluster remove, add, rebuild"),
+            (["members", etcd, shard, member], "--member: is for cluster remove, add, force, rebuild"),
+            (["force", etcd, shard, member, "--initial_member=a=tcp://h:1"], "--initial_member: is for cluster rebuild"),
+            (["rebuild", etcd, shard], "cluster rebuild: name each member with --initial_member="),
+            (["rebuild", etcd, shard, "--initial_member=a"], "--initial_member=a: is not ID=ADDRESS"),
+            (["rebuild", etcd, shard, "--initial_member=a=h"], "address"),
+            (["rebuild", etcd, shard, *2 * ["--initial_member=a=tcp://h:1"]], "its replicas are not in order"),
+            (["rebuild", etcd, shard, "--initial_member=a=tcp://h:1", "--min_in_sync=2"], "min_in_sync is not from 1 to"),
             (["status", "--topology=x", etcd, member], "--etcd: is for cluster members"),
         ]:
             with self.subTest(arguments):
@@ -246,6 +255,108 @@ class ForceTest(ChangeCase):
         self.await_in_sync(3)
         self.await_put(primary, "key", "1")
         self.assertEqual(self.get(primary, "lost"), "1", "nothing is lost")
+
+
+class RebuildTest(ChangeCase):
+    LOST = b"if etcd has lost its data, restore them, or see `kvctl cluster rebuild`"
+
+    def lose_etcd(self):
+        self.etcd.kill()
+        shutil.rmtree(self.folder / "etcd")
+        self.assertTrue(self.etcd.start())
+
+    def rebuild(self, *flags, names=NAMES):
+        return self.cluster("rebuild", *[f"--initial_member={name}={self.addresses[name]}" for name in names], *flags)
+
+    def start_all_again(self):
+        for name in NAMES:
+            self.servers[name].kill()
+        for name in NAMES:
+            self.start(name)
+        harness.wait_until(lambda: all(self.stat(name, "loading") == 0 for name in NAMES), "all are loaded")
+
+    def test_a_shard_goes_on_without_its_configuration_and_is_rebuilt(self):
+        primary = self.start_all()
+        self.assertEqual(self.put(primary, "key", "1"), 0)
+        self.lose_etcd()
+        self.servers[primary].await_said(b"etcd has no configuration at .* any more: " + self.LOST)
+        self.assertEqual(self.put(primary, "key", "2"), 0)
+        self.assertEqual(self.get(primary, "key"), "2")
+        self.assertEqual(self.configuration(), "", "nobody has begun the shard anew")
+        code, _, error = self.rebuild("--accept_lost_writes")
+        self.assertEqual(code, 1, error)
+        self.assertRegex(error, f"member {primary} .* leads in epoch 1, and goes on without etcd; stop it")
+        self.start_all_again()
+        for name in NAMES:
+            self.servers[name].await_said(b"and this server has data: " + self.LOST)
+        away = self.others(primary)[0]
+        self.servers[away].kill()
+        code, _, error = self.rebuild("--accept_lost_writes")
+        self.assertEqual(code, 69, error)
+        self.assertRegex(error, f"member {away} .* does not answer: .*; start it, or leave it out")
+        self.start(away)
+        harness.wait_until(lambda: self.stat(away, "loading") == 0, "it is loaded")
+        code, said, error = self.rebuild()
+        self.assertEqual(code, 64, said)
+        self.assertIn("nothing was done; if the above is right", error)
+        self.assertRegex(said, "the primary is to be [abc], with writes up to version [0-9]+ of epoch 1\n")
+        self.assertEqual(self.configuration(), "")
+        code, said, error = self.rebuild("--accept_lost_writes")
+        self.assertEqual((code, error), (0, ""), said)
+        self.assertRegex(said, "the shard is rebuilt: [abc] is the primary, in epoch 2; the others join")
+        self.await_in_sync(3)
+        serving = self.primary()
+        self.assertEqual(self.get(serving, "key"), "2")
+        self.assertEqual(self.put(serving, "key", "3"), 0)
+        self.assertEqual((self.shown()["epoch"], self.shown()["min_in_sync"]), (2, 2))
+        code, _, error = self.rebuild("--accept_lost_writes")
+        self.assertEqual(code, 1)
+        self.assertIn("etcd has a configuration of epoch 2, so there is nothing to rebuild", error)
+        self.servers[serving].kill()
+        self.assertEqual(self.get(self.primary(), "key"), "3")
+
+    def test_no_member_gives_up_its_data_for_a_shard_that_was_begun_anew(self):
+        primary = self.start_all()
+        self.assertEqual(self.put(primary, "key", "1"), 0)
+        for server in self.servers.values():
+            server.kill()
+        self.lose_etcd()
+        self.start_anew("a")
+        harness.wait_until(lambda: self.stat("a", "replication_role") == 3, "an empty member begins the shard")
+        old = self.start("b")
+        old.await_said(b"primary_rejected: .*histories differ: stop one of two primaries")
+        self.assertFalse((self.folder / "b.data" / "REMORA-COPY").exists())
+        self.assertIsNone(old.process.poll())
+        # The way back: without that member and its configuration.
+        self.servers["a"].kill()
+        old.kill()
+        self.lose_etcd()
+        self.start("b")
+        self.start("c")
+        harness.wait_until(lambda: all(self.stat(name, "loading") == 0 for name in "bc"), "they are loaded")
+        code, said, error = self.rebuild("--accept_lost_writes", names="bc")
+        self.assertEqual((code, error), (0, ""), said)
+        self.await_in_sync(2)
+        self.assertEqual(self.get(self.serving(), "key"), "1")
+
+    def test_members_without_data_or_of_another_shard_are_named(self):
+        code, _, error = self.rebuild("--accept_lost_writes", names="a")
+        self.assertEqual(code, 69, error)
+        self.etcd.kill()
+        self.start("a")
+        self.assertTrue(self.etcd.start())
+        alone = self.server("--insecure_open", "--durability=memory", "--memory=64M", "--shard=5f0c0000000000aa/one",
+                            address=self.addresses["d"])  # fmt: skip
+        code, _, error = self.rebuild("--accept_lost_writes", names="d")
+        self.assertEqual(code, 1, error)
+        self.assertIn("is no member of a shard; start it with --etcd", error)
+        self.assertEqual(alone.stop()[0], 0)
+        other = self.server("--insecure_open", "--durability=memory", "--memory=64M", "--shard=5f0c0000000000aa/two",
+                            address=self.addresses["d"])  # fmt: skip
+        code, _, error = self.rebuild("--accept_lost_writes", names="d")
+        self.assertEqual(code, 69, error)
+        self.assertIn("and shard one of cluster 5f0c0000000000aa is expected", error)
+        self.assertEqual(other.stop()[0], 0)
 
 
 if __name__ == "__main__":

@@ -197,7 +197,7 @@ class RunningServerTest(harness.TestCase):
             for key, value, source in (
                 ("listen", self.address, "file"), ("listen", self.tcp, "file"), ("durability", "memory", "file"),
                 ("memory", "32M", "command line"), ("quiet", "true", "command line"), ("eviction", "least_used", "default"),
-                ("tokens", f"{self.folder}/tokens", "file"), ("max_clients", "11", "default"),
+                ("tokens", f"{self.folder}/tokens", "file"), ("max_clients", "10", "default"),
                 ("log_level", "warning", "default"), ("backup_dir", "", "default"), ("log_format", "text", "default"),
             ):  # fmt: skip
                 self.assertEqual(found.get((key, value)), source, (key, value, found))

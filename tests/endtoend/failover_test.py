@@ -4,6 +4,8 @@ REMORA_ROUNDS: how often a primary is killed under load (1 by default).
 """
 
 import os
+import pathlib
+import shutil
 import signal
 import subprocess
 import time
@@ -69,13 +71,14 @@ class FailoverCase(harness.TestCase):
         self.etcd = Etcd(self.folder)
         self.addCleanup(self.etcd.close)
         self.addresses = {name: self.new_address(name) for name in NAMES}
+        self.listens = {}  # members whose addresses are not those at which they listen
         self.servers = {}
         self.starts = 0
 
     def start(self, name, *flags, data=None, environment=None):
         """Starts a member, without tokens unless there are flags."""
         server = harness.Server(
-            f"--listen={self.addresses[name]}", f"--data_dir={self.folder / (data or name)}.data",
+            f"--listen={self.listens.get(name, self.addresses[name])}", f"--data_dir={self.folder / (data or name)}.data",
             "--memory=32M", "--shard=5f0c0000000000aa/one", f"--member={name}", f"--etcd={self.etcd.url}", SILENCE,
             *[f"--initial_member={one}={self.addresses[one]}" for one in NAMES], *(flags or ["--insecure_open"]),
             environment=environment,
@@ -327,6 +330,43 @@ class MisuseTest(FailoverCase):
         # Alone it begins the shard, and takes no writes below its minimum.
         harness.wait_until(lambda: self.stat("a", "replication_role") == 3, "it serves")
         self.assertNotEqual(self.put("a", "key", "1", "--timeout=500"), 0)
+
+    def test_wrong_credentials_of_etcd_are_named(self):
+        for command in (["user", "add", "root:very xyzzy"], ["auth", "enable"]):
+            self.assertEqual(self.etcd.control(*command), 0)
+        password = self.write("password", "wrong xyzzy\n")
+        server = self.start("a", "--insecure_open", "--etcd_user=root", f"--etcd_password_file={password}")
+        server.await_said(b"cluster_failed: etcd: .*check user")
+        self.assertNotIn(b"xyzzy", server.said())
+        server.kill()
+        pathlib.Path(password).write_text("very xyzzy\n")
+        self.start("a", "--insecure_open", "--etcd_user=root", f"--etcd_password_file={password}")
+        harness.wait_until(lambda: self.stat("a", "replication_role") == 3, "it serves")
+
+    def test_a_second_server_of_a_member_does_nothing_and_says_so(self):
+        primary = self.start_all()
+        self.assertEqual(self.put(primary, "key", "1"), 0)
+        name = next(one for one in NAMES if one != primary)
+        first = self.servers[name]
+        self.listens[name] = self.new_address("second")
+        second = self.start(name, data="second")
+        second.await_said(f"cluster_failed: another server answers at the address of member {name}, ".encode())
+        # With the life and the data of the member, as of a directory that was copied.
+        second.kill()
+        first.kill()
+        shutil.copytree(self.folder / f"{name}.data", self.folder / "copied.data")
+        del self.listens[name]
+        first = self.start(name)
+        self.await_in_sync(3)
+        self.listens[name] = self.new_address("second")
+        second = self.start(name, data="copied")
+        second.await_said(b"cluster_failed: another server answers at the address of member")
+        self.servers[primary].kill()
+        serving = lambda address: harness.stats(address)["replication_role"] == 3  # noqa: E731
+        others = [one for one in NAMES if one not in (primary, name)]
+        harness.wait_until(lambda: any(serving(self.addresses[one]) for one in [name, *others]), "a member serves")
+        self.assertFalse(serving(self.listens[name]))
+        self.assertIsNone(second.process.poll())
 
     def test_a_damaged_configuration_is_left_alone(self):
         self.assertEqual(self.etcd.control("put", "/remora/shards/5f0c0000000000aa/one", "{}"), 0)

@@ -202,6 +202,14 @@ class TestCase(unittest.TestCase):
         return server
 
 
+def is_running(pid):
+    """Returns whether the process runs; a zombie does not."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 class ShardsTestCase(TestCase):
     """One with the flags of kvserver --shards, whose data and topology lie in the folder."""
 
@@ -221,6 +229,11 @@ class ShardsTestCase(TestCase):
         server = Server(*self.flags(*flags, **parts), **options)
         self.addCleanup(server.close)
         return server
+
+    def expect_ended(self, children):
+        """Waits until no process of children() runs any more."""
+        for pid in children.values():
+            wait_until(lambda pid=pid: not is_running(pid), f"process {pid} has ended")
 
     def children(self, server):
         """Returns the processes of the servers, by the number of their shard."""

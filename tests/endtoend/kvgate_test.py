@@ -73,6 +73,17 @@ class ClientsTest(redis_pair.TestCase):
         one.close()
         harness.wait_until(lambda: b"name=first" not in other.call("CLIENT", "LIST"), "the client is gone")
 
+    def test_commands_after_silent_ones_are_answered(self):
+        wire = self.wire()
+        for _ in range(3):
+            silent = [("CLIENT", "REPLY", "OFF"), *[("SET", "k", "v")] * 40, ("CLIENT", "REPLY", "ON")]
+            wire.send(b"".join(redis_pair.request(*words) for words in silent))
+            self.assertEqual(wire.reply(), b"+OK\r\n")
+            wire.send(redis_pair.request("GET", "k") * 40 + redis_pair.request("PING"))
+            answers = [wire.reply() for _ in range(40)]
+            self.assertEqual(answers, [b"$1\r\nv\r\n"] * 40)
+            self.assertEqual(wire.reply(), b"+PONG\r\n")
+
     def test_killing_clients(self):
         wires = [self.wire() for _ in range(5)]
         ids = [int(wire.call("CLIENT", "ID")[1:]) for wire in wires]
@@ -222,6 +233,18 @@ class ServerTest(redis_pair.TestCase):
         self.assertEqual(wire.call("SET", "k", "x"), b"+OK\r\n")
         self.assertEqual(wire.call("DBSIZE"), b":1\r\n")
         self.assertEqual(gate.stop(), (0, b""))
+
+    def test_a_reply_does_not_wait_for_that_of_a_later_command(self):
+        server = self.memory_server()
+        self.gate("--timeout=3000")
+        wire = self.wire()
+        self.assertEqual(wire.call("SET", "k", "v"), b"+OK\r\n")
+        harness.freeze(server.process)
+        self.addCleanup(server.process.send_signal, signal.SIGCONT)
+        wire.send(redis_pair.request("PING") + redis_pair.request("SET", "k", "w"))
+        self.assertEqual(wire.socket.recv(1 << 10), b"+PONG\r\n")
+        server.process.send_signal(signal.SIGCONT)
+        self.assertFalse(wire.reply().startswith(b"+PONG"))
 
     def test_commands_wait_for_a_server_that_is_back_in_time(self):
         server = self.logged_server()

@@ -31,6 +31,25 @@ class OrderedMemoryTest(harness.TestCase):
         self.assertGreater(int(stats["ordered_index_bytes"]), 30)
         self.assertEqual(stats["scan_saved_bytes"], "0")
 
+    def test_kvctl_one_sided(self):
+        self.memory_server("--ordered=memory")
+        for i in range(30):
+            self.run_ok("put", f"key {i:02}", f"of {i}")
+        lines = [f"key {i:02}\tof {i}".encode() for i in range(30)]
+        scans = int(harness.stats(self.address)["scans"])
+        self.assertEqual(self.run_ok("scan", "--one_sided").splitlines(), lines)
+        self.assertEqual(self.run_ok("scan", "--one_sided", "--reverse", "--limit=3").splitlines(), lines[:-4:-1])
+        self.assertEqual(self.run_ok("scan", "--one_sided", "--keys_only", "--prefix=key 1").splitlines(),
+                         [line.split(b"\t")[0] for line in lines[10:20]])
+        self.assertEqual(int(harness.stats(self.address)["scans"]), scans, "the server has made no page")
+        self.assertEqual(kvctl(self.address, "scan", "--one_sided", "--any_order").returncode, 64)
+
+    def test_kvctl_one_sided_without_an_order(self):
+        self.memory_server()
+        run = kvctl(self.address, "scan", "--one_sided")
+        self.assertEqual(run.returncode, 78)
+        self.assertIn(b"--ordered=memory", run.stderr)
+
     def test_a_server_with_a_disk(self):
         """More records than the memory holds, through kills; the order is complete after each."""
         values = {f"key {i:04}": f"{i} " + "v" * 40_000 for i in range(600)}

@@ -80,7 +80,7 @@ def signalled(store, number):
 class CallsTest(harness.TestCase):
     def setUp(self):
         super().setUp()
-        self.kvserver = self.logged_server(f"--backup_dir={self.folder}/backups")
+        self.kvserver = self.logged_server(f"--backup_dir={self.folder}/backups", "--max_clients=40")
         self.store = self.connect()
         self.pairs = {f"key {i}".encode(): b"of %d" % i for i in range(5)}
         self.store.put_many(self.pairs.items())

@@ -6,11 +6,15 @@ REMORA_ROUNDS: how often a member is killed while it gets a copy, and the primar
 
 import os
 import pathlib
+import re
+import socket
 import subprocess
+import threading
 import unittest
+import unittest.mock
 
 import harness
-from failover_test import NAMES, FailoverCase
+from failover_test import NAMES, PATIENT, FailoverCase
 from kill_test import Writer
 from lease_test import remora
 
@@ -140,10 +144,30 @@ class LogTest(RejoinCase):
         self.assert_equal_to_primary(away)
 
 
-class KillTest(RejoinCase):
-    """kill -9 in the middle of a copy, which takes some seconds."""
+class KillCase(RejoinCase):
+    """A copy that takes some seconds."""
 
     FLAGS = [*SHORT_LOG, "--copy_rate=16M"]
+
+    TABLES = b"; ([0-9]+) tables of an earlier copy are here"
+
+    def await_whole_table(self, name):
+        """Returns the bytes of the tables that have come as a whole, once these are some."""
+        sizes = []
+
+        def has_one():
+            tables = [path.stat() for path in (self.folder_of(name) / "REMORA-COPY").glob("*.sst")]
+            tables.sort(key=lambda table: table.st_mtime_ns)
+            sizes[:] = [table.st_size for table in tables[:-1]]
+            return sum(sizes) > FILLING * 500_000
+
+        harness.wait_until(has_one, "a whole table of the copy is there")
+        return sum(sizes)
+
+    def bytes_of_last_copy(self, server):
+        """Returns the bytes that came, and those of all files."""
+        words = (b"has sent the copy, ([0-9]+) bytes", b"sends a copy of its data, ([0-9]+) bytes")
+        return (int(re.findall(one, server.said())[-1]) for one in words)
 
     def begin_copy(self):
         primary = self.start_all()
@@ -152,26 +176,40 @@ class KillTest(RejoinCase):
         self.await_in_sync(2)
         self.fill(primary)
         self.start(away)
-        self.await_part(away)
         return primary, away
 
-    def await_part(self, name):
-        harness.wait_until(lambda: self.copied_bytes(name) > 1_000_000, "a part of the copy is there")
+    def await_part(self, name, copies=1):
+        """Waits until the member has a part of this one of the copies since its start."""
+        server = self.servers[name]
+        harness.wait_until(lambda: len(re.findall(b"sends a copy of its data", server.said())) >= copies, "a copy begins")
+        taken = self.stat(name, "copy_bytes_taken") or 0
+        harness.wait_until(lambda: (self.stat(name, "copy_bytes_taken") or 0) > taken + 1_000_000
+                           or server.process.poll() is not None, "a part of the copy is there")  # fmt: skip
 
-    def test_the_member_is_killed(self):
+
+class KillTest(KillCase):
+    """kill -9 in the middle of a copy."""
+
+    def test_the_member_is_killed_and_goes_on_from_its_tables(self):
         _, away = self.begin_copy()
+        kept = self.await_whole_table(away)
         for _ in range(ROUNDS):
-            self.await_part(away)
             self.servers[away].kill()
-            self.start(away).await_said(b"copy_failed: a copy of a primary's data that was not whole is removed")
+            self.start(away).await_said(b"copy_taken: a part of a copy of a primary's data is here")
+            self.await_part(away)
+        server = self.servers[away]
         self.await_copied(away)
+        self.assertGreater(int(re.search(self.TABLES, server.said())[1]), 0)
+        came, whole = self.bytes_of_last_copy(server)
+        print(f"{came} of {whole} bytes came after the last kill")
+        self.assertLess(came, whole - kept // 2)
         self.await_in_sync(3)
         self.assert_equal_to_primary(away)
 
     def test_the_primary_is_killed(self):
         primary, away = self.begin_copy()
-        for _ in range(ROUNDS):
-            self.await_part(away)
+        for number in range(ROUNDS):
+            self.await_part(away, number + 1)
             self.servers[primary].kill()
             self.assertIsNone(self.servers[away].process.poll(), "it goes on trying")
             self.start(primary)
@@ -184,6 +222,110 @@ class KillTest(RejoinCase):
                 self.start(name)
         self.await_in_sync(3)
         self.assert_equal_to_primary(away)
+
+
+class Relay:
+    """Passes on what goes between the clients of a server and the server, until their connections are cut."""
+
+    def __init__(self, port):
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listening.getsockname()[1]
+        self.to = port
+        self.sockets = []
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listening.accept()
+            except OSError:
+                return
+            try:
+                server = socket.create_connection(("127.0.0.1", self.to))
+            except OSError:
+                client.close()
+                continue
+            self.sockets += [client, server]
+            for ends in ((client, server), (server, client)):
+                threading.Thread(target=self.pass_on, args=ends, daemon=True).start()
+
+    def pass_on(self, source, sink):
+        try:
+            while some := source.recv(1 << 16):
+                sink.sendall(some)
+        except OSError:
+            pass
+        self.end([source, sink])
+        source.close()
+
+    def end(self, sockets):
+        for one in sockets:
+            try:
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def cut(self):
+        self.end(self.sockets)
+
+    def close(self):
+        self.end([self.listening])
+        self.listening.close()
+        self.cut()
+
+
+class CutTest(KillCase):
+    def test_a_copy_goes_on_after_its_connection_was_lost(self):
+        relays = {}
+        for name in NAMES:
+            port = harness.free_port()
+            relays[name] = Relay(port)
+            self.addCleanup(relays[name].close)
+            self.listens[name] = f"tcp://127.0.0.1:{port}"
+            self.addresses[name] = f"tcp://127.0.0.1:{relays[name].port}"
+        primary, away = self.begin_copy()
+        kept = self.await_whole_table(away)
+        server = self.servers[away]
+        relays[away].cut()
+        self.servers[primary].await_said(f"follower_away: the follower at {self.addresses[away]}".encode())
+        server.await_said(self.TABLES)
+        self.await_copied(away)
+        sent = re.search(b"with ([0-9]+) tables of an earlier copy", self.servers[primary].said())
+        self.assertGreater(int(sent[1]), 0)
+        came, whole = self.bytes_of_last_copy(server)
+        print(f"{came} of {whole} bytes came after the connection was lost")
+        self.assertLess(came, whole - kept // 2)
+        self.await_in_sync(3)
+        self.assert_equal_to_primary(away)
+
+
+class TlsTest(RejoinCase):
+    """A copy over tls://, between members that prove tokens."""
+
+    def setUp(self):
+        super().setUp()
+        lines = {role: self.make_token(role, role) for role in ("read-write", "replication")}
+        tokens = self.write("tokens", "".join(lines.values()))
+        self.FLAGS = [f"--tokens={tokens}", f"--replication_token_file={self.write('replication', lines['replication'])}"]
+        self.addresses = {name: f"tls://127.0.0.1:{harness.free_port()}" for name in NAMES}
+        secret = self.write("read-write", lines["read-write"])
+        self.enterContext(unittest.mock.patch.dict(os.environ, {"REMORA_TOKEN_FILE": secret}))
+
+    def start(self, name, *flags, data=None):
+        return FailoverCase.start(self, name, *self.FLAGS, *flags, data=data)
+
+    def test_a_member_gets_its_copy_over_tls(self):
+        old, successor = self.diverge()
+        large = os.urandom(3_000_000).hex().encode()
+        run = harness.kvctl(self.addresses[successor], PATIENT, "put", "large", stdin=large)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.start(old)
+        self.await_copied(old)
+        self.await_in_sync(3)
+        self.assertGreater(self.stat(successor, "copy_bytes_sent"), 3_000_000)
+        self.assert_equal_to_primary(old)
+        self.assertEqual(self.get(old, "large"), large.decode())
+        self.assertIsNone(self.get(old, "unacknowledged"))
 
 
 class FullDiskTest(RejoinCase):

@@ -18,14 +18,6 @@ SHARDS = harness.ShardsTestCase.SHARDS
 EX_USAGE, EX_CANTCREAT, EX_IOERR, EX_TEMPFAIL, EX_CONFIG = 64, 73, 74, 75, 78
 
 
-def running(pid):
-    """Returns whether the process runs; a zombie does not."""
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 class ShardsTestCase(harness.ShardsTestCase):
     def status(self):
         """Returns the exit status, and the words of each shard's line."""
@@ -37,10 +29,6 @@ class ShardsTestCase(harness.ShardsTestCase):
             [harness.program("example_cluster"), str(self.topology), user, name],
             stdin=subprocess.DEVNULL, capture_output=True, timeout=harness.PATIENCE, check=False, text=True,
         )  # fmt: skip
-
-    def expect_ended(self, children):
-        for pid in children.values():
-            harness.wait_until(lambda pid=pid: not running(pid), f"process {pid} has ended")
 
     def rejected(self, *arguments):
         """Returns the exit status, and what it said."""
@@ -148,7 +136,7 @@ class HangTest(ShardsTestCase):
         self.addCleanup(self.thaw, pid)
 
     def thaw(self, pid):
-        if running(pid):
+        if harness.is_running(pid):
             os.kill(pid, signal.SIGCONT)
 
     def freeze_until_it_ends(self, pid):
@@ -159,7 +147,7 @@ class HangTest(ShardsTestCase):
                 os.kill(pid, signal.SIGSTOP)
             except ProcessLookupError:
                 return True
-            return not running(pid)
+            return not harness.is_running(pid)
 
         harness.wait_until(has_ended, f"process {pid} is ended")
 
@@ -427,7 +415,7 @@ class MisuseTest(ShardsTestCase):
             self.skipTest("a small disk needs mount, and root")
         self.addCleanup(subprocess.run, ["umount", str(disk)], check=True)
         self.data, self.topology = disk / "data", disk / "topology"
-        for others, said in ((3, r"file .*topology\.lock"), (2, "folder .*/disk/data"), (1, r"topology\.new")):
+        for others, said in ((3, r"file .*topology\.lock"), (2, "folder .*/disk/data"), (1, r"topology\.swap"), (0, r"topology\.new")):
             for i in range(others):
                 (disk / str(i)).touch()
             code, output = self.rejected(*self.flags(f"--topology={self.topology}"))

@@ -309,9 +309,11 @@ class ShardsTest(harness.ShardsTestCase):
         self.addCleanup(terminal.close)
         terminal.await_text(b"2 shards, all ready")
         self.assertIn(str(self.topology).encode(), terminal.page()[0])
+        children = self.children(server)
         server.kill()
         terminal.await_text(b"shard 1: NO ANSWER: ")
         terminal.await_text(b"2 shards, 0 ready")
+        self.expect_ended(children)  # they hold the data directories
         self.start()
         terminal.await_text(b"2 shards, all ready")
         os.write(terminal.master, b"q")

@@ -29,8 +29,10 @@ NO_PROGRESS = 30
 TICK = 0.1
 # So often in a row, a tick apart, nobody has run and all are asleep.
 LOOKS_AT_SLEEPERS = 10
-# More than a server polls always (PolledConnections::kAlwaysPolled), so that it parks some.
-CONNECTIONS = 12
+# Of each client. Many: in all, more than a server polls always (PolledConnections::kAlwaysPolled), so that it parks
+# some. Few: so few that it sleeps briefly before it sleeps at the sockets (rdma/local/listener.cc).
+MANY_CONNECTIONS = 12
+FEW_CONNECTIONS = 1
 KINDS = ("sync", "async", "sync")
 # While the same clients run, nothing else wakes the server.
 ROUNDS_OF_THE_SAME = 20
@@ -77,7 +79,7 @@ def state_of(pid):
 class Sleeper:
     """A sleeper (see there)."""
 
-    def __init__(self, address, folder, number, kind):
+    def __init__(self, address, folder, number, kind, connections):
         self.name, self.kind = f"{kind} {number}", kind
         path = folder / f"counts{number}"
         path.write_bytes(bytes(16))
@@ -85,7 +87,7 @@ class Sleeper:
             self.counts = memoryview(mmap.mmap(file.fileno(), 16)).cast("Q")
         self.errors = open(folder / f"errors{number}", "w+b")
         self.process = subprocess.Popen(
-            [harness.program("sleeper"), address, f"key{number}", str(CONNECTIONS), path, kind],
+            [harness.program("sleeper"), address, f"key{number}", str(connections), path, kind],
             stdin=subprocess.DEVNULL, stderr=self.errors,
         )  # fmt: skip
         self.pid = self.process.pid
@@ -112,7 +114,7 @@ class WakeupTest(harness.TestCase):
         super().setUp()
         seed = random.randrange(1 << 32)
         self.seed, self.random = seed, random.Random(seed)
-        self.kvserver = self.memory_server(f"--max_clients={2 * len(KINDS) * CONNECTIONS}", memory="256M")
+        self.kvserver = self.memory_server(f"--max_clients={2 * len(KINDS) * MANY_CONNECTIONS}", memory="256M")
         self.number = self.kills = self.stops = self.migrations = 0
         self.sleeps_of_killed = 0
         self.sleepers = []
@@ -120,7 +122,7 @@ class WakeupTest(harness.TestCase):
 
     def start(self, kind):
         self.number += 1
-        self.sleepers.append(Sleeper(self.address, self.folder, self.number, kind))
+        self.sleepers.append(Sleeper(self.address, self.folder, self.number, kind, self.connections))
 
     def replace(self, sleeper):
         self.kills += 1
@@ -182,7 +184,14 @@ class WakeupTest(harness.TestCase):
         clients = self.sleeps_of_killed + sum(sleeper.sleeps for sleeper in self.sleepers)
         return clients, sleeps_of_thread(self.kvserver.process.pid)
 
-    def test_no_wakeup_is_lost(self):
+    def test_no_wakeup_is_lost_with_many_connections(self):
+        self.check_that_no_wakeup_is_lost(MANY_CONNECTIONS)
+
+    def test_no_wakeup_is_lost_with_few_connections(self):
+        self.check_that_no_wakeup_is_lost(FEW_CONNECTIONS)
+
+    def check_that_no_wakeup_is_lost(self, connections):
+        self.connections = connections
         for kind in KINDS:
             self.start(kind)
         self.await_progress(self.sleepers)

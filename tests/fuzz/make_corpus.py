@@ -131,6 +131,18 @@ def ordered():
     yield 'ascends', b'\x10' + b''.join(change(2, b'key' + bytes([48 + i])) for i in range(60)) + change(16, b'k')
 
 
+def leaf():
+    def block(entries, count, fences=b'', low=(0, 0), high=(0, 0)):
+        return struct.pack('<QQQHHHHHHI', 0, 1, 4096, len(entries), count, *low, *high, 0) + entries + fences
+    entries = b'\0\3pea\3\1r\1\3lum'
+    yield 'only', block(entries, 3)
+    yield 'between', block(entries, 3, b'aq', (1, 1), (0, 1))
+    yield 'wrong_fences', block(entries, 3, b'qa', (0, 1), (0, 1))
+    yield 'descends', block(b'\0\1b\0\1a', 2)
+    yield 'large_numbers', block(b'\0\xe1\x2c' + b'k' * 300 + b'\xe1\x2c\1l', 2)
+    yield 'cut', block(b'\0\5pea', 1)
+
+
 def ring():
     yield 'messages', bytes([0x10, 3, 100, 0, 5, 4, 10, 0, 2, 0x30, 11, 0, 4, 5, 5])
     yield 'of_many_slots', bytes([4, 0, 0x20, 2, 4, 0, 0x20, 0xf0, 0x10, 3, 0, 0x10, 5])
@@ -287,10 +299,30 @@ def configuration():
     yield 'deep', b'[' * 4000
 
 
+def lease():
+    # Lines: time, an answer, a look; the line's rounds, a word of it, a false checksum, a mixture.
+    yield 'lines', b'\0' + bytes([2, 0, 0, 100, 0, 3, 1, 0, 50, 0, 6, 1, 1, 20, 0, 0, 2, 7, 2])
+    yield 'torn', b'\0' + bytes([2, 0, 2, 33, 3, 2, 34, 0xf0, 2, 17, 2, 9, 3]) + struct.pack('<Q', 9000) + bytes([2, 1, 1, 7])
+    yield 'reign', b'\0' + bytes([2, 1, 2, 9, 0]) + struct.pack('<Q', 4) + bytes([2, 1, 2, 1])
+    # A primary: rounds, parts of groups, answers; then one that nobody asked for.
+    yield 'answers', b'\1\7' + bytes([0, 2, 3, 1, 2, 0, 5, 9, 3, 1, 0, 2, 3, 0xfd, 2, 0, 2, 1, 2, 2, 2, 4]) + bytes(8)
+    yield 'ahead', b'\1\0' + bytes([1, 2, 8]) + struct.pack('<Q', 99)
+    yield 'rejects', b'\1\0' + bytes([0, 2, 51, 2])
+    # A shard: rounds with the client's looks, then the first member takes over.
+    one_round = [3, 6, 22, 8, 24, 3]
+    look = [13, 29]
+    for name, rates in (('client_slow', [4, 4, 0, 0]), ('client_fast', [0, 0, 2, 4])):
+        story = [*look, *one_round, 0, 120, *look, *one_round, 0, 120, *look, 0, 200, *look, 236, 2, 200, *look, 2, 100, *look, 2, 255, *look]
+        yield name, bytes([2, *rates, *story])
+    asks = [*look, 45, 61, *one_round, 0, 110, *one_round, 61, 252, 1, 200, 1, 250, *look, 1, 255]
+    yield 'asks', bytes([2, 0, 4, 0, 4, *asks])
+    yield 'restart', bytes([2, 0, 0, 0, 0, *look, *one_round, 235, 26, 0, 130, *one_round, *look, 3, 10, 6, 236, 8, 2, 255, 2, 255, *look])
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
-    for harness in (messages, texts, files, region, ordered, log, commit_log, handshake, ring, frames, tls, durable, superblock, pieces, pages,
-                    client, server, http, resp, configuration):
+    for harness in (messages, texts, files, region, ordered, leaf, log, commit_log, handshake, ring, frames, tls, durable, superblock, pieces, pages,
+                    client, server, http, resp, configuration, lease):
         directory = root / harness.__name__
         os.makedirs(directory, exist_ok=True)
         for name, content in harness():

@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   remora::Input input(data, size);
   const auto shape = input.Take<std::uint8_t>();
   remora::OrderedKeys keys(
-      {.leaf_bytes = std::size_t{32} + shape % 64, .fanout = std::size_t{4} + shape / 64});
+      {.leaf_capacity = std::size_t{16} + shape % 64, .fanout = std::size_t{4} + shape / 64});
   std::set<std::string> model;
   for (std::size_t i = 0; i < remora::kMostChanges && !input.empty(); ++i) {
     const auto change = input.Take<std::uint8_t>();

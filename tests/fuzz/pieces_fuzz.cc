@@ -108,8 +108,7 @@ void ReadIt(const Slot& slot, const Record& record) {
               return;
             }
             clock.Sleep(record.time_per_read());
-            if (offset >= GenerationsOffset(kMemorySize) &&
-                offset + to.size() <= GenerationsOffset(kMemorySize) + SegmentCount(kMemorySize)) {
+            if (offset >= BeginningsOffset(kMemorySize) && offset + to.size() <= ChangesOffset(kMemorySize)) {
               std::ranges::fill(to, std::byte{generation});
               return;
             }

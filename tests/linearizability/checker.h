@@ -18,6 +18,7 @@
 //   - A batch's writes have consecutive versions; a reader that has seen one of its values sees those before
 //   it in the batch.
 //   - A scan is of one moment: there is a version so that it shows, of each key, the last write up to that.
+//     A one-sided scan is a Get of each key, at any moment of the scan, and shows the keys in their order.
 //   - A watch shows each write once, in the order of versions, and not before it is seen (watches.h).
 //   - A client's writes are done in the order in which it began them, if so many can be in flight at once
 //     (CheckOptions::writes_in_order). A rejected write, too, was decided at its turn. (A write of unknown

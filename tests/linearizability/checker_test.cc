@@ -94,6 +94,16 @@ class Told {
     history_.scans.push_back({9, std::move(entries), begun, opened, ended});
     return *this;
   }
+  Told& OneSided(Time begun, Time ended, std::vector<ScanResult::Entry> entries, bool is_whole = true) {
+    LongScan(begun, begun, ended, std::move(entries));
+    history_.scans.back().is_one_sided = true;
+    history_.scans.back().is_whole = is_whole;
+    return *this;
+  }
+  Told& InReverse() {
+    history_.scans.back().is_reverse = true;
+    return *this;
+  }
 
   std::string Faults() const { return Text(Check(history_)); }
   std::string FaultsInOrder() const { return Text(Check(history_, {.writes_in_order = true})); }
@@ -281,6 +291,34 @@ TEST(LinearTest, ScansAreOfOneMoment) {
   EXPECT_THAT(Told(told).Scan(20, 30, {{"k", "a", 1}, {"other", "c", 3}}).Faults(),
               HasSubstr("what was done before"));
   EXPECT_THAT(Told(told).Scan(101, 110, {{"k", "b", 2}}).Faults(), HasSubstr("no order"));
+}
+
+// A one-sided scan counts as one Get of each key, at any moment of the scan.
+TEST(LinearTest, OneSidedScansShowEachKeyAsOfAMomentOfTheScan) {
+  const Told told = Told().Put(1, 0, 10, "a", 1).Put(1, 40, 50, "b", 3).Put(1, 0, 10, "c", 2).Of("other");
+  EXPECT_EQ(Told(told).OneSided(20, 30, {{"k", "a", 1, 25}, {"other", "c", 2, 26}}).Faults(), "");
+  EXPECT_EQ(Told(told).OneSided(20, 90, {{"k", "a", 1, 80}, {"other", "c", 2, 81}}).Faults(), "");
+  EXPECT_EQ(Told(told).OneSided(20, 90, {{"k", "b", 3, 80}, {"other", "c", 2, 81}}).Faults(), "");
+  // Later than it was shown, and earlier than the scan.
+  EXPECT_THAT(Told(told).OneSided(20, 90, {{"k", "b", 3, 35}, {"other", "c", 2, 81}}).Faults(),
+              HasSubstr("no order"));
+  EXPECT_THAT(Told(told).OneSided(60, 90, {{"k", "a", 1, 80}, {"other", "c", 2, 81}}).Faults(),
+              HasSubstr("no order"));
+  EXPECT_THAT(Told(told).OneSided(20, 30, {{"k", "d", 9, 25}, {"other", "c", 2, 26}}).Faults(),
+              HasSubstr("no order"));
+  EXPECT_THAT(Told(told).OneSided(20, 90, {{"other", "c", 2, 81}}).Faults(), HasSubstr("no order"));
+  EXPECT_EQ(Told(told).OneSided(20, 90, {{"other", "c", 2, 81}}, /*is_whole=*/false).Faults(), "");
+}
+
+TEST(LinearTest, OneSidedScansShowTheKeysInTheirOrder) {
+  const Told told = Told().Put(1, 0, 10, "a", 1).Put(1, 0, 10, "c", 2).Of("other");
+  const std::vector<ScanResult::Entry> up = {{"k", "a", 1, 21}, {"other", "c", 2, 22}};
+  const std::vector<ScanResult::Entry> down = {up[1], up[0]}, twice = {up[0], up[0], up[1]};
+  EXPECT_EQ(Told(told).OneSided(20, 30, up).Faults(), "");
+  EXPECT_EQ(Told(told).OneSided(20, 30, down).InReverse().Faults(), "");
+  EXPECT_THAT(Told(told).OneSided(20, 30, down).Faults(), HasSubstr("shows 'k' behind 'other'"));
+  EXPECT_THAT(Told(told).OneSided(20, 30, up).InReverse().Faults(), HasSubstr("shows 'other' behind 'k'"));
+  EXPECT_THAT(Told(told).OneSided(20, 30, twice).Faults(), HasSubstr("shows 'k' behind 'k'"));
 }
 
 // A scan leaves out what has expired when it comes to it, also where it was overwritten since its moment.

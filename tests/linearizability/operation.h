@@ -56,18 +56,23 @@ inline bool IsEffect(const Operation& operation) {
   return is_write && (operation.outcome == Outcome::kOk || operation.outcome == Outcome::kUnknown);
 }
 
-/// Result of a scan of one moment, all of it.
+/// Result of a scan of one moment, all of it; or of a one-sided one, which shows each key as of a moment of
+/// its own.
 struct ScanResult {
   struct Entry {
     std::string key;
     std::string value;
     std::uint64_t version = 0;
+    Time shown = 0;  // one-sided
   };
   std::uint32_t client = 0;
   std::vector<Entry> entries;
   Time begun = 0;
   Time opened = 0;  // the call that says which moment has returned
   Time ended = 0;   // all was shown
+  bool is_one_sided = false;
+  bool is_reverse = false;  // one-sided
+  bool is_whole = true;     // else it ended with an error: it says nothing of keys that it did not show
 };
 
 /// Result of a watch of all keys, from when it began until it was told to begin anew, over all tokens in

@@ -27,7 +27,7 @@ Recorder::Choice Recorder::Choose() {
     const std::uint64_t dice = Below(100);
     if (dice < 4) return Choice::kMultiGet;
     if (dice < 10) return Choice::kExists;
-    if (dice < 11 && options_.scans && Below(4) == 0) return Choice::kScan;
+    if (options_.one_sided ? dice < 14 : dice < 11 && options_.scans && Below(4) == 0) return Choice::kScan;
     return Choice::kGet;
   }
   const std::uint64_t dice = Below(100);
@@ -40,7 +40,15 @@ Recorder::Choice Recorder::Choose() {
   return Choice::kBatch;
 }
 
-std::string Recorder::Key() { return "r" + std::to_string(Below(options_.keys)); }
+std::string Recorder::Key() { return KeyOf(Below(options_.keys)); }
+
+std::string Recorder::KeyOf(std::uint64_t number) const {
+  std::string key = "r" + std::to_string(number);
+  // Some are so long that clients cannot READ their leaf.
+  const std::size_t size = options_.key_size > 0 && number % 64 == 63 ? kMaxKeySize : options_.key_size;
+  if (key.size() < size) key.resize(size, '.');
+  return key;
+}
 
 std::string Recorder::AnyKey() {
   const std::uint64_t dice = Below(10);

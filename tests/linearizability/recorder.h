@@ -29,6 +29,8 @@ struct WorkloadOptions {
   std::uint32_t read_percent = 50;
   bool ttls = true;
   bool scans = false;         // where the store keeps an order
+  bool one_sided = false;     // scans are one-sided, and more of them
+  std::size_t key_size = 0;   // of most registers, at least: the longer, the fewer keys has a leaf
   bool durabilities = false;  // each write names one
 };
 
@@ -97,6 +99,7 @@ class Recorder {
   std::uint64_t Below(std::uint64_t limit) { return random_() % limit; }
   bool Chance(std::uint32_t percent) { return Below(100) < percent; }
   std::string AnyKey();
+  std::string KeyOf(std::uint64_t number) const;
   std::size_t Begin(Kind kind, const std::string& key);
   void End(std::size_t place, const absl::Status& status);
   /// The name of what a Get found.

@@ -17,6 +17,21 @@ struct Writes {
   bool may_be_gone = false;  // by itself, or by a write of which nothing is known
 };
 
+std::string NameOf(const ScanResult& scan) {
+  return "a scan of client " + std::to_string(scan.client) + " from " + std::to_string(scan.begun) + " to " +
+         std::to_string(scan.ended);
+}
+
+/// Says where the keys of a scan do not strictly ascend, or descend. Empty: they do.
+std::string Disorder(const ScanResult& scan) {
+  for (std::size_t i = 1; i < scan.entries.size(); ++i) {
+    const std::string &before = scan.entries[i - 1].key, &key = scan.entries[i].key;
+    if (scan.is_reverse ? key < before : before < key) continue;
+    return NameOf(scan) + " shows '" + key + "' behind '" + before + "'";
+  }
+  return "";
+}
+
 using Keys = std::unordered_map<std::string, Writes>;
 
 /// The first write that shows that the scan is of no version's moment. Null: there may be one.
@@ -61,13 +76,16 @@ void CheckScans(const std::vector<ScanResult>& scans, const std::vector<Operatio
   for (auto& [key, writes] : keys) std::ranges::sort(writes.known, {}, &Operation::version);
   for (const ScanResult& scan : scans) {
     if (scan.entries.empty()) continue;
+    if (scan.is_one_sided) {
+      if (const std::string disorder = Disorder(scan); !disorder.empty()) faults->push_back(disorder);
+      continue;
+    }
     const auto last = std::ranges::max_element(scan.entries, {}, &ScanResult::Entry::version);
     const Operation* const write = NoMoment(scan, *last, keys);
     if (write == nullptr) continue;
-    faults->push_back("a scan of client " + std::to_string(scan.client) + " from " +
-                      std::to_string(scan.begun) + " to " + std::to_string(scan.ended) + " shows '" +
-                      last->key + "' of version " + std::to_string(last->version) +
-                      ", and not what was done before that:\n    " + Text(*write));
+    faults->push_back(NameOf(scan) + " shows '" + last->key + "' of version " +
+                      std::to_string(last->version) + ", and not what was done before that:\n    " +
+                      Text(*write));
   }
 }
 
@@ -83,16 +101,17 @@ void AddGets(const ScanResult& scan, std::map<std::string, std::vector<Operation
     get.outcome = Outcome::kOk;
     get.value = entry.value;
     get.version = entry.version;
-    get.ended = scan.opened;
+    get.ended = scan.is_one_sided ? entry.shown : scan.opened;
     (*keys)[entry.key].push_back(get);
   }
+  if (!scan.is_whole) return;
   get.outcome = Outcome::kNotFound;
   get.value.clear();
   get.version = 0;
   for (auto& [key, operations] : *keys) {
     if (shown.contains(key)) continue;
     get.key = key;
-    get.ended = scan.opened;
+    get.ended = scan.is_one_sided ? scan.ended : scan.opened;
     get.looked_until = scan.ended;  // a record may have expired before it arrived
     operations.push_back(get);
   }

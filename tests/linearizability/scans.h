@@ -9,7 +9,7 @@
 
 namespace remora::linear {
 
-/// Says of each scan that is of no one moment, why.
+/// Says of each scan that is of no one moment, why; of a one-sided one, which keys come in no order.
 void CheckScans(const std::vector<ScanResult>& scans, const std::vector<Operation>& operations,
                 std::vector<std::string>* faults);
 

@@ -36,7 +36,7 @@ void Worker::Do(KeyValue& kv) {
 }
 
 void Worker::ReadAll(KeyValue& kv) {
-  for (std::uint32_t i = 0; i < options_.keys; ++i) Get(kv, "r" + std::to_string(i));
+  for (std::uint32_t i = 0; i < options_.keys; ++i) Get(kv, KeyOf(i));
   for (std::uint32_t i = 0; i < options_.counters; ++i) Get(kv, "c" + std::to_string(i));
   for (std::uint32_t i = 0; i < options_.lists; ++i) Get(kv, "l" + std::to_string(i));
 }
@@ -141,6 +141,7 @@ void Worker::Batch(KeyValue& kv) {
 }
 
 void Worker::Scan(KeyValue& kv) {
+  if (options_.one_sided) return ScanOneSided(kv);
   ScanResult result;
   result.client = client_;
   result.begun = now_();
@@ -154,6 +155,36 @@ void Worker::Scan(KeyValue& kv) {
   if (!(*scan)->status().ok()) return;  // it shows less than there is
   result.ended = now_();
   history_.scans.push_back(std::move(result));
+}
+
+void Worker::ScanOneSided(KeyValue& kv) {
+  ScanResult result;
+  result.client = client_;
+  result.is_one_sided = true;
+  result.is_reverse = done_ % 2 == 0;
+  result.begun = now_();
+  const absl::StatusOr<std::unique_ptr<KeyScan>> scan =
+      kv.Scan({.reverse = result.is_reverse, .one_sided = true});
+  result.opened = now_();
+  // The server may be down, as for every call.
+  const auto is_expected = [](const absl::Status& status) {
+    return status.ok() || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+  };
+  if (!is_expected(scan.status())) Complain("a one-sided scan does not begin", scan.status());
+  if (!scan.ok()) return;
+  while ((*scan)->Next()) {
+    const std::string key((*scan)->key());
+    result.entries.push_back({key, NameOf(key, std::string((*scan)->value())), (*scan)->version(), now_()});
+  }
+  const absl::Status& status = (*scan)->status();
+  result.is_whole = status.ok();
+  if (!is_expected(status)) Complain("a one-sided scan ends", status);
+  result.ended = now_();
+  history_.scans.push_back(std::move(result));
+}
+
+void Worker::Complain(const std::string& what, const absl::Status& status) {
+  complaints_.push_back(what + ": " + status.ToString());
 }
 
 }  // namespace remora::linear

@@ -29,6 +29,8 @@ class Worker : public Recorder {
   void Append(KeyValue& kv);
   void Batch(KeyValue& kv);
   void Scan(KeyValue& kv);
+  void ScanOneSided(KeyValue& kv);
+  void Complain(const std::string& what, const absl::Status& status);
 
   std::string value_;
 };

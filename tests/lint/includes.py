@@ -29,6 +29,10 @@ LAYERS = {
     "client/": ("client/", "rdma/", "store/base/", "store/format/"),
     # kvserver --shards writes the file that clients read.
     "server/main/shard_servers.": ("server/", "rdma/", "store/", "client/cluster/topology.h"),
+    # Its servers change it as slots move.
+    "server/main/topology_division.": ("server/", "rdma/", "store/", "client/cluster/topology.h"),
+    # Its members read the same text in etcd.
+    "server/main/etcd_division.": ("server/", "rdma/", "store/", "client/cluster/topology.h"),
     # kvserver --redis checks the nodes of a Redis Cluster as the gate does that it starts.
     "server/main/redis_gate.": ("server/", "rdma/", "store/", "tools/command_line/", "tools/kvgate/cluster/redis_cluster.h",
                                 "tools/kvgate/network/listen.h"),
@@ -49,7 +53,7 @@ PARTS = {
         "store/format/wire/",
         "store/backup.h|store/scan.h|store/watch.h", "store/region/", "store/index/|store/ordered/", "store/durable/",
         "store/memory_plan, store/options.h, store/write/write., store/read/location.h, store/read/cold_read.h,"
-        " store/store.h, store/server_store.h, store/delete_range.h", "store/reclaim/access_frequency|store/changes/",
+        " store/store.h, store/server_store.h, store/slot_transfer.h, store/delete_range.h", "store/reclaim/access_frequency|store/changes/",
         "store/engine/core, store/engine/disk_health, store/engine/metrics, store/engine/owned_slots, store/engine/writer_lock", "store/reclaim/",
         "store/write/|store/read/index_walk, store/read/ordered_scan, store/read/point_read, store/read/promote", "store/recovery/", "store/engine/",
         "store/read/|store/",

@@ -32,7 +32,7 @@ SUITES = {
 }
 TABLE_SUITES = {
     "crash": {"cuts": int, "breaks": list, "commit_log": str},
-    "simulation": {"finds": list},
+    "simulation": {"finds": list, "one_sided": bool},
 }
 NEEDED = {"crash": "breaks", "simulation": "finds"}
 
@@ -255,7 +255,8 @@ def cmake(root, out, mutants, by_file, affected, tests):
             elif suite == "gate":
                 call = "in_gate", test, mutant["name"], quote(value)
             elif suite == "simulation":
-                call = "in_simulation", test, mutant["name"], *map(quote, value["finds"])
+                flag = ["--one_sided"] if value.get("one_sided") else []
+                call = "in_simulation", test, mutant["name"], *flag, *map(quote, value["finds"])
             elif suite != "guest":  # tests/guest runs those
                 call = "in_program", suite, test, mutant["name"], quote(value)
             else:

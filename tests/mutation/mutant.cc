@@ -1,6 +1,7 @@
 #include "tests/mutation/mutant.h"
 
 #include <sys/stat.h>
+#include <time.h>
 
 #include <atomic>
 #include <cerrno>
@@ -35,6 +36,11 @@ void Mutant::NoteReached() {
   const int error = errno;
   mkdir(reached_path, 0777);  // needs no descriptor: a test may have used up all of them
   errno = error;
+}
+
+void LetOthersRun() {
+  constexpr timespec kWhile = {.tv_sec = 0, .tv_nsec = 50'000};
+  nanosleep(&kWhile, nullptr);
 }
 
 }  // namespace remora::mutation

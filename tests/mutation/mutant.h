@@ -20,6 +20,10 @@ struct Mutant {
   static void NoteReached();
 };
 
+/// Waits for some 50 us. A fault that shows only if another thread acts between two steps of this one calls
+/// it there, so that tests need no luck.
+void LetOthersRun();
+
 /// Those of the program, with a null at the end. generate.py defines it.
 extern Mutant* const all[];
 

@@ -44,6 +44,8 @@ struct Options {
   std::uint64_t world = 20'000;
   std::uint64_t worlds = 0;
   unsigned patience = 600;
+  bool mirrors = false;
+  bool one_sided = false;
   bool twice = false;
   bool verbose = false;
 };
@@ -60,11 +62,14 @@ int Run(const Options& options) {
     std::snprintf(last_words, sizeof(last_words), "in world %llu\n", static_cast<unsigned long long>(seed));
     const auto world_start = steady_clock::now();
     ::alarm(options.patience);
-    const SimResult result = RunWorld({.seed = seed, .operations = options.world});
+    const SimWorldOptions world = {.seed = seed,
+                                   .operations = options.world,
+                                   .mirrors = options.mirrors,
+                                   .one_sided = options.one_sided};
+    const SimResult result = RunWorld(world);
     const double world_s = std::chrono::duration<double>(steady_clock::now() - world_start).count();
     counts += result.counts;
-    const bool differs =
-        options.twice && RunWorld({.seed = seed, .operations = options.world}).digest != result.digest;
+    const bool differs = options.twice && RunWorld(world).digest != result.digest;
     if (options.verbose || !result.ok() || differs) {
       std::printf("world %llu, %.1f s: %s\n  %s\n  digest %016llx\n", static_cast<unsigned long long>(seed),
                   world_s, result.settings.c_str(), Text(result.counts).c_str(),
@@ -80,8 +85,9 @@ int Run(const Options& options) {
       ++undecided;
     }
     if (is_faulty || !result.ok()) {
-      std::printf("again: sim_run --seed=%llu --worlds=1 --world=%llu\n",
-                  static_cast<unsigned long long>(seed), static_cast<unsigned long long>(options.world));
+      std::printf("again: sim_run --seed=%llu --worlds=1 --world=%llu%s%s\n",
+                  static_cast<unsigned long long>(seed), static_cast<unsigned long long>(options.world),
+                  options.mirrors ? " --mirrors" : "", options.one_sided ? " --one_sided" : "");
     }
     std::fflush(stdout);
   }
@@ -89,6 +95,10 @@ int Run(const Options& options) {
   // may be like that, or the judge proves too little.
   constexpr std::uint64_t kMostUndecided = 100;
   if (undecided * kMostUndecided > counts.worlds) ++failed;
+  if (options.one_sided && counts.one_sided_scans == 0) {
+    std::printf("no client has scanned one-sided\n");
+    ++failed;
+  }
   const double seconds = std::chrono::duration<double>(steady_clock::now() - start).count();
   std::printf("%s\n%.0f operations per second and core\n%llu worlds undecided\n%s\n", Text(counts).c_str(),
               static_cast<double>(counts.operations) / seconds, static_cast<unsigned long long>(undecided),
@@ -110,6 +120,10 @@ int main(int argc, char** argv) {
   line.Add("--worlds", options.worlds, "as many, whatever --operations says");
   line.Add("--patience", options.patience, "seconds, after which a world is taken for one without an end")
       .ShowDefault();
+  line.AddFlag("--mirrors", options.mirrors,
+               "all clients mirror the index, and not those of half of the seeds");
+  line.AddFlag("--one_sided", options.one_sided,
+               "each server has an ordered index, and clients scan it one-sided");
   line.AddFlag("--twice", options.twice, "runs each world again, which must go the same way");
   line.AddFlag("--verbose", options.verbose, "says what each world was like");
   if (const std::optional<int> status = line.Parse(argc, argv)) return *status;

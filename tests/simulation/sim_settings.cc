@@ -12,6 +12,16 @@ constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 }  // namespace
 
+std::size_t MirrorBytes(std::uint64_t draw) { return std::size_t{1} << (11 + draw % 8); }
+
+void ScanOneSided(std::uint64_t draw, SimSettings* settings) {
+  constexpr std::array<std::size_t, 4> kKeySizes = {0, 40, 150, 600};
+  settings->server.store.ordered_index = true;
+  settings->workload.scans = settings->workload.one_sided = true;
+  settings->workload.key_size = kKeySizes[draw % kKeySizes.size()];
+  settings->async_clients /= 2;  // those do not scan
+}
+
 SimSettings Choose(std::mt19937_64& random) {
   const auto below = [&](std::uint64_t limit) { return random() % limit; };
   SimSettings settings;
@@ -53,8 +63,7 @@ SimSettings Choose(std::mt19937_64& random) {
   settings.grants = below(2) == 0;
   settings.pace_ns = std::uint64_t{500} << below(6);
   settings.fault_gap = below(8) == 0 ? 0 : std::uint64_t{1000} << below(6);
-  // Too little for a frame, or for all buckets, or enough.
-  if (below(2) == 0) settings.client.index_mirror_bytes = std::size_t{1} << (11 + below(8));
+  if (below(2) == 0) settings.client.index_mirror_bytes = MirrorBytes(below(8));
   // With a disk, no draw decides: the worlds of a seed have the same settings as ever.
   store.ordered_index = has_disk ? settings.drift_ppm % 2 == 0 : below(2) == 0;
   workload.scans = has_disk || store.ordered_index;
@@ -76,6 +85,9 @@ std::string Text(const SimSettings& settings) {
          (settings.workload.ttls ? ", ttls" : "") + ", durability " +
          std::to_string(static_cast<int>(store.durability)) +
          (settings.workload.durabilities ? " and others" : "") + (store.ordered_index ? ", in order" : "") +
+         (settings.workload.one_sided
+              ? ", one-sided scans of keys of " + std::to_string(settings.workload.key_size)
+              : "") +
          (store.change_log_bytes > 0 ? ", change log " + std::to_string(store.change_log_bytes) : "") +
          (store.loading == Loading::kInSteps ? ", loading in steps" : "") + ", grace " +
          std::to_string(store.grace.count()) + " ms, cache " +

@@ -29,6 +29,12 @@ struct SimSettings {
   bool crashes = false;
 };
 
+/// Returns bytes of an index mirror: too few for a frame, or for all buckets, or enough.
+std::size_t MirrorBytes(std::uint64_t draw);
+
+/// Has the server keep an ordered index, and all scans be one-sided. The leaves are of more keys or fewer.
+void ScanOneSided(std::uint64_t draw, SimSettings* settings);
+
 SimSettings Choose(std::mt19937_64& random);
 std::string Text(const SimSettings& settings);
 

@@ -57,6 +57,9 @@ class World {
         network_(random_()),
         server_clock_(network_.clock(), std::chrono::hours(5), settings_.drift_ppm) {
     settings_.workload.seed = options.seed;
+    if (options.mirrors && settings_.client.index_mirror_bytes == 0)
+      settings_.client.index_mirror_bytes = MirrorBytes(options.seed);
+    if (options.one_sided) ScanOneSided(options.seed, &settings_);
     settings_.server.store.clock = &server_clock_;
     settings_.server.make_read_pool = SeededReadPool::FactoryOf(options.seed);
     if (settings_.server.store.durability != Durability::kMemory) {
@@ -312,7 +315,9 @@ class World {
     options.writes_in_order = true;
     result_.verdict = linear::Check(history, options);
     counts.judged = result_.verdict.checked;
-    counts.scans = history.scans.size();
+    const auto is_one_sided = [](const linear::ScanResult& scan) { return scan.is_one_sided; };
+    counts.one_sided_scans = static_cast<std::uint64_t>(std::ranges::count_if(history.scans, is_one_sided));
+    counts.scans = history.scans.size() - counts.one_sided_scans;
     counts.watches = history.watches.size();
     for (const linear::WatchResult& watch : history.watches) {
       counts.shown += watch.changes.size();
@@ -350,6 +355,7 @@ SimCounts& SimCounts::operator+=(const SimCounts& other) {
   unknown += other.unknown;
   judged += other.judged;
   scans += other.scans;
+  one_sided_scans += other.one_sided_scans;
   watches += other.watches;
   shown += other.shown;
   server_crashes += other.server_crashes;
@@ -375,13 +381,14 @@ std::string Text(const SimCounts& counts) {
   return count(counts.operations, "operations in ") + count(counts.worlds, "worlds of ") +
          count(counts.virtual_ms / 1000, "virtual seconds: ") + count(counts.judged, "judged by key, ") +
          count(counts.unknown, "writes without an answer, ") + count(counts.scans, "scans, ") +
-         count(counts.shown, "changes shown by ") + count(counts.watches, "watches; ") +
-         count(counts.server_crashes, "server crashes, ") + count(counts.client_crashes, "client crashes, ") +
-         count(counts.drops, "connections cut, ") + count(counts.outcomes, "lost answers told; ") +
-         count(counts.freezes, "freezes (") + count(counts.long_freezes, "beyond the grace period), ") +
-         count(counts.stalls, "stalls; ") + count(counts.cleaned, "segments cleaned, ") +
-         count(counts.evictions, "evictions, ") + count(counts.fetches, "fetches, ") +
-         count(counts.expired, "expired; ") + count(counts.pieces, "pieces read");
+         count(counts.one_sided_scans, "one-sided scans, ") + count(counts.shown, "changes shown by ") +
+         count(counts.watches, "watches; ") + count(counts.server_crashes, "server crashes, ") +
+         count(counts.client_crashes, "client crashes, ") + count(counts.drops, "connections cut, ") +
+         count(counts.outcomes, "lost answers told; ") + count(counts.freezes, "freezes (") +
+         count(counts.long_freezes, "beyond the grace period), ") + count(counts.stalls, "stalls; ") +
+         count(counts.cleaned, "segments cleaned, ") + count(counts.evictions, "evictions, ") +
+         count(counts.fetches, "fetches, ") + count(counts.expired, "expired; ") +
+         count(counts.pieces, "pieces read");
 }
 
 }  // namespace remora

@@ -19,14 +19,17 @@ namespace remora {
 struct SimWorldOptions {
   std::uint64_t seed = 1;
   std::uint64_t operations = 20'000;  // and those in flight then
+  bool mirrors = false;               // all clients mirror the index; else the seed decides
+  bool one_sided = false;             // the server has an ordered index, and scans are one-sided
 };
 
 struct SimCounts {
   std::uint64_t worlds = 0;
   std::uint64_t operations = 0;
-  std::uint64_t unknown = 0;         // of them, writes of a key without an answer
-  std::uint64_t judged = 0;          // operations of single keys, by the checker
-  std::uint64_t scans = 0;           // of one moment
+  std::uint64_t unknown = 0;  // of them, writes of a key without an answer
+  std::uint64_t judged = 0;   // operations of single keys, by the checker
+  std::uint64_t scans = 0;    // of one moment
+  std::uint64_t one_sided_scans = 0;
   std::uint64_t watches = 0;         // that began anew
   std::uint64_t shown = 0;           // changes, by those
   std::uint64_t server_crashes = 0;  // and starts on the data that there was

@@ -64,15 +64,18 @@ class TamperedConnection final : public rdma::ClientConnection {
                          std::uint64_t offset) override {
     ++tampering_.reads;
     if (tampering_.change_read) reads_.emplace_back(to.begin(), to.end());
-    return inner_->PostReadv(context, to, region, offset);
+    const absl::Status posted = inner_->PostReadv(context, to, region, offset);
+    if (posted.ok()) finds_.emplace_back();
+    return posted;
   }
   bool finds() const override { return inner_->finds(); }
   absl::Status PostFind(std::uint64_t context, const rdma::Sge& bucket, const rdma::Sge& record,
                         const RemoteRegion& region, std::uint64_t offset, std::uint32_t fingerprint,
                         rdma::FoundRecord* found) override {
     ++tampering_.finds;
-    finds_[context] = {bucket, record, found};
-    return inner_->PostFind(context, bucket, record, region, offset, fingerprint, found);
+    const absl::Status posted = inner_->PostFind(context, bucket, record, region, offset, fingerprint, found);
+    if (posted.ok()) finds_.push_back({bucket, record, found});
+    return posted;
   }
   absl::Status PostWritev(std::span<const rdma::Sge> from, const RemoteRegion& region,
                           std::uint64_t offset) override {
@@ -136,14 +139,15 @@ class TamperedConnection final : public rdma::ClientConnection {
  private:
   struct PostedFind {
     rdma::Sge bucket, record;
-    rdma::FoundRecord* found = nullptr;
+    rdma::FoundRecord* found = nullptr;  // null: of a READ
   };
 
   /// Returns whether it is the completion of a FIND.
   bool TakeFind(const rdma::Completion& completion) {
-    const auto find = finds_.extract(completion.context);
-    if (find.empty()) return false;
-    const PostedFind& came = find.mapped();
+    if (finds_.empty()) return false;
+    const PostedFind came = finds_.front();
+    finds_.pop_front();
+    if (came.found == nullptr) return false;
     if (completion.ok && tampering_.change_found) {
       tampering_.change_found({came.bucket.data, came.bucket.size}, {came.record.data, came.found->size},
                               *came.found);
@@ -155,7 +159,7 @@ class TamperedConnection final : public rdma::ClientConnection {
   Tampering& tampering_;
   std::map<std::uint64_t, rdma::Sge> receives_;
   std::deque<std::vector<rdma::Sge>> reads_;
-  std::map<std::uint64_t, PostedFind> finds_;  // by context, of which each has one READ or FIND at a time
+  std::deque<PostedFind> finds_;  // READs and FINDs in the order in which they were posted, and complete
   std::deque<rdma::Completion> waiting_;
 };
 

@@ -1,4 +1,4 @@
-// The report of `kvctl cluster members`, and the flags about etcd.
+// The report of `kvctl cluster members`, the choice of `kvctl cluster rebuild`, and the flags about etcd.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,6 +16,7 @@
 #include "server/cluster/shard_configuration.h"
 #include "server/main/etcd_flags.h"
 #include "tools/json/json.h"
+#include "tools/kvctl/members/latest.h"
 #include "tools/kvctl/members/report.h"
 
 namespace remora::kvctl {
@@ -125,6 +126,31 @@ TEST(MembersTest, AShardThatHasNotBegunIsUnavailable) {
   EXPECT_EQ(report.Verdict().exit_code, EX_UNAVAILABLE);
   EXPECT_THAT(report.Verdict().error, HasSubstr("it has not begun"));
   EXPECT_THAT(report.ToText(), HasSubstr("a       out       follows"));
+}
+
+TEST(LatestTest, TheLatestEpochCountsBeforeTheLatestWrite) {
+  const auto member = [](std::string id, std::uint64_t epoch, std::uint64_t last) {
+    return MemberLine{.id = std::move(id),
+                      .address = "",
+                      .answer = {.state = MemberState::kFollows, .epoch = epoch, .last_version = last}};
+  };
+  const std::vector<MemberLine> agreed = {member("a", 2, 9), member("b", 3, 12), member("c", 3, 10)};
+  EXPECT_EQ((*ChooseLatest(agreed, ""))->id, "b");
+  EXPECT_EQ((*ChooseLatest(agreed, "c"))->id, "c");
+  EXPECT_THAT(std::string(ChooseLatest(agreed, "d").status().message()),
+              HasSubstr("none of --initial_member"));
+  const std::vector<MemberLine> equal = {member("a", 3, 12), member("b", 3, 12)};
+  EXPECT_EQ((*ChooseLatest(equal, ""))->id, "a");
+  const std::vector<MemberLine> disagree = {member("a", 2, 90), member("b", 3, 12)};
+  const auto chosen = ChooseLatest(disagree, "");
+  EXPECT_TRUE(absl::IsFailedPrecondition(chosen.status()));
+  EXPECT_THAT(
+      std::string(chosen.status().message()),
+      HasSubstr("b has the latest epoch, 3, with writes up to version 12, and a has writes up to 90 of "
+                "epoch 2"));
+  EXPECT_EQ((*ChooseLatest(disagree, "b"))->id, "b");
+  const std::vector<MemberLine> empty = {member("a", 0, 0), member("b", 0, 0)};
+  EXPECT_THAT(std::string(ChooseLatest(empty, "a").status().message()), HasSubstr("no member has data"));
 }
 
 TEST(MembersTest, JsonHasTheSame) {

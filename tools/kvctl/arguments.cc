@@ -22,6 +22,7 @@
 #include "absl/strings/str_format.h"
 #include "client/cluster/cluster_shard.h"
 #include "client/cluster/topology.h"
+#include "client/cluster/topology_source.h"
 #include "store/format/memory/layout.h"
 #include "store/format/types/duration_text.h"
 #include "store/store.h"
@@ -110,12 +111,18 @@ std::string FindFlagOfAnother(const CommandLine& line, const std::string& action
     const char* flag;
     std::vector<std::string> actions;
   };
-  static const std::vector<FlagOf> kFlags = {{"--to", {"switch"}},
-                                             {"--json", {"members"}},
-                                             {"--member", {"remove", "add", "force"}},
-                                             {"--address", {"add"}},
-                                             {"--min_in_sync", {"remove", "add"}},
-                                             {"--accept_lost_writes", {"force"}}};
+  static const std::vector<FlagOf> kFlags = {
+      {"--to", {"switch", "move"}},
+      {"--slots", {"move"}},
+      {"--rate", {"move", "rebalance"}},
+      {"--yes", {"rebalance"}},
+      {"--json", {"members"}},
+      {"--member", {"remove", "add", "force", "rebuild"}},
+      {"--initial_member", {"rebuild"}},
+      {"--address", {"add"}},
+      {"--min_in_sync", {"remove", "add", "rebuild"}},
+      {"--shard", {"members", "switch", "remove", "add", "force", "rebuild"}},
+      {"--accept_lost_writes", {"force", "rebuild"}}};
   for (const FlagOf& one : kFlags) {
     if (!line.Has(one.flag) || std::ranges::find(one.actions, action) != one.actions.end()) continue;
     std::string actions;
@@ -125,42 +132,60 @@ std::string FindFlagOfAnother(const CommandLine& line, const std::string& action
   return "";
 }
 
+/// Returns what is wrong with cluster where --topology names servers, whose division is in etcd, or "".
+std::string FindWrongOfServers(const Arguments& arguments) {
+  if (!IsOfServers(arguments.topology_file)) return "";
+  if (arguments.action == "publish") return "cluster publish: it writes a file to etcd; name that";
+  return "";
+}
+
 /// Returns what is wrong with the arguments of cluster, or "".
 std::string FindWrongOfCluster(const CommandLine& line, const Arguments& arguments) {
   if (arguments.command != "cluster") return "";
   if (line.Has("--server")) return "--server: cluster takes the servers from elsewhere; leave it out";
   const bool has_etcd = !arguments.etcd.store.endpoints.empty();
   const bool is_init = arguments.action == "init";
-  const bool is_members = !is_init && arguments.action != "status";
-  if (has_etcd && !is_members) {
-    return "--etcd: is for cluster members, switch, remove, add and force; leave it, and the flags that need "
-           "it, out";
+  const bool is_members = IsOfMembers(arguments.action);
+  const bool is_publish = arguments.action == "publish";
+  if (has_etcd && !is_members && !is_publish) {
+    return "--etcd: is for cluster members, switch, remove, add, force, rebuild and publish; leave it, and "
+           "the flags that need it, out";
   }
+  if (std::string wrong = FindWrongOfServers(arguments); !wrong.empty()) return wrong;
   if (std::string wrong = FindFlagOfAnother(line, arguments.action); !wrong.empty()) return wrong;
   if (!is_init && !arguments.servers.empty()) {
     return "cluster " + arguments.action + ": takes the servers from " +
            (is_members ? "etcd" : "the file of --topology") + "; leave SERVER out";
   }
-  if (arguments.action != "status" && !arguments.topology_file.empty()) {
-    return is_init ? std::string(
-                         "--topology: is for cluster status; cluster init prints a file, as in `kvctl "
-                         "cluster init "
-                         "SERVER... > FILE`")
-                   : "--topology: is for cluster status; cluster " + arguments.action +
-                         " asks etcd, so leave it out";
+  if ((is_init || is_members) && !arguments.topology_file.empty()) {
+    return is_init
+               ? std::string(
+                     "--topology: is for cluster status, topology, publish, move and rebalance; cluster init "
+                     "prints a file, as in `kvctl cluster init SERVER... > FILE`")
+               : "--topology: is for cluster status, topology, publish, move and rebalance; cluster " +
+                     arguments.action + " asks etcd, so leave it out";
   }
   if (is_init && arguments.servers.empty()) return "cluster init: name a SERVER for each shard";
-  if (arguments.action == "status" && arguments.topology_file.empty()) {
-    return "cluster status: name the file with --topology=FILE";
+  if (!is_init && !is_members && arguments.topology_file.empty()) {
+    return "cluster " + arguments.action + ": name the file with --topology=FILE";
   }
-  if (!is_members) return "";
+  if (arguments.action == "move" && arguments.slots.empty()) return "cluster move: name the --slots";
+  if (arguments.action == "move" && arguments.to_member.empty()) {
+    return "cluster move: name the shard with --to, by its name or its address";
+  }
+  if (!is_members && !is_publish) return "";
   const std::string name = "cluster " + arguments.action;
   if (!has_etcd) return name + ": name an address of etcd with --etcd=http://HOST:PORT";
+  if (is_publish) return std::string(CheckEtcdFlags(arguments.etcd).message());
   if (arguments.shard.empty()) return name + ": name the shard with --shard=CLUSTER/NAME";
-  const bool is_of_member = arguments.action != "members" && arguments.action != "switch";
+  const bool is_of_member =
+      arguments.action == "remove" || arguments.action == "add" || arguments.action == "force";
   if (is_of_member && arguments.member.empty()) return name + ": name the member with --member=ID";
   if (arguments.action == "add" && arguments.address.empty()) {
     return name + ": say where the others reach the member, with --address=ADDRESS";
+  }
+  if (arguments.action == "rebuild" && arguments.initial_members.empty()) {
+    return name + ": name each member with --initial_member=ID=ADDRESS, as their servers do";
   }
   return std::string(CheckEtcdFlags(arguments.etcd).message());
 }
@@ -227,7 +252,7 @@ Outcome Prepare(Arguments* arguments) {
   }
   if (arguments->is_offline() && arguments->topology_file.empty()) return {};
   if (!arguments->topology_file.empty()) {
-    Outcome outcome = ReadTopology(arguments->topology_file, &arguments->topology);
+    Outcome outcome = ReadTopology(arguments);
     if (Failed(outcome)) return outcome;
     if (std::ranges::none_of(arguments->topology->shards(), HasTls)) arguments->tls = {};
     if (arguments->is_offline()) return {};

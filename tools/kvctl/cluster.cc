@@ -195,6 +195,11 @@ Outcome Cluster(const Arguments& arguments, const Clock& clock) {
   if (arguments.action == "remove") return ClusterRemove(arguments, clock);
   if (arguments.action == "add") return ClusterAdd(arguments, clock);
   if (arguments.action == "force") return ClusterForce(arguments, clock);
+  if (arguments.action == "rebuild") return ClusterRebuild(arguments, clock);
+  if (arguments.action == "move") return ClusterMove(arguments, clock);
+  if (arguments.action == "rebalance") return ClusterRebalance(arguments, clock);
+  if (arguments.action == "publish") return ClusterPublish(arguments);
+  if (arguments.action == "topology") return WriteOutput(arguments.topology->ToText());
   if (arguments.action == "status") return ShowStatus(arguments, clock);
   const absl::StatusOr<Topology> topology = Topology::Even(arguments.servers, RandomId());
   if (!topology.ok()) return FromStatus(topology.status());

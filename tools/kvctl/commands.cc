@@ -24,6 +24,7 @@
 #include "client/cluster/cluster_client.h"
 #include "client/cluster/cluster_shard.h"
 #include "client/cluster/topology.h"
+#include "client/cluster/topology_source.h"
 #include "client/session/credentials.h"
 #include "rdma/address_list.h"
 #include "rdma/auth/hmac.h"
@@ -132,18 +133,6 @@ absl::StatusOr<std::string> ReadToken(const Arguments& arguments) {
   return absl::InvalidArgumentError(status.message());
 }
 
-Outcome ReadTopology(const std::string& path, std::optional<Topology>* topology) {
-  absl::StatusOr<Topology> read = Topology::Read(path);
-  if (read.ok()) {
-    topology->emplace(*std::move(read));
-    return {};
-  }
-  Outcome outcome = FromStatus(read.status());
-  if (absl::IsNotFound(read.status())) outcome.exit_code = EX_NOINPUT;
-  if (absl::IsInvalidArgument(read.status())) outcome.exit_code = EX_DATAERR;
-  return outcome;
-}
-
 namespace {
 
 absl::StatusOr<ClientOptions> OptionsOf(const Arguments& arguments) {
@@ -153,6 +142,13 @@ absl::StatusOr<ClientOptions> OptionsOf(const Arguments& arguments) {
   options.admin_connection = arguments.is_admin();
   REMORA_ASSIGN_OR_RETURN(options.token, ReadToken(arguments));
   return options;
+}
+
+/// Reads the topology of --topology, from a file or of servers.
+absl::StatusOr<Topology> TopologyOf(const Arguments& arguments) {
+  if (!IsOfServers(arguments.topology_file)) return Topology::Read(arguments.topology_file);
+  REMORA_ASSIGN_OR_RETURN(const ClientOptions options, OptionsOf(arguments));
+  return remora::ReadTopology(arguments.topology_file, options, DefaultClock());
 }
 
 /// Says which of several addresses of a server is taken.
@@ -165,6 +161,19 @@ absl::Status SayChoice(const std::string& server, const Client& client) {
 }
 
 }  // namespace
+
+Outcome ReadTopology(Arguments* arguments) {
+  absl::StatusOr<Topology> read = TopologyOf(*arguments);
+  if (read.ok()) {
+    arguments->topology.emplace(*std::move(read));
+    return {};
+  }
+  if (IsOfServers(arguments->topology_file)) return FromAnswer(read.status());
+  Outcome outcome = FromStatus(read.status());
+  if (absl::IsNotFound(read.status())) outcome.exit_code = EX_NOINPUT;
+  if (absl::IsInvalidArgument(read.status())) outcome.exit_code = EX_DATAERR;
+  return outcome;
+}
 
 absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, const Clock& clock,
                                                 bool reconnects) {
@@ -382,7 +391,8 @@ Outcome Scan(ClusterClient& client, const Arguments& arguments) {
                                  .reverse = arguments.reverse,
                                  .any_order = arguments.any_order,
                                  .limit = arguments.limit,
-                                 .keys_only = arguments.keys_only});
+                                 .keys_only = arguments.keys_only,
+                                 .one_sided = arguments.one_sided});
   if (!scan.ok()) return FromAnswer(scan.status());
   // Written in large pieces, and not all kept.
   constexpr std::size_t kPiece = std::size_t{64} << 10;

@@ -9,6 +9,7 @@
 #include "server/cluster/shard_configuration.h"
 #include "server/main/commit_log_size.h"
 #include "server/main/etcd_flags.h"
+#include "store/format/cluster/cluster_slots.h"
 #include "store/format/memory/layout.h"
 #include "store/options.h"
 #include "tools/command_line/command_line.h"
@@ -27,10 +28,13 @@ void AddServerFlags(CommandLine& line, Arguments* arguments) {
            "verbs://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or local:///PATH; or several of them, with "
            "commas between, of which the first that serves is taken (auto: before: verbs, local, then TCP)")
       .Environment("REMORA_SERVER");
-  line.Add("--topology", arguments->topology_file,
-           "Instead of a server: the topology file of a cluster, for commands of keys, backup, ping, stats, "
-           "top and cluster status. For check and restore: the cluster of which the backups have to be")
-      .TypeName("FILE");
+  line.Add(
+          "--topology", arguments->topology_file,
+          "Instead of a server: the topology file of a cluster, or cluster://HOST:PORT[,HOST:PORT]... for "
+          "one "
+          "whose division is in etcd; for commands of keys, backup, ping, stats, top and cluster status. For "
+          "check and restore: the cluster of which the backups have to be")
+      .TypeName("FILE|SERVERS");
   line.Add("--timeout", arguments->timeout_ms, "For connecting, and for the operation, in milliseconds")
       .Range(1, 3'600'000)
       .ShowDefault();
@@ -136,7 +140,11 @@ void AddScan(CommandLine& line, Arguments* arguments) {
       "scan", "Print keys and values in the order of the keys, as KEY, tab, VALUE, on a line for each");
   AddPrintFlags(scan, arguments);
   const Option reverse = scan.AddFlag("--reverse", arguments->reverse, "From the last key to the first");
-  AddAnyOrder(scan, arguments).Excludes(reverse);
+  const Option any_order = AddAnyOrder(scan, arguments).Excludes(reverse);
+  scan.AddFlag("--one_sided", arguments->one_sided,
+               "Read the keys in the server's memory, each record as of a moment of its own: for a server\n"
+               "that keeps an ordered index, which then has nothing to do")
+      .Excludes(any_order);
 }
 
 void AddWatch(CommandLine& line, Arguments* arguments) {
@@ -331,44 +339,69 @@ void AddDoctor(Command doctor, Arguments* arguments) {
 
 void AddCluster(Command cluster, Arguments* arguments) {
   cluster
-      .Add(
-          "ACTION", arguments->action,
-          "init: print a topology file for the servers; status: show the shards of --topology; members: show "
-          "the members of a shard that fails over by itself; switch: make another of them the primary; "
-          "remove: take a member out of it for good; add: put one in; force: make a member the primary that "
-          "may lack acknowledged writes, if the others are lost for good")
+      .Add("ACTION", arguments->action,
+           "init: print a topology file for the servers; status: show the shards of --topology; publish: "
+           "write "
+           "that file to etcd, for shards that fail over; topology: print it; members: show "
+           "the members of a shard that fails over by itself; switch: make another of them the primary; "
+           "remove: take a member out of it for good; add: put one in; force: make a member the primary that "
+           "may lack acknowledged writes, if the others are lost for good; rebuild: write the configuration "
+           "anew, if etcd has lost its data; move: give --slots to another shard of --topology; rebalance: "
+           "print the moves after which its shards have equally many")
       .Required()
-      .IsOneOf({"init", "status", "members", "switch", "remove", "add", "force"});
+      .IsOneOf({"init", "status", "members", "switch", "remove", "add", "force", "rebuild", "move",
+                "rebalance", "publish", "topology"});
   cluster.Add("SERVER", arguments->servers,
               "init: the address of each shard's server, or several of it with commas between");
-  const Option etcd =
-      AddEtcdFlags(cluster, &arguments->etcd, "All but init and status: the configuration is there");
+  const Option etcd = AddEtcdFlags(cluster, &arguments->etcd,
+                                   "For members of shards, and publish: the configuration is there");
   cluster.Add("--shard", arguments->shard, "With --etcd: the shard, as CLUSTER/NAME")
       .Check(FaultOfShard)
       .TypeName("SHARD")
       .Needs(etcd);
   cluster
       .Add("--to", arguments->to_member,
-           "switch: the ID of the member; without, the first one that is in sync")
-      .TypeName("MEMBER")
-      .Needs(etcd);
-  cluster.Add("--member", arguments->member, "remove, add, force: the ID of the member")
+           "switch: the ID of the member; without, the first one that is in sync. move: the shard that gets "
+           "the slots, by its name or address")
+      .TypeName("MEMBER|SHARD");
+  cluster.Add("--slots", arguments->slots, "move: the slots, as in 0-99,200")
+      .Check([](const std::string& text) {
+        return SlotsIn(text) ? ""
+                             : "'" + text +
+                                   "' is no set of slots; give numbers from 0 to 16383 and ranges, as in "
+                                   "0-99,200, and each slot once";
+      })
+      .TypeName("SLOTS");
+  cluster.Add("--rate", arguments->rate, "move, rebalance: bytes a second that are copied; 0: no limit")
+      .Size()
+      .ShowDefault();
+  cluster.AddFlag("--yes", arguments->yes, "rebalance: do the moves");
+  cluster
+      .Add("--member", arguments->member,
+           "remove, add, force: the ID of the member; rebuild: of the primary, if the members disagree")
       .Check([](const std::string& text) { return std::string(CheckMemberId(text).message()); })
       .TypeName("MEMBER")
+      .Needs(etcd);
+  cluster
+      .Add("--initial_member", arguments->initial_members,
+           "rebuild: a member, and the address at which the others reach it; once for each")
+      .TypeName("ID=ADDRESS")
       .Needs(etcd);
   cluster.Add("--address", arguments->address, "add: the address at which the others reach the member")
       .Check([](const std::string& text) { return std::string(rdma::ParseAddress(text).status().message()); })
       .TypeName("ADDRESS")
       .Needs(etcd);
   cluster
-      .Add("--min_in_sync", arguments->min_in_sync,
-           "remove, add: from now on, so many members have each write before it is answered; else as before")
+      .Add(
+          "--min_in_sync", arguments->min_in_sync,
+          "remove, add, rebuild: from now on, so many members have each write before it is answered; else as "
+          "before, and for rebuild more than half of them")
       .Range(std::uint32_t{1}, static_cast<std::uint32_t>(kMaxReplicas))
       .TypeName("COUNT")
       .Needs(etcd);
   cluster
       .AddFlag("--accept_lost_writes", arguments->accept_lost_writes,
-               "force: do it; without, it prints what may be lost")
+               "force, rebuild: do it; without, it prints what may be lost")
       .Needs(etcd);
   cluster.AddFlag("--json", arguments->json, "members: as one JSON object").Needs(etcd);
 }

@@ -9,6 +9,7 @@
 //   config.cc      config
 //   size.cc        size
 //   cluster.cc     cluster init and status
+//   moves.cc       cluster move and rebalance; one move is in moves/
 //   members.cc     cluster members, cluster switch; the report, and the other commands, are in members/
 //   diagnosis.cc   doctor; its checks are in doctor/
 //   top.cc         top; its lines and pages are in top/
@@ -44,6 +45,12 @@ inline constexpr int kExitProblem = 1;
 inline constexpr int kExitCondition = 2;
 inline constexpr int kExitTorn = 3;
 
+/// Returns whether an action of cluster is about the members of a shard, in etcd.
+inline bool IsOfMembers(std::string_view action) {
+  return action != "init" && action != "status" && action != "move" && action != "rebalance" &&
+         action != "topology" && action != "publish";
+}
+
 struct Arguments {
   std::string server;
   std::string topology_file;
@@ -71,6 +78,7 @@ struct Arguments {
   bool reverse = false;
   bool keys_only = false;
   bool any_order = false;
+  bool one_sided = false;
   bool yes = false;
   std::string resume_token;
   bool show_positions = false;
@@ -95,13 +103,16 @@ struct Arguments {
   std::uint64_t clients = 64;
   // Arguments of the command cluster.
   std::string action;
-  std::vector<std::string> servers;  // of the shards, for init
-  EtcdFlags etcd{};                  // for all actions but init and status, as is the next one
-  std::string shard;                 // CLUSTER/NAME
-  std::string to_member;             // of switch; empty: any
-  std::string member;                // of remove, add and force
-  std::string address;               // of add
-  std::uint32_t min_in_sync = 0;     // of remove and add; 0: as it is
+  std::vector<std::string> servers;          // of the shards, for init
+  EtcdFlags etcd{};                          // for all actions but init and status, as is the next one
+  std::string shard;                         // CLUSTER/NAME
+  std::string to_member;                     // of switch; empty: any. Of move: the shard, by name or address
+  std::string slots;                         // of move
+  std::uint64_t rate = 0;                    // of move and rebalance, in bytes a second; 0: no limit
+  std::string member;                        // of remove, add, force and rebuild
+  std::vector<std::string> initial_members;  // of rebuild: ID=ADDRESS
+  std::string address;                       // of add
+  std::uint32_t min_in_sync = 0;             // of remove, add and rebuild; 0: as it is
   bool accept_lost_writes = false;
   ShardIdentity expected_shard{};  // of the server, as the topology says; all zeros: any
   // Flags of the command doctor.
@@ -116,7 +127,7 @@ struct Arguments {
   bool is_admin() const {
     return command == "promote" || command == "ping" || command == "stats" || command == "config" ||
            command == "top" || command == "backup" || command == "doctor" ||
-           (command == "cluster" && action != "init" && action != "status");
+           (command == "cluster" && IsOfMembers(action));
   }
   /// Returns true if the command may have a server, and needs none.
   bool may_be_without_server() const { return command == "doctor" || command == "cluster"; }
@@ -146,9 +157,9 @@ Outcome FromAnswer(const absl::Status& status);
 Outcome FromOffline(const absl::Status& status);
 /// Returns the time at which a backup was made, as text.
 std::string TimeOfBackup(std::int64_t unix_s);
-/// Reads the file of --topology into `topology`. The outcome is 66 if there is no such file, and 65 if it has
-/// a fault.
-Outcome ReadTopology(const std::string& path, std::optional<Topology>* topology);
+/// Reads the topology of --topology, from a file or servers. The outcome is 66 if there is no such file, and
+/// 65 if it has a fault.
+Outcome ReadTopology(Arguments* arguments);
 Outcome WriteOutput(std::string_view bytes);
 /// Writes the result of an operation that took effect; an error says that it did. `done`: "the sum is 5, and
 /// stored".
@@ -210,6 +221,9 @@ Outcome Doctor(const Arguments& arguments);
 Outcome Size(const Arguments& arguments);
 /// init and status of a cluster.
 Outcome Cluster(const Arguments& arguments, const Clock& clock);
+/// Move slots between servers.
+Outcome ClusterMove(const Arguments& arguments, const Clock& clock);
+Outcome ClusterRebalance(const Arguments& arguments, const Clock& clock);
 /// The members of a shard that fails over by itself.
 Outcome ClusterMembers(const Arguments& arguments, const Clock& clock);
 /// Makes another member of such a shard its primary.
@@ -219,6 +233,10 @@ Outcome ClusterRemove(const Arguments& arguments, const Clock& clock);
 Outcome ClusterAdd(const Arguments& arguments, const Clock& clock);
 /// Has a member take over that may lack acknowledged writes.
 Outcome ClusterForce(const Arguments& arguments, const Clock& clock);
+/// Writes the division of the slots of several such shards to etcd.
+Outcome ClusterPublish(const Arguments& arguments);
+/// Writes the configuration of a shard anew, after etcd has lost it.
+Outcome ClusterRebuild(const Arguments& arguments, const Clock& clock);
 Outcome Promote(Client& client);
 /// Has the server make a backup, or all servers of a cluster a set of them.
 Outcome Backup(ClusterClient& client, const Arguments& arguments, const Clock& clock);

@@ -2,6 +2,7 @@
 #include <sysexits.h>
 
 #include <csignal>
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -68,7 +69,11 @@ Outcome Run(Arguments arguments) {
 }
 
 /// Returns an error with its command before it, unless it names that already, with or without its action.
-std::string WithCommand(const std::string& command, const std::string& action, const std::string& error) {
+std::string WithCommand(const std::string& command, const std::string& action, std::string error) {
+  // The error of a shard names the command behind the shard.
+  const std::string again = absl::StrCat(": ", command, ": ");
+  const std::size_t inner = absl::StartsWith(error, "shard ") ? error.find(again) : std::string::npos;
+  if (inner != std::string::npos) error.erase(inner, again.size() - 2);
   const bool is_named =
       absl::StartsWith(error, command + ": ") ||
       (!action.empty() && absl::StartsWith(error, absl::StrCat(command, " ", action, ": ")));

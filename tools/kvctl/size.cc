@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "store/format/memory/layout.h"
 #include "store/memory_plan.h"
+#include "store/region/value_log.h"
 #include "tools/command_line/say.h"
 #include "tools/kvctl/kvctl.h"
 
@@ -24,11 +25,11 @@ constexpr std::uint64_t kAddressBytes = 4 * kMiB;
 
 std::uint64_t ToMiB(std::uint64_t bytes) { return (bytes + kMiB - 1) / kMiB; }
 
-/// Returns the bytes that one record takes of the memory.
+/// Returns the bytes that one record takes of the memory: for a small one, its share of a segment, the end of
+/// which is too short for another one.
 std::uint64_t BytesOfRecord(std::size_t key_size, std::size_t value_size) {
-  const std::size_t run = RunLength(key_size, value_size);
-  if (run > 0) return run * kSegmentSize;
-  return ExtentUnits(RecordExtentCode(key_size, value_size)) * kUnitSize;
+  const std::uint64_t bytes = LogBytes(key_size, value_size);
+  return LargeBytes(key_size, value_size) > 0 ? bytes : kSegmentSize / (kSegmentSize / bytes);
 }
 
 /// Returns the largest size of a value whose record takes as much memory as one of `value_size`.
@@ -43,7 +44,7 @@ std::size_t LargestOfSameMemory(std::size_t key_size, std::size_t value_size) {
   return largest;
 }
 
-/// Returns the most bytes that the ordered index of so many random keys takes, beside the memory. A leaf is
+/// Returns the most bytes that the ordered index of so many random keys takes, beside the records. A leaf is
 /// three quarters full (store/ordered/ordered_keys.h).
 std::uint64_t BytesOfOrder(std::uint64_t records, std::size_t key_size) {
   constexpr std::size_t kEntryHeader = 2;
@@ -56,10 +57,7 @@ void SayLargerValue(std::size_t key_size, std::size_t value_size) {
   if (2 * BytesOfRecord(key_size, value_size) <= 3 * (key_size + value_size)) return;
   const std::size_t largest = LargestOfSameMemory(key_size, value_size);
   if (largest == value_size) return;
-  constexpr std::size_t kKiB = 1024;
-  const bool is_large = largest >= kKiB && largest / kKiB * kKiB > value_size;
-  command_line::SayError(absl::StrFormat("kvctl: size: a value of %d %s takes the same",
-                                         is_large ? largest / kKiB : largest, is_large ? "KiB" : "bytes"));
+  command_line::SayError(absl::StrFormat("kvctl: size: a value of %d bytes takes the same", largest));
 }
 
 }  // namespace

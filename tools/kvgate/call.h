@@ -58,6 +58,17 @@ struct Call {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
+  /// Makes it as it was at first, but for memory that its request and its reply may use again.
+  void Renew() {
+    keys = &services.keys;
+    command = nullptr;
+    request.Clear();
+    reply.Clear();
+    reply.set_protocol(session.protocol);
+    is_silent = is_done = repeats = false;
+    held = 0;
+  }
+
   std::string_view argument(std::size_t index) const { return request[index]; }
   bool is_within_transaction() const { return keys != &services.keys; }
   KeyStore& kv() const { return *keys; }

@@ -6,6 +6,7 @@
 #include "bench/peers/peers.h"
 #include "client/async_client.h"
 #include "client/cluster/cluster_client.h"
+#include "client/cluster/topology_source.h"
 #include "client/get/record_copy.h"
 #include "client/scan.h"
 #include "rdma/address_list.h"
@@ -70,11 +71,12 @@ class Together {
 
 class ClientSession final : public BatchSession {
  public:
-  explicit ClientSession(std::unique_ptr<Client> client) : client_(std::move(client)) {}
+  ClientSession(std::unique_ptr<Client> client, bool one_sided)
+      : client_(std::move(client)), one_sided_(one_sided) {}
   absl::Status Get(std::string_view key, std::string* value) override { return client_->Get(key, value); }
   absl::Status Put(std::string_view key, std::string_view value) override { return client_->Put(key, value); }
   absl::Status Scan(std::string_view first, std::uint64_t limit, ScanSink sink) override {
-    return ShowAll(client_->Scan({.begin = first, .limit = limit}), sink);
+    return ShowAll(client_->Scan({.begin = first, .limit = limit, .one_sided = one_sided_}), sink);
   }
   absl::StatusOr<CounterList> ServerCounters() override { return client_->Stats(); }
   std::uint64_t Incarnation() override { return client_->incarnation(); }
@@ -85,6 +87,7 @@ class ClientSession final : public BatchSession {
   void PutAll(std::span<Request* const> requests) override { together_.Put(*client_, requests); }
 
   const std::unique_ptr<Client> client_;
+  const bool one_sided_;
   Together together_;
 };
 
@@ -144,11 +147,12 @@ class AsyncSession final : public Session {
 
 class ClusterSession final : public BatchSession {
  public:
-  explicit ClusterSession(std::unique_ptr<ClusterClient> client) : client_(std::move(client)) {}
+  ClusterSession(std::unique_ptr<ClusterClient> client, bool one_sided)
+      : client_(std::move(client)), one_sided_(one_sided) {}
   absl::Status Get(std::string_view key, std::string* value) override { return client_->Get(key, value); }
   absl::Status Put(std::string_view key, std::string_view value) override { return client_->Put(key, value); }
   absl::Status Scan(std::string_view first, std::uint64_t limit, ScanSink sink) override {
-    return ShowAll(client_->Scan({.begin = first, .limit = limit}), sink);
+    return ShowAll(client_->Scan({.begin = first, .limit = limit, .one_sided = one_sided_}), sink);
   }
   /// Returns the sums over the shards. Percentiles and maxima have none, and are those of the last shard.
   absl::StatusOr<CounterList> ServerCounters() override {
@@ -184,23 +188,24 @@ class ClusterSession final : public BatchSession {
   void PutAll(std::span<Request* const> requests) override { together_.Put(*client_, requests); }
 
   const std::unique_ptr<ClusterClient> client_;
+  const bool one_sided_;
   Together together_;
 };
 
 class ClusterTarget final : public Target {
  public:
-  ClusterTarget(Topology topology, const ClientOptions& options, const Clock& clock)
+  ClusterTarget(Topology topology, const TargetOptions& options, const Clock& clock)
       : topology_(std::move(topology)), options_(options), clock_(clock) {}
 
   absl::StatusOr<std::unique_ptr<Session>> NewSession(std::uint32_t) override {
     REMORA_ASSIGN_OR_RETURN(std::unique_ptr<ClusterClient> client,
-                            ClusterClient::Connect(topology_, options_, clock_));
-    return std::make_unique<ClusterSession>(std::move(client));
+                            ClusterClient::Connect(topology_, options_.client, clock_));
+    return std::make_unique<ClusterSession>(std::move(client), options_.one_sided);
   }
 
  private:
   const Topology topology_;
-  const ClientOptions options_;
+  const TargetOptions options_;
   const Clock& clock_;
 };
 
@@ -211,7 +216,8 @@ class ServerTarget final : public Target {
   absl::StatusOr<std::unique_ptr<Session>> NewSession(std::uint32_t depth) override {
     REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Client> client,
                             Client::Connect(options_.address, options_.client, clock_));
-    if (depth == 1 || options_.batch) return std::make_unique<ClientSession>(std::move(client));
+    if (depth == 1 || options_.batch)
+      return std::make_unique<ClientSession>(std::move(client), options_.one_sided);
     REMORA_ASSIGN_OR_RETURN(
         std::unique_ptr<AsyncClient> async,
         AsyncClient::Connect(options_.address, options_.client, AsyncOptions{.depth = depth}, clock_));
@@ -280,8 +286,10 @@ absl::StatusOr<std::unique_ptr<Target>> OpenTarget(const TargetOptions& options,
   }
   if (IsPeer(options.address)) return OpenPeer(options);
   if (options.address.starts_with(kClusterScheme)) {
-    REMORA_ASSIGN_OR_RETURN(Topology topology, Topology::Read(options.address.substr(kClusterScheme.size())));
-    return std::make_unique<ClusterTarget>(std::move(topology), options.client, clock);
+    const std::string source =
+        IsOfServers(options.address) ? options.address : options.address.substr(kClusterScheme.size());
+    REMORA_ASSIGN_OR_RETURN(Topology topology, ReadTopology(source, options.client, clock));
+    return std::make_unique<ClusterTarget>(std::move(topology), options, clock);
   }
   REMORA_RETURN_IF_ERROR(rdma::ParseAddresses(options.address).status());
   return std::make_unique<ServerTarget>(options, clock);

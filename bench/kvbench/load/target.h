@@ -101,6 +101,8 @@ struct TargetOptions {
   /// MultiGet and MultiPut of a Remora server do the operations in flight, and not an AsyncClient; MGET and
   /// MSET of a Redis do them, and not a pipeline.
   bool batch = false;
+  /// Scans of a Remora server's clients are one-sided (ScanOptions::one_sided).
+  bool one_sided = false;
 };
 
 /// A server or an embedded store that takes the load; makes sessions with it.

@@ -37,6 +37,11 @@ there, but a scan has to be asked for in any order. It shows each key that is th
 
         for key, value in store.scan(prefix="user/", any_order=True): ...
 
+With --ordered=memory, a one-sided scan reads keys and values in the server's memory, in order, and the server does
+nothing. It shows each record as of a moment of its own, and promises for each key what a scan in any order does:
+
+        for key, value in store.scan(prefix="user/", one_sided=True): ...
+
 A program can watch the writes, from now on, or from the position of another watch (of a server that is only in memory:
 with kvserver --change_log):
 
@@ -66,6 +71,10 @@ the view, a memoryview for instance, when the function has returned.
 The servers of a cluster share the keys; kvserver --shards=4 starts four, and writes the topology file:
 
         store = remora.ClusterClient("/var/lib/remora/topology")    # the calls of Client, but for those of one server
+        store = remora.ClusterClient("cluster://kv1:7401,kv2:7401") # of shards that fail over, by some of their members
+
+Its calls go on while slots move between the servers. A scan that is in progress then ends with FailedPrecondition, as
+it may lack keys, and a watch with OutOfRange: begin anew.
 
 Many operations at once, for asyncio: remora.aio.
 

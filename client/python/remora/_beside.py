@@ -92,7 +92,7 @@ class _Steps(Generic[_T]):
 
 
 class Scan(_Steps[tuple[Any, str, int, float]], Generic[_T]):
-    """Keys and values, in order as of the moment of its first step unless in any_order; made by Client.scan."""
+    """Keys and values, in order as of the moment of its first step unless any_order or one_sided; by Client.scan."""
 
     def __init__(self, beside: Beside, options: dict[str, Any]) -> None:
         super().__init__(beside)

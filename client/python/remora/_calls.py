@@ -189,6 +189,7 @@ class Calls:
         one_moment: bool = False,
         resume_token: str | None = None,
         any_order: bool = False,
+        one_sided: bool = False,
     ) -> Scan[tuple[bytes, bytes]]: ...
     @overload
     def scan(
@@ -203,9 +204,10 @@ class Calls:
         one_moment: bool = False,
         resume_token: str | None = None,
         any_order: bool = False,
+        one_sided: bool = False,
     ) -> Scan[bytes]: ...
     def scan(self, **options):
-        """For `async for`: pairs of key and value, in order, as of the moment of the first step; or in any_order."""
+        """For `async for`: pairs of key and value, in order, as of the moment of the first step; or any_order, one_sided."""
         return Scan(self._beside(), options)
 
     async def count(

@@ -73,6 +73,7 @@ class _KeyValue:
         one_moment: bool = False,
         resume_token: str | None = None,
         any_order: bool = False,
+        one_sided: bool = False,
     ) -> Scan[tuple[bytes, bytes]]: ...
     @overload
     def scan(
@@ -87,6 +88,7 @@ class _KeyValue:
         one_moment: bool = False,
         resume_token: str | None = None,
         any_order: bool = False,
+        one_sided: bool = False,
     ) -> Scan[bytes]: ...
     def watch(
         self, *, prefix: _Bytes | None = None, resume_token: str | None = None, timeout: float | None = None

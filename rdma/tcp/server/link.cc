@@ -25,6 +25,16 @@ constexpr std::size_t kMaxAnswers = 64;
 // bytes were unread by then, the server receives a reset.
 constexpr char kClientClosed[] = "the client closed the connection, or its process ended";
 
+// Bytes of an answer that are prefetched when its READ is taken. The CPU itself prefetches those behind them.
+constexpr std::size_t kPrefetched = 256;
+constexpr std::size_t kCacheLine = 64;
+
+/// Prefetches bytes that the kernel copies once the last frame of the turn is taken. So the cache misses of
+/// many READs that arrived together overlap.
+void Prefetch(const std::byte* bytes, std::size_t size) {
+  for (std::size_t i = 0; i < std::min(size, kPrefetched); i += kCacheLine) __builtin_prefetch(bytes + i);
+}
+
 int ErrorOf(int socket) {
   int error = 0;
   socklen_t size = sizeof(error);
@@ -313,6 +323,7 @@ bool TcpLink::BeginRead(const FrameHeader& header) {
     RejectFrame(absl::PermissionDeniedError("READ: outside the regions that this connection was given"));
     return false;
   }
+  Prefetch(from, header.size);
   const Sge bytes = {from, header.size, 0};
   if (!send_failed_) outbox_.Add({.kind = FrameKind::kReadAnswer, .size = header.size}, {&bytes, 1});
   reader_.Expect({});
@@ -336,6 +347,7 @@ bool TcpLink::BeginFind(const FrameHeader& header) {
     return false;
   }
   const std::span<std::byte> record = FindRecord(region.bytes, offset, header.match, header.size);
+  Prefetch(record.data(), record.size());
   const std::uint32_t record_size = static_cast<std::uint32_t>(record.size());
   FrameHeader answer{.kind = FrameKind::kFindAnswer, .size = of_bucket.size + record_size};
   if (!record.empty()) {

@@ -22,7 +22,8 @@ class TcpOutbox {
  public:
   /// Adds a frame at the end. REQUIRES: payload.size() <= kMaxSges.
   void Add(const FrameHeader& header, std::span<const Sge> payload);
-  /// Sends as much as the socket takes at once, many frames with one system call. `tls` is null for a plain
+  /// Sends as much as the socket takes at once, many frames with one system call. Copies small payloads into
+  /// one piece for it, and again if the socket does not take them. `tls` is null for a plain
   /// socket; else it holds bytes that the socket has not taken (TlsStream::has_output), and counts as a part
   /// of the socket here. Returns the errno of a failure, else 0.
   int Flush(int socket, TlsStream* tls);

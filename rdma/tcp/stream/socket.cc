@@ -168,7 +168,8 @@ absl::Status SetTcpOptions(int socket, const TcpPatience& patience) {
 }
 
 absl::Status MakeBlocking(int socket) {
-  const timeval timeout = {.tv_sec = kTcpReceiveTimeout.count(), .tv_usec = 0};
+  const timeval timeout = {.tv_sec = 0, .tv_usec = std::chrono::microseconds(kTcpReceiveTimeout).count()};
+  static_assert(kTcpReceiveTimeout < std::chrono::seconds(1));
   const int flags = fcntl(socket, F_GETFL);
   if (flags < 0 || fcntl(socket, F_SETFL, flags & ~O_NONBLOCK) != 0 ||
       setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) != 0) {

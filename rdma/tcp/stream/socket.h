@@ -60,8 +60,9 @@ inline constexpr TcpPatience kClientPatience{.idle = std::chrono::seconds(1)};
 /// Patience in flight with a peer that is alive and does not receive.
 inline constexpr std::chrono::milliseconds kSlowReaderPatience{30'000};
 
-/// The longest sleep of a recv (SO_RCVTIMEO).
-inline constexpr std::chrono::seconds kTcpReceiveTimeout(1);
+/// The longest sleep of a recv (SO_RCVTIMEO). It is shorter than the times between two looks at an
+/// interruption (Clock::LongestSleep), so that a client that can be interrupted needs no poll(2), either.
+inline constexpr std::chrono::milliseconds kTcpReceiveTimeout(40);
 
 /// Makes the system send written bytes at once, and detect a dead peer.
 absl::Status SetTcpOptions(int socket, const TcpPatience& patience);

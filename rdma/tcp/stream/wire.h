@@ -43,8 +43,8 @@
 //   O1, O2  The frames of one direction are one stream, and one thread takes them from it in order: in
 //           TcpLink::TakeFrames on a server, in TcpClient::TakeFrames on a client. The bytes of a WRITE are
 //           in their place before the thread looks at the next frame.
-//   O3, O4  TcpOutbox::Flush has the kernel copy the bytes of a READ out of the region, after the READ
-//           arrived and before its answer leaves.
+//   O3, O4  TcpOutbox::Flush copies the bytes of a READ out of the region, or has the kernel copy them, after
+//           the READ arrived and before its answer leaves.
 //   O5      TcpClient completes its posts from the front of one queue (CompleteFront), and a server answers
 //           READs and FINDs in the order in which they arrived.
 #pragma once

@@ -20,8 +20,9 @@ void GroupBuilder::Put(std::string_view key, const StoredHeader& header, std::st
                       .value = value});
 }
 
-void GroupBuilder::Delete(std::string_view key, std::uint64_t version) {
-  entries_.push_back({.kind = LogEntryKind::kDelete, .version = version, .key = own_.emplace_back(key)});
+void GroupBuilder::Delete(std::string_view key, std::uint64_t version, std::uint64_t mark) {
+  entries_.push_back(
+      {.kind = LogEntryKind::kDelete, .version = version, .expiry_ms = mark, .key = own_.emplace_back(key)});
   has_delete_ = true;
 }
 

@@ -23,7 +23,8 @@ class GroupBuilder {
  public:
   /// Does not copy the value and the key: the caller keeps the bytes unchanged until Clear.
   void Put(std::string_view key, const StoredHeader& header, std::string_view value);
-  void Delete(std::string_view key, std::uint64_t version);
+  /// `mark`: 0, or kForgottenMark (log_change_feed.h).
+  void Delete(std::string_view key, std::uint64_t version, std::uint64_t mark = 0);
   /// Sets a key of the meta family, or removes it if `value` is empty.
   void PutMeta(std::string_view key, std::string_view value);
   /// REQUIRES: the last addition was the Put or Delete of this version.

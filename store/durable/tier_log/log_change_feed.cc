@@ -48,13 +48,17 @@ class LogChangeLog final : public ChangeLog {
     const LogGroup& group = reader_->group();
     const auto offset = static_cast<std::uint64_t>(entry.key.data() - group.bytes.data());
     const std::uint64_t sequence = group.header.lsn + sizeof(LogGroupHeader) + offset;
+    if (entry.kind == LogEntryKind::kMeta && entry.key == kCopiedKey) copied_group_ = group.header.lsn;
     if (sequence < position_) return false;
     if (entry.kind == LogEntryKind::kMeta) {
+      if (entry.key == kSlotsKey) return NotKept(kSlotsLeft);
       if (entry.key != kGapKey) return false;
       return NotKept(
           "one of its writes is larger than a file of the commit log, which therefore does not have it");
     }
     const bool is_put = entry.kind == LogEntryKind::kPut;
+    if (!is_put && entry.expiry_ms == kForgottenMark) return false;
+    if (is_put && copied_group_ == group.header.lsn) return false;
     position_ = sequence + 1;
     *change = {.kind = is_put ? ChangeKind::kPut : ChangeKind::kDelete,
                .sequence = sequence,
@@ -67,7 +71,8 @@ class LogChangeLog final : public ChangeLog {
 
   const std::unique_ptr<CommitLogReader> reader_;
   std::uint64_t position_;
-  LogEntries rest_{{}};  // of the reader's group
+  LogEntries rest_{{}};             // of the reader's group
+  std::uint64_t copied_group_ = 0;  // LSN of the last group that begins with kCopiedKey; 0: none has
 };
 
 }  // namespace

@@ -33,6 +33,14 @@ namespace remora {
 
 /// Key in the meta family of the mark for a write that is not in the log. Its value is one byte.
 inline constexpr std::string_view kGapKey = "log_gap";
+/// Likewise, of the mark where slots left the store. It ends feeds, too, as those of the next owner may be
+/// ahead.
+inline constexpr std::string_view kSlotsKey = "log_slots";
+/// Likewise, of the mark that begins a group of records that came from another store. They have its versions,
+/// and feeds do not show them.
+inline constexpr std::string_view kCopiedKey = "log_copied";
+/// Expiry of the entry of a deletion that feeds do not show.
+inline constexpr std::uint64_t kForgottenMark = 1;
 /// Prefix of the keys in the meta family under which each Opening is stored.
 inline constexpr std::string_view kLogOpeningPrefix = "log_opening";
 

@@ -9,6 +9,7 @@
 #include "store/durable/completion_records.h"
 #include "store/durable/format.h"
 #include "store/durable/tier_log/group_numbers.h"
+#include "store/durable/tier_log/log_change_feed.h"
 
 namespace remora {
 namespace {
@@ -32,6 +33,9 @@ bool IsOfClient(const LogEntry& entry) {
 bool TakeWrite(const LogEntry& entry, ShippedGroup* group) {
   // The deletion of an expired key has no version.
   if (entry.version == 0) return entry.kind == LogEntryKind::kDelete && entry.request.client == 0;
+  if (group->is_copied) {
+    return entry.kind == LogEntryKind::kPut && entry.request.client == 0 && entry.version < kMaxVersion;
+  }
   if (entry.version <= group->last_version || entry.version >= kMaxVersion) return false;
   if (group->first_version == 0) group->first_version = entry.version;
   group->last_version = entry.version;
@@ -52,7 +56,11 @@ bool TakeMeta(const LogEntry& entry, ShippedGroup* group, bool* has_number) {
     group->version_limit = *limit;
     return true;
   }
-  return IsOfClient(entry);
+  if (entry.key == kCopiedKey) {
+    group->is_copied = group->last_version == 0;  // before the first write
+    return group->is_copied;
+  }
+  return entry.key == kSlotsKey || IsOfClient(entry);
 }
 
 }  // namespace

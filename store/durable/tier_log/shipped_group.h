@@ -20,6 +20,7 @@ struct ShippedGroup {
   std::uint64_t version_limit = 0;  // the last one that they set; 0: none
   std::uint64_t first_version = 0;  // the versions of its writes increase; 0: it has no version
   std::uint64_t last_version = 0;
+  bool is_copied = false;  // its records came from another store, with versions that count for nothing here
 };
 
 /// Decodes the group that a sink got with this number.

@@ -31,6 +31,17 @@ class ClusterSlots {
       words_[slot / kBits] |= std::uint64_t{1} << (slot % kBits);
     }
   }
+  /// Removes the slots that `others` has.
+  void Remove(const ClusterSlots& others) {
+    for (std::size_t i = 0; i < words_.size(); ++i) words_[i] &= ~others.words_[i];
+  }
+  /// Returns whether it has all slots that `others` has.
+  bool HasAll(const ClusterSlots& others) const {
+    for (std::size_t i = 0; i < words_.size(); ++i) {
+      if ((others.words_[i] & ~words_[i]) != 0) return false;
+    }
+    return true;
+  }
   /// Returns how many slots it has.
   std::uint32_t count() const {
     std::uint32_t count = 0;

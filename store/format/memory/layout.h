@@ -1,16 +1,17 @@
 // Bytes in registered memory: the server writes them, and every reader, near or far, reads them in
 // place.
 //
-//   ┌────────────┬───────────┬─────────────┬─────────┬─────────┬───────────┬─────┐
-//   │ superblock │ directory │ generations │ retired │ changes │ segment a │ ... │
-//   └────────────┴───────────┴─────────────┴─────────┴─────────┴───────────┴─────┘
+//   ┌────────────┬───────────┬─────────────┬─────────┬────────────┬─────────┬───────────┬─────┐
+//   │ superblock │ directory │ generations │ retired │ beginnings │ changes │ segment a │ ... │
+//   └────────────┴───────────┴─────────────┴─────────┴────────────┴─────────┴───────────┴─────┘
 //   one region; offsets count from its start, segment i covers the bytes from i * kSegmentSize on
 //
-//   A segment holds records (the log), or buckets (the index), or nothing; a record too large to share one
-//   has several to itself, next to each other (a run), and begins the first. The directory says which
-//   segments hold the index' main buckets. Generations: a byte for each segment, changed when it is emptied.
-//   Retired: a byte for each segment, 1 from before it is emptied until nothing leads there any more, else 0.
-//   Changes: the last slots that were stored (change_log.h).
+//   A segment holds records (the log), or buckets (the index), or nothing. Large records have segments of
+//   their own, in which each takes whole pages; it may begin in one segment and end in a later one. The
+//   directory says which segments hold the index' main buckets. Generations: a byte for each segment of the
+//   log, changed when it is emptied. Retired: a byte for each segment of the log, 1 from before it is emptied
+//   until nothing leads there any more, else 0. Beginnings: a byte for each quarter of a segment, changed
+//   when the large record that begins there is dead. Changes: the last slots that were stored (change_log.h).
 //
 //   bucket (256 bytes, one READ)                              record (extent of whole units)
 //   ┌─────────┬────────┬────────┬─────┬─────────┐             ┌─────────────────────────┬─────┬───────┬─────┐
@@ -58,18 +59,19 @@
 //      bucket's) is used for something else no sooner than 2T after nothing leads there any more. A
 //      reader discards everything that it read more than T after it learned the place, and begins
 //      again. T is the same time on both sides as long as no clock runs at twice the speed of
-//      another. A record that takes longer than T to read is proven by the generations of its
-//      segments instead (client/get/chunked_read.h).
+//      another. A large record that takes longer than T to read is proven by the byte of its beginning
+//      instead (client/get/chunked_read.h).
 //
 //      A reader that maps the region, and so reads it at once, needs no clock. It discards what it
 //      read if memory of records has come to be used for something else since it began (`reuse_epoch`).
-//      Memory that nothing ever led to, as a run that was reserved and given back, needs no grace
-//      period. A client may write such memory until its grant is revoked, which is before anything
+//      Memory that nothing ever led to, as that of a record that was reserved and given back, needs no
+//      grace period. A client may write such memory until its grant is revoked, which is before anything
 //      leads there (server/request/large_writes.h).
 //
 // All integers are little-endian. `LayoutSignature` covers every number here; peers that differ do not talk.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -82,7 +84,7 @@ namespace remora {
 
 static_assert(std::endian::native == std::endian::little, "the formats are little-endian");
 
-inline constexpr std::uint32_t kFormatVersion = 9;
+inline constexpr std::uint32_t kFormatVersion = 10;
 
 // --- Bounds of keys and values, checked wherever one comes in ------------------------------------------
 
@@ -94,9 +96,8 @@ inline constexpr std::size_t kMaxValueSize = std::size_t{64} << 20;
 
 inline constexpr std::size_t kSegmentSize = std::size_t{1} << 20;
 
-/// Largest value of a record that shares a segment. Such records stand side by side in the log's
-/// segments, and no record crosses the end of one. A larger one has a run to itself: whole segments
-/// next to each other, of which it begins the first.
+/// Largest value of a small record. Such records stand side by side in the log's segments, and no record
+/// crosses the end of one. A larger one is a large record.
 ///
 /// The limit is a quarter of a segment. The end of a segment, too small for the next record, stays
 /// unused: at most a quarter. Moving a record when its segment is cleaned costs no more than that.
@@ -154,24 +155,43 @@ constexpr std::uint32_t ExtentCode(std::uint64_t units) {
   return exponent << kExtentMantissaBits | static_cast<std::uint32_t>(mantissa);
 }
 
-/// Returns the code of the extent that a record with these sizes takes.
-constexpr std::uint32_t RecordExtentCode(std::size_t key_size, std::size_t value_size) {
-  return ExtentCode((sizeof(RecordHeader) + key_size + value_size + kUnitSize - 1) / kUnitSize);
+/// Returns the units of a record's header, key and value.
+constexpr std::uint64_t RecordUnits(std::size_t key_size, std::size_t value_size) {
+  return (sizeof(RecordHeader) + key_size + value_size + kUnitSize - 1) / kUnitSize;
 }
 
-/// The largest extent of a record that has no run. Extents up to here are READ at once, larger ones in
-/// pieces.
+/// The largest extent of a small record. Extents up to here are READ at once, larger ones in pieces.
 inline constexpr std::size_t kMaxSmallExtent =
-    ExtentUnits(RecordExtentCode(kMaxKeySize, kMaxSmallValueSize)) * kUnitSize;
+    ExtentUnits(ExtentCode(RecordUnits(kMaxKeySize, kMaxSmallValueSize))) * kUnitSize;
 static_assert(kMaxSmallExtent <= kSegmentSize);
 
-/// Returns how many segments the run of a record with these sizes in bytes has. 0: it has none.
-constexpr std::size_t RunLength(std::size_t key_size, std::size_t value_size) {
+/// Returns the code of the extent that a record with these sizes takes. That of a large record is above
+/// kMaxSmallExtent, so a reader tells from a slot which of the two it names.
+constexpr std::uint32_t RecordExtentCode(std::size_t key_size, std::size_t value_size) {
+  std::uint64_t units = RecordUnits(key_size, value_size);
+  if (value_size > kMaxSmallValueSize)
+    units = std::max<std::uint64_t>(units, kMaxSmallExtent / kUnitSize + 1);
+  return ExtentCode(units);
+}
+
+/// Large records begin and end at whole pages. This is the granularity of their memory.
+inline constexpr std::size_t kPageSize = 4096;
+
+/// Returns how many bytes of memory a large record with these sizes takes. 0: it is small.
+constexpr std::uint64_t LargeBytes(std::size_t key_size, std::size_t value_size) {
   if (value_size <= kMaxSmallValueSize) return 0;
   const std::uint64_t extent = ExtentUnits(RecordExtentCode(key_size, value_size)) * kUnitSize;
-  return (extent + kSegmentSize - 1) / kSegmentSize;
+  return (extent + kPageSize - 1) / kPageSize * kPageSize;
 }
-inline constexpr std::size_t kMaxRunLength = RunLength(kMaxKeySize, kMaxValueSize);
+/// Returns how many adjacent free segments suffice for a large record with these sizes. 0: it is small.
+constexpr std::size_t RunLength(std::size_t key_size, std::size_t value_size) {
+  return (LargeBytes(key_size, value_size) + kSegmentSize - 1) / kSegmentSize;
+}
+inline constexpr std::uint64_t kMaxLargeBytes = LargeBytes(kMaxKeySize, kMaxValueSize);
+
+/// A byte of `beginnings` is for so many bytes of the region. No two large records begin in them.
+inline constexpr std::size_t kBeginningSize = kSegmentSize / 4;
+static_assert(LargeBytes(kMinKeySize, kMaxSmallValueSize + 1) > kBeginningSize);
 
 // --- Slot ---------------------------------------------------------------------------------------------
 
@@ -336,10 +356,19 @@ constexpr std::uint64_t GenerationsOffset(std::uint64_t memory_size) {
 constexpr std::uint64_t RetiredOffset(std::uint64_t memory_size) {
   return GenerationsOffset(memory_size) + SegmentCount(memory_size);
 }
+constexpr std::uint64_t BeginningsOffset(std::uint64_t memory_size) {
+  return RetiredOffset(memory_size) + SegmentCount(memory_size);
+}
+/// Returns the offset of the byte of the large record that begins at `offset`.
+constexpr std::uint64_t BeginningOffset(std::uint64_t memory_size, std::uint64_t offset) {
+  return BeginningsOffset(memory_size) + offset / kBeginningSize;
+}
 /// Begins a cache line.
 constexpr std::uint64_t ChangesOffset(std::uint64_t memory_size) {
   constexpr std::uint64_t kLine = 64;
-  return (RetiredOffset(memory_size) + SegmentCount(memory_size) + kLine - 1) / kLine * kLine;
+  const std::uint64_t end =
+      BeginningsOffset(memory_size) + SegmentCount(memory_size) * (kSegmentSize / kBeginningSize);
+  return (end + kLine - 1) / kLine * kLine;
 }
 /// Returns the number of the first segment behind all of these.
 constexpr std::uint64_t FirstSegment(std::uint64_t memory_size) {
@@ -354,14 +383,26 @@ constexpr std::uint64_t FirstSegment(std::uint64_t memory_size) {
 /// metric_registry.h).
 constexpr std::uint64_t LayoutSignature() {
   std::uint64_t signature = 0xcbf29ce484222325;  // FNV-1a (Fowler, Noll, Vo), over whole numbers
-  for (std::uint64_t number :
-       {std::uint64_t{kFormatVersion}, std::uint64_t{kMaxKeySize}, std::uint64_t{kMaxValueSize},
-        std::uint64_t{kMaxSmallValueSize}, std::uint64_t{kUnitSize}, std::uint64_t{sizeof(RecordHeader)},
-        std::uint64_t{sizeof(Bucket)}, std::uint64_t{kSlotsPerBucket}, std::uint64_t{kSegmentSize},
-        std::uint64_t{kSuperblockSize}, std::uint64_t{kOffsetBits}, std::uint64_t{kLinkBits},
-        std::uint64_t{kExtentCodeBits}, std::uint64_t{kExtentMantissaBits},
-        std::uint64_t{offsetof(Superblock, reuse_epoch)}, std::uint64_t{offsetof(Superblock, counters)},
-        kSuperblockMagic, std::uint64_t{kMetricCapacity}, kChangeCount}) {
+  for (std::uint64_t number : {std::uint64_t{kFormatVersion},
+                               std::uint64_t{kMaxKeySize},
+                               std::uint64_t{kMaxValueSize},
+                               std::uint64_t{kMaxSmallValueSize},
+                               std::uint64_t{kPageSize},
+                               std::uint64_t{kUnitSize},
+                               std::uint64_t{sizeof(RecordHeader)},
+                               std::uint64_t{sizeof(Bucket)},
+                               std::uint64_t{kSlotsPerBucket},
+                               std::uint64_t{kSegmentSize},
+                               std::uint64_t{kSuperblockSize},
+                               std::uint64_t{kOffsetBits},
+                               std::uint64_t{kLinkBits},
+                               std::uint64_t{kExtentCodeBits},
+                               std::uint64_t{kExtentMantissaBits},
+                               std::uint64_t{offsetof(Superblock, reuse_epoch)},
+                               std::uint64_t{offsetof(Superblock, counters)},
+                               kSuperblockMagic,
+                               std::uint64_t{kMetricCapacity},
+                               kChangeCount}) {
     signature = (signature ^ number) * 0x100000001b3;
   }
   return signature;

@@ -244,7 +244,7 @@ struct MetricEntry {
   X(kCopyBytesTaken, "copy_bytes_taken", "remora_copy_taken_bytes_total", kCounter, kBytes,                  \
     "Bytes of copies of a primary's data that this member has taken; 0 again behind a start")                \
   X(kOrderedIndexBytes, "ordered_index_bytes", "remora_ordered_index_bytes", kGauge, kBytes,                 \
-    "Memory of the ordered index (--ordered=memory), beside --memory; 0: there is none")                     \
+    "Memory of the ordered index (--ordered=memory), most of it in --memory; 0: there is none")              \
   X(kScanSavedBytes, "scan_saved_bytes", "remora_scan_saved_bytes", kGauge, kBytes,                          \
     "Memory of records that changed and that open scans have yet to show, as they were (--ordered=memory)")  \
   X(kScansOvertaken, "scans_overtaken", "remora_scans_overtaken_total", kCounter, kNone,                     \
@@ -260,7 +260,17 @@ struct MetricEntry {
   X(kOwnedSlots, "slots", "remora_slots", kGauge, kNone,                                                     \
     "Slots of a cluster for whose keys the server works (--slots); 16384: all")                              \
   X(kOwnedSlotsChecksum, "slots_checksum", "remora_slots_checksum", kGauge, kNone,                           \
-    "Checksum of the numbers of these slots: servers of the same slots have the same")
+    "Checksum of the numbers of these slots: servers of the same slots have the same")                       \
+  X(kColdReadsAtOnce, "cold_reads_at_once", "remora_cold_reads_at_once_total", kCounter, kNone,              \
+    "Reads of RocksDB for GETs and writes that needed no thread, as the system's page cache had the data")   \
+  X(kSlotMoves, "slot_moves", "remora_slot_moves", kGauge, kNone,                                            \
+    "Moves of slots in which the server takes part, as source or destination")                               \
+  X(kSlotCopyRecords, "slot_copy_records", "remora_slot_copy_records_total", kCounter, kNone,                \
+    "Records that the server has copied to give slots away; one that is written meanwhile counts again")     \
+  X(kSlotCopyBytes, "slot_copy_bytes", "remora_slot_copy_bytes_total", kCounter, kBytes,                     \
+    "Bytes of these copies")                                                                                 \
+  X(kColdReadsPassed, "cold_reads_passed", "remora_cold_reads_passed_total", kCounter, kNone,                \
+    "Reads of RocksDB whose value went to the client alone, as the record is used too rarely for memory")
 
 /// The metrics, by their places in the superblock.
 enum class Metric : std::uint32_t {

@@ -44,6 +44,10 @@ struct ScanOptions {
   /// A client's scan, which the server may have to give up (ClientScan): ends with Aborted then, instead of
   /// going on as of a later moment. A store's own scan (StoreScan) never goes on so.
   bool one_moment = false;
+  /// A client reads the keys out of the server's memory, as GETs read records (ClientScan says what such a
+  /// scan shows). The server needs an ordered index. A store's own scan ignores it. Not with any_order and
+  /// one_moment.
+  bool one_sided = false;
 };
 
 }  // namespace remora

@@ -47,6 +47,13 @@
 //
 // Scans, counts, drops and change feeds: store/format/wire/scan_messages.h.
 //
+// A client that READs the leaves of the ordered index (store/format/memory/leaf_block.h) asks for the place
+// of the leaf that has a key, or the keys below a bound. Its value is a byte (LeafSide), and the key or
+// bound. The reply has the place, or 0: that leaf cannot be READ. Not found: there are no keys.
+//
+// A client that asks where a record is may take its value in the reply (kTakesValue, ReplyFlag::kHasValue).
+// The server sends a small value so if it is not to come to memory (store/format/wire/located_value.h).
+//
 // A backup takes longer than a request may. A client that wants one sends the same request again
 // until it is done: the first of a name begins it, each one is answered at once. The server knows
 // the names of the last kRememberedBackups that have ended. The server alone decides where backups
@@ -168,15 +175,18 @@ enum ReplyFlag : std::uint16_t {
   // The cause of a kDurableTier, or of the first one in a multi-put (store/base/shortage.h):
   kShortage = 8,
   kDisk = 16,
-  kHasSettings = 32,  // of a HelloReply: the server takes kSettings
-  kHasShard = 64,     // of a HelloReply: `shard` is the server's
-  kHasLease = 128,    // of a HelloReply: results count under a lease alone
+  kHasSettings = 32,   // of a HelloReply: the server takes kSettings
+  kHasShard = 64,      // of a HelloReply: `shard` is the server's
+  kHasLease = 128,     // of a HelloReply: results count under a lease alone
+  kHasLeaves = 256,    // of a HelloReply: the server takes kLeaf, as it has an ordered index
+  kHasTopology = 512,  // of a HelloReply: the server takes kTopology
+  kHasValue = 1024,    // of a locate: the value stands behind the Reply, and the record has no place
 };
 
 struct HelloReply {
   std::uint64_t magic = kHelloMagic;
   std::uint32_t credits = 0;  // requests that the client may have unanswered
-  std::uint32_t flags = 0;    // ReplyFlag::kLoading, kReadOnly, kHasSettings, kHasShard, kHasLease
+  std::uint32_t flags = 0;    // ReplyFlag::kLoading, kReadOnly, and all of kHas...
   std::uint64_t incarnation = 0;
   std::int64_t server_ms = 0;         // Clock::UnixMillis
   RemoteRegion memory;                // to READ: superblock, index, records
@@ -269,12 +279,33 @@ enum class Operation : std::uint8_t {
   kPromote = 20,    // nothing: become a primary
   kSupport = 21,    // condition: the number of a round; say that you still follow
   kCopy = 22,       // condition: a step of a copy of a primary's data
+  // Its value is a command of a move of slots (server/cluster/slot_moves.h).
+  kMove = 23,
+  // Its value is a LeafSide, and a key or bound. For a server with ReplyFlag::kHasLeaves. The reply has the
+  // place as `slot`, and the slots word as `version`, also if there are no keys.
+  kLeaf = 24,
+  // As kSettings, of the text of the cluster's topology. For a server with ReplyFlag::kHasTopology.
+  kTopology = 25,
 };
-inline constexpr Operation kLastOperation = Operation::kCopy;
+inline constexpr Operation kLastOperation = Operation::kTopology;
+
+/// First byte of the value of a kLeaf.
+enum class LeafSide : std::uint8_t {
+  kOf = 1,     // the leaf that has the key, if anything has it
+  kBelow = 2,  // the leaf that has the greatest key below the bound; an empty one is behind all keys
+};
 
 /// Condition of a kPing that asks for a lease: it is answered once a round has ended that began after it
 /// came.
 inline constexpr std::uint64_t kAsksLease = 1;
+
+/// Condition of a kLocate whose client takes ReplyFlag::kHasValue, and long replies (kMaxLongReplySize).
+inline constexpr std::uint64_t kTakesValue = 1;
+
+/// Returns whether a scan may begin with it.
+constexpr bool BeginsScan(Operation operation) {
+  return operation == Operation::kScan || operation == Operation::kLeaf;
+}
 
 /// Returns whether it may change stored data, at once.
 constexpr bool IsWrite(Operation operation) {
@@ -301,10 +332,12 @@ constexpr bool IsOfReplication(Operation operation) {
 }
 
 /// Returns whether it needs a token for writing: writes, their preparations, backups, which fill the
-/// server's disk, and settings, which have names of its files. (And scans of ScanKind::kDelete.)
+/// server's disk, settings, which have names of its files, and moves of slots. (And scans of
+/// ScanKind::kDelete.)
 constexpr bool NeedsWriter(Operation operation) {
   return IsWrite(operation) || operation == Operation::kReserve || operation == Operation::kPart ||
-         operation == Operation::kBackup || operation == Operation::kSettings || IsOfReplication(operation);
+         operation == Operation::kBackup || operation == Operation::kSettings ||
+         operation == Operation::kMove || IsOfReplication(operation);
 }
 
 struct Request {
@@ -367,16 +400,18 @@ struct Reply {
                                // done; locate: that of the record, or the slots word (layout.h)
                                // with which the key is absent; scan: the cursor;
                                // settings: the hash of the text (HashSettings)
-  std::uint64_t slot = 0;      // of what stores a record, and locate: where it is (EncodeSlot); scan
+  std::uint64_t slot = 0;      // of what stores a record, and locate: where it is (EncodeSlot), or the
+                               // checksum of the value (kHasValue); scan; leaf: its offset in the region
   std::int64_t result = 0;     // increment: the number; append: the size of the value; scan: of the page;
-                               // settings: of the text
+                               // settings: of the text; locate, kHasValue: the expiry
   std::int64_t server_ms = 0;  // Clock::UnixMillis
   ReplyStatus status = ReplyStatus::kOk;
   std::uint8_t reserved = 0;
   std::uint16_t flags = 0;  // ReplyFlag
-  // Bytes behind this struct, up to kMaxReplyBehind. Status not kOk: text, why. kOk, of a reserve: a Grant,
-  // or nothing; of a backup: a BackupDone; nothing: it is in progress; of a multi-put: MultiPutOutcomes. Of
-  // settings: the bytes from there on.
+  // Bytes behind this struct, up to kMaxReplyBehind, or kMaxValueBehind where kHasValue. Status not kOk:
+  // text, why. kOk, of a reserve: a Grant, or nothing; of a backup: a BackupDone; nothing: it is in progress;
+  // of a multi-put: MultiPutOutcomes. Of settings: the bytes from there on. Of a move: the text of its
+  // answer.
   std::uint16_t behind_size = 0;
   std::uint16_t reserved2 = 0;
 };
@@ -409,6 +444,10 @@ inline constexpr std::int64_t kTurnSeconds = 1;
 /// (rdma::kMaxShortMessage).
 inline constexpr std::size_t kMaxReplyBehind = 368;
 inline constexpr std::size_t kMaxReplySize = sizeof(Reply) + kMaxReplyBehind;
+
+/// The largest value that a reply has (kHasValue).
+inline constexpr std::size_t kMaxValueBehind = 4096;
+inline constexpr std::size_t kMaxLongReplySize = sizeof(Reply) + kMaxValueBehind;
 
 /// A client takes no larger text for settings.
 inline constexpr std::size_t kMaxSettingsSize = std::size_t{1} << 20;

@@ -16,8 +16,9 @@
 // Reply: result: the number of the follower's last group. version: the number up to which it acknowledges
 // them, at its level of durability.
 //
-// Or condition: kFollowAsks. Nothing in the staging buffer. Reply: result and version as above, version: the
-// epoch; slot: 1 if it is a primary. Each reply to a kFollowBegins has the life of the member in its slot.
+// Or condition: kFollowAsks. Nothing in the staging buffer. payload_checksum: a number, by which a member
+// finds whether the question came to itself; or 0. Reply: result as above; version: the epoch; slot: 1 if it
+// is a primary. Each reply to a kFollowBegins has the life of the member in its slot.
 //
 // Or condition: kFollowYields, to a primary. Nothing in the staging buffer. A member in sync is to take over
 // by an operator's wish. Reply: once the primary takes no more writes, and that member serves without a wait.
@@ -33,7 +34,7 @@
 //
 // Request (copy): of a primary whose follower cannot go on from its position (kTakesCopy). condition: a
 // CopyStep, which says what value, ttl_ms and payload_checksum are. They come in the order of the steps;
-// groups come between files and parts, too. Reply: nothing more than its status.
+// groups come between files and parts, too. Reply: result: as the step says, else 0.
 //
 // Request (support): nothing in the staging buffer. condition: the number of a round of the primary's lease
 // line (store/format/memory/lease_line.h). It has the last slot, which no part uses. Reply: as of replicate.
@@ -66,13 +67,19 @@ inline constexpr std::int64_t kTakesCopy = 1;
 
 enum class CopyStep : std::uint64_t {
   kBegins = 1,  // value: FollowStart, and behind it its reigns: does the follower take a copy?
-  kFiles,       // ttl_ms: bytes of all files. They come from now on
-  kFile,        // value: its name. ttl_ms: its size
-  kPart,        // value: the next bytes of the file
-  kFileEnds,    // payload_checksum: of the file, by NextCopyChecksum
-  kGroup,       // value: a part of a group. payload_checksum: its number. ttl_ms: its size. key_size: 0
-  kEnds,        // payload_checksum: number of the files. The follower has all groups that were sent
+  kFiles,     // ttl_ms: bytes of all files. They come from now on. Reply: tables that the follower has of an
+              // earlier copy
+  kFile,      // value: its name. ttl_ms: its size
+  kPart,      // value: the next bytes of the file
+  kFileEnds,  // payload_checksum: of the file, by NextCopyChecksum
+  kGroup,     // value: a part of a group. payload_checksum: its number. ttl_ms: its size. key_size: 0
+  kEnds,      // payload_checksum: number of the files. The follower has all groups that were sent
+  kKeep,  // in place of kFile. value: the name of a table. ttl_ms: its size. payload_checksum: of it. Reply:
+          // 1 if the follower has it, from an earlier copy; 0: it is to be sent
 };
+
+/// Bytes of each part of a file but the last one. The checksum of a file depends on it.
+inline constexpr std::size_t kCopyPart = std::size_t{16} << 10;
 
 /// Returns the checksum of a file of a copy up to the end of this part. `before`: that up to the part; 0: it
 /// is the first one.

@@ -70,6 +70,9 @@ status=0
 "$bin/mirror_ratio" --server="$server" --records=2000 --rounds=320 --places=100 --index_mirror=1M | tee "$directory/out"
 [ "$(grep -c 'ratio *[0-9]' "$directory/out")" -eq 2 ] || fail "mirror_ratio printed too little"
 
+"$bin/tcp_floor" --in_flight=1,4 --round_trips=100 --turns=2 | tee "$directory/out"
+[ "$(grep -c 'a round trip; CPU *[0-9]' "$directory/out")" -eq 6 ] || fail "tcp_floor printed too little"
+
 "$bin/pipeline" --server="$server" --records=100 --turns=3 --operations=32 | tee "$directory/out"
 [ "$(grep -c 'ratio *[0-9]' "$directory/out")" -eq 24 ] || fail "pipeline printed too little"
 

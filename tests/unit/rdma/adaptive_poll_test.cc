@@ -114,11 +114,20 @@ TEST(AdaptivePollerTest, BelievesAHintThatItDoesNotPayButTriesNowAndThen) {
 TEST(AdaptivePollerTest, LooksLessOftenWhereALookIsDear) {
   AdaptivePoller spinner;
   EXPECT_EQ(LooksOf(spinner, kNever, true, 10), kLong / 10);
-  EXPECT_EQ(LooksOf(spinner, kNever, true, 10), 1);
+  EXPECT_EQ(LooksOf(spinner, kNever, true, 10), 0);
   EXPECT_EQ(LooksOf(spinner, kNever, true, 10), kShort / 10);
   EXPECT_EQ(LooksOf(spinner, kNever, false, 10), kShort / 10);
-  EXPECT_EQ(LooksOf(spinner, kNever, false, 10), 1);
-  EXPECT_EQ(LooksOf(spinner, kNever, true, 1'000'000), 1);
+  EXPECT_EQ(LooksOf(spinner, kNever, false, 10), 0);
+  AdaptivePoller other;
+  EXPECT_EQ(LooksOf(other, kNever, true, 1'000'000), 1);
+}
+
+// The system call that sleeps looks, too: one more before it would be in vain.
+TEST(AdaptivePollerTest, LeavesOutASingleLookThatIsASystemCall) {
+  AdaptivePoller spinner;
+  EXPECT_GT(LooksOf(spinner, kNever, false, 2), 0);
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(LooksOf(spinner, 1, false, 2), 0);
+  EXPECT_EQ(LooksOf(spinner, 1, false, 2), 1);
 }
 
 TEST(AdaptivePollerTest, TriesAgainWhereTheHintWasWrong) {

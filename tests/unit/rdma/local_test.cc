@@ -387,6 +387,24 @@ TEST_F(LocalTest, LastWordsAreDelivered) {
 
 // --- READs at once ---------------------------------------------------------------------------------
 
+// A caller that goes on with it, as one does between two operations of which the first has broken the
+// connection.
+TEST_F(LocalTest, TheMappedRegionOfAnEndedConnectionReadsNothing) {
+  StartService();
+  const auto client = Open();
+  const RemoteRegion& region = client->welcome().region;
+  MappedRegion* const mapped = client->connection().Mapped(region);
+  ASSERT_NE(mapped, nullptr);
+  ASSERT_THAT(client->Send(CommandText(ServiceOp::kClose)), IsOk());
+  EXPECT_THAT(client->AwaitDisconnect(), IsOk());
+  std::string text(100, '\0');
+  EXPECT_FALSE(mapped->ServerIsAlive());
+  EXPECT_FALSE(mapped->Read(std::as_writable_bytes(std::span(text)), 17));
+  EXPECT_EQ(mapped->At(17, text.size()), nullptr);
+  client->Poll();
+  EXPECT_FALSE(mapped->ServerIsAlive());
+}
+
 TEST_F(LocalTest, AMappedRegionIsReadAtOnce) {
   StartService();
   const auto client = Open();

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cerrno>
+#include <initializer_list>
 #include <list>
 #include <span>
 #include <string>
@@ -68,21 +69,38 @@ TEST_F(TcpOutboxTest, FramesThatAreReadyTogetherLeaveTogether) {
   EXPECT_EQ(outbox_.left(), 16u);
 }
 
-// One sendmsg has at most 128 entries; each frame has one for its header and one for each part.
+// One sendmsg has at most 128 entries; each frame has one for its header and one for each part that is not
+// copied.
 TEST_F(TcpOutboxTest, ManyFramesLeaveWithFewCallsAndNoneIsSplit) {
   Connect(SOCK_SEQPACKET);
   std::string all;
-  for (std::uint32_t i = 0; i < 200; ++i) all += Add(i, 40, 1 + i % 2);
+  for (std::uint32_t i = 0; i < 200; ++i) all += Add(i, 1200, 1 + i % 2);
   ASSERT_EQ(Flush(), 0);
   std::string received;
   std::size_t calls = 0;
   for (std::string bytes; !(bytes = Receive()).empty(); ++calls) {
-    EXPECT_EQ(bytes.size() % (sizeof(FrameHeader) + 40), 0u) << "a frame was split";
+    EXPECT_EQ(bytes.size() % (sizeof(FrameHeader) + 1200), 0u) << "a frame was split";
     received += bytes;
   }
   EXPECT_EQ(received, all);
   EXPECT_GE(calls, 200 * 2 / 128u);
   EXPECT_LE(calls, 8u);
+}
+
+// Small parts are copied behind each other, up to a bound; large ones between them are not.
+TEST_F(TcpOutboxTest, PartsOfAllSizesStayInOrder) {
+  Connect(SOCK_SEQPACKET);
+  std::string all;
+  std::uint32_t number = 0;
+  for (const std::size_t size :
+       std::initializer_list<std::size_t>{64, 0, 512, 513, 1, 3000, 511, 64, 64, 9000, 512}) {
+    all += Add(number++, size);
+    all += Add(number++, size, 2);
+  }
+  for (int i = 0; i < 20; ++i) all += Add(number++, 500);
+  ASSERT_EQ(Flush(), 0);
+  EXPECT_TRUE(Receive() == all);
+  EXPECT_TRUE(outbox_.empty());
 }
 
 TEST_F(TcpOutboxTest, AFrameWithoutBytesIsAHeader) {

@@ -89,6 +89,7 @@ class Service {
   const Address& address() const { return listener_->address(); }
   bool binds_writes() const { return listener_->binds_writes(); }
   bool polling_pays() const { return listener_->PollingPays(); }
+  Listener& listener() { return *listener_; }
   /// Implements Listener::ServeBy. Before the first client.
   void ServeBy(std::function<bool()> serve) { listener_->ServeBy(std::move(serve)); }
   /// Serves until `stop_fd` is readable. Goes to sleep as soon as it has nothing to do.

@@ -143,6 +143,26 @@ TEST(ConfigStoreTest, AValueIsReplacedByItsRevision) {  // K1
   EXPECT_EQ(one->Read("/remora/shards/other")->revision, 0);
 }
 
+TEST(ConfigStoreTest, ASwapMayDependOnOtherKeys) {
+  const EtcdProcess etcd;
+  const auto store = Open({etcd.endpoint()});
+  const std::string other = "/remora/shards/other", none = "/remora/shards/none";
+  const std::int64_t before = *store->Swap(other, 0, "1");
+  const std::vector<ConfigStore::Revision> both = {{other, before}, {none, 0}};
+  const std::int64_t first = *store->Swap(kKey, 0, "first", both);
+  const std::int64_t after = *store->Swap(other, before, "2");
+  EXPECT_TRUE(absl::IsAborted(store->Swap(kKey, first, "second", both).status()));
+  EXPECT_EQ(store->Read(kKey)->text, "first");
+  ASSERT_TRUE(store->Swap(none, 0, "1").ok());
+  EXPECT_TRUE(absl::IsAborted(
+      store->Swap(kKey, first, "second", std::vector<ConfigStore::Revision>{{other, after}, {none, 0}})
+          .status()));
+  EXPECT_TRUE(store->Swap(kKey, first, "second", std::vector<ConfigStore::Revision>{{other, after}}).ok());
+  std::vector<ConfigStore::Revision> most;
+  for (std::size_t i = 0; i < ConfigStore::kMaxOthers; ++i) most.push_back({absl::StrCat("/none/", i), 0});
+  EXPECT_TRUE(store->Swap("/remora/new", 0, "x", most).ok());
+}
+
 TEST(ConfigStoreTest, OneOfManySwapsSucceeds) {  // K1
   const EtcdProcess etcd;
   std::int64_t revision = 0;

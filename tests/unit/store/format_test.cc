@@ -163,25 +163,44 @@ TEST(DirectoryTest, NoMixtureLeadsToAnotherSegment) {
   EXPECT_FALSE(DirectoryEntryIsWhole(0));
 }
 
+// A reader tells a large record from a small one by the extent alone.
+TEST(LayoutTest, TheExtentOfALargeRecordIsAboveThatOfEachSmallOne) {
+  for (const std::size_t key : {kMinKeySize, std::size_t{100}, kMaxKeySize}) {
+    const auto extent = [key](std::size_t value) {
+      return ExtentUnits(RecordExtentCode(key, value)) * kUnitSize;
+    };
+    EXPECT_LE(extent(kMaxSmallValueSize), kMaxSmallExtent);
+    EXPECT_GT(extent(kMaxSmallValueSize + 1), kMaxSmallExtent);
+    EXPECT_EQ(LargeBytes(key, kMaxSmallValueSize), 0u);
+    for (std::size_t value = kMaxSmallValueSize + 1; value <= kMaxValueSize; value += value / 3) {
+      ASSERT_GE(extent(value), sizeof(RecordHeader) + key + value);
+      ASSERT_GE(LargeBytes(key, value), extent(value));
+      ASSERT_LT(LargeBytes(key, value), extent(value) + kPageSize);
+      ASSERT_EQ(LargeBytes(key, value) % kPageSize, 0u);
+    }
+  }
+}
+
 // --- Segments -------------------------------------------------------------------------------------------
 
 TEST(LayoutTest, TheFirstSegmentIsBehindAllOtherParts) {
   EXPECT_EQ(FirstSegment(16 * kSegmentSize), 1u);
   for (std::uint64_t count = 2; count < (std::uint64_t{8} << 20); count += 1 + count / 7) {
     const std::uint64_t size = count * kSegmentSize;
-    const std::uint64_t bytes_end = kSuperblockSize + count * (sizeof(std::uint64_t) + 2);
+    const std::uint64_t bytes_end = kSuperblockSize + count * (sizeof(std::uint64_t) + 6);
     const std::uint64_t end = (bytes_end + 63) / 64 * 64 + kChangesSize;
     ASSERT_GE(FirstSegment(size) * kSegmentSize, end) << count;
     ASSERT_LT(FirstSegment(size) * kSegmentSize, end + kSegmentSize) << "one is wasted at " << count;
     ASSERT_EQ(GenerationsOffset(size) + count, RetiredOffset(size));
-    ASSERT_EQ(RetiredOffset(size) + count, bytes_end);
+    ASSERT_EQ(RetiredOffset(size) + count, BeginningsOffset(size));
+    ASSERT_EQ(BeginningsOffset(size) + 4 * count, bytes_end);
     ASSERT_EQ(ChangesOffset(size) + kChangesSize, end);
   }
 }
 
 TEST(LayoutTest, TheFirstSegmentMayBeginWhereTheChangesEnd) {
-  constexpr std::uint64_t kCount = (7 * kSegmentSize - kSuperblockSize - kChangesSize) / 640 * 64;
-  static_assert(kSuperblockSize + 10 * kCount + kChangesSize <= 7 * kSegmentSize);
+  constexpr std::uint64_t kCount = (7 * kSegmentSize - kSuperblockSize - kChangesSize) / 896 * 64;
+  static_assert(kSuperblockSize + 14 * kCount + kChangesSize <= 7 * kSegmentSize);
   EXPECT_EQ(FirstSegment(kCount * kSegmentSize), 7u);
   EXPECT_EQ(FirstSegment((kCount + 64) * kSegmentSize), 8u);
 }
@@ -414,7 +433,7 @@ TEST(FormatTest, IsPinned) {
   EXPECT_EQ(HashKey("remora"), 0xeaeae9574c4dcac0u) << "another version of the hash library?";
   EXPECT_EQ(HashValue(nullptr, 0), 0x2d06800538d394c2u);
   EXPECT_EQ(MakeRecord("key", "value", 5, true).header().checksum, 0x5557ec4c60fd7cf2u);
-  EXPECT_EQ(kFormatVersion, 9u);
+  EXPECT_EQ(kFormatVersion, 10u);
   EXPECT_EQ(EncodeControl(7, 0x12345), 0x2107000000012345u);
   EXPECT_EQ(EncodeControl(7, 0), 0x0007000000000000u);
   EXPECT_EQ(EncodeDirectoryEntry(0x12345), 0xfffedcba00012345u);

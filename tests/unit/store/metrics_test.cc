@@ -49,11 +49,11 @@ TEST(MetricRegistryTest, NamesFollowTheConventionsOfPrometheus) {
 // Programs of other releases READ these places. A new metric goes behind all others. It changes no place
 // here, and raises kPinned.
 TEST(MetricRegistryTest, EntriesNeverMove) {
-  constexpr std::size_t kPinned = 109;
+  constexpr std::size_t kPinned = 116;
   ASSERT_GE(kMetricCount, kPinned);
   std::string names;
   for (std::size_t i = 0; i < kPinned; ++i) names += std::string(kMetrics[i].name) + "\n";
-  EXPECT_EQ(HashKey(names), 0xd8b5f01721013d6du) << names;
+  EXPECT_EQ(HashKey(names), 0xac232c75efa76935u) << names;
   EXPECT_STREQ(kMetrics[static_cast<std::size_t>(Metric::kKeys)].name, "keys");
   EXPECT_STREQ(kMetrics[static_cast<std::size_t>(Metric::kWakeups)].name, "wakeups");
   EXPECT_EQ(static_cast<std::size_t>(Metric::kConnectionsLocal), 64u);
@@ -72,7 +72,7 @@ TEST(MetricRegistryTest, EachBeginsWhereTheOneBeforeEnds) {  // R3
 }
 
 TEST(MetricRegistryTest, TheSignatureHoldsItsCapacityNotItsSize) {
-  EXPECT_EQ(LayoutSignature(), 0x73163145075b063du)
+  EXPECT_EQ(LayoutSignature(), 0x4f9b2bb37b242002u)
       << "a client and a server of different releases may not talk any more";
 }
 

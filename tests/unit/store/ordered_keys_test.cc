@@ -96,7 +96,7 @@ TEST_P(OrderedKeysModelTest, AgreesWithASet) {
     for (std::uint64_t i = 0; i < changes; ++i) {
       ASSERT_NO_FATAL_FAILURE(Change(insert_percent));
       if (i % 16 == 0) Look();
-      if (i % (mix_.shape.leaf_bytes < 1000 ? 64 : 1024) == 0) {
+      if (i % (mix_.shape.leaf_capacity < 1000 ? 64 : 1024) == 0) {
         ASSERT_EQ(keys_.FindFault(), "");
       }
       if (testing::Test::HasFailure()) return;
@@ -123,7 +123,7 @@ TEST_P(OrderedKeysModelTest, AgreesWithASetOfKeysInSequence) {
       if (random_() % 4 == 0) {
         ASSERT_EQ(keys_.Erase(erased), model_.erase(erased) == 1) << erased;
       }
-      if (++done % (mix_.shape.leaf_bytes < 1000 ? 8 : 128) == 0) {
+      if (++done % (mix_.shape.leaf_capacity < 1000 ? 8 : 128) == 0) {
         ASSERT_EQ(keys_.FindFault(), "");
       }
     }
@@ -135,11 +135,11 @@ TEST_P(OrderedKeysModelTest, AgreesWithASetOfKeysInSequence) {
 
 INSTANTIATE_TEST_SUITE_P(
     Mixes, OrderedKeysModelTest,
-    testing::Values(OrderedMix{"TinyNumbers", {.leaf_bytes = 48, .fanout = 4}, Kind::kNumbers, 3000},
-                    OrderedMix{"TinyWords", {.leaf_bytes = 40, .fanout = 4}, Kind::kWords, 200},
-                    OrderedMix{"TinyBytes", {.leaf_bytes = 56, .fanout = 5}, Kind::kBytes, 2000},
-                    OrderedMix{"TinyAndLarge", {.leaf_bytes = 64, .fanout = 4}, Kind::kLarge, 300},
-                    OrderedMix{"SmallAndLarge", {.leaf_bytes = 1024, .fanout = 4}, Kind::kLarge, 1000},
+    testing::Values(OrderedMix{"TinyNumbers", {.leaf_capacity = 32, .fanout = 4}, Kind::kNumbers, 3000},
+                    OrderedMix{"TinyWords", {.leaf_capacity = 24, .fanout = 4}, Kind::kWords, 200},
+                    OrderedMix{"TinyBytes", {.leaf_capacity = 40, .fanout = 5}, Kind::kBytes, 2000},
+                    OrderedMix{"TinyAndLarge", {.leaf_capacity = 48, .fanout = 4}, Kind::kLarge, 300},
+                    OrderedMix{"SmallAndLarge", {.leaf_capacity = 1008, .fanout = 4}, Kind::kLarge, 1000},
                     OrderedMix{"Numbers", {}, Kind::kNumbers, 50000},
                     OrderedMix{"Large", {}, Kind::kLarge, 2000}),
     [](const auto& mix) { return std::string(mix.param.name); });

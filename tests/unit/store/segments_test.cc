@@ -71,8 +71,8 @@ TEST(SegmentsOfALargeRegionTest, ADirectoryOfSeveralSegmentsIsNotHandedOut) {
   const auto memory = AnonymousMemory::Map(kLarge);
   ASSERT_TRUE(memory.ok()) << memory.status();
   Segments segments((*memory)->bytes(), seconds(1));
-  EXPECT_EQ(segments.free_count(), 300'000u - 3);
-  EXPECT_EQ(segments.Take(Use::kIndex, 0), SegmentNumber{3});
+  EXPECT_EQ(segments.free_count(), 300'000u - 5);
+  EXPECT_EQ(segments.Take(Use::kIndex, 0), SegmentNumber{5});
 }
 
 TEST_F(SegmentsTest, TheReservedSegmentIsNotTaken) {
@@ -197,9 +197,9 @@ TEST_F(SegmentsTest, TheMapSaysTheUseOfEachAndTheShareThatIsDead) {
   EXPECT_EQ(segments_.Map()[half].dead_32nds, 0);
   segments_.StartGracePeriod(now_);
   segments_.Release(now_ + kRest);
-  const SegmentNumber run = segments_.TakeRun(3, 2 * kSegmentSize + 1).value();
+  const std::uint64_t large = segments_.TakeLarge(2 * kSegmentSize + 1).value();
   EXPECT_EQ(count(Use::kRun), 3u);
-  segments_.RetireRun(run);
+  segments_.RetireLarge(large);
   EXPECT_EQ(count(Use::kRetired), 3u);
   EXPECT_EQ(count(Use::kFree), kCount - first - 4);
 }

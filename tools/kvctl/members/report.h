@@ -3,6 +3,7 @@
 //   report.h       the two side by side, as text and as JSON, and the verdict
 //   shard.h        the configuration, which commands read and change, and the members, which they ask
 //   changes.cc     cluster remove, add and force
+//   rebuild.cc     cluster rebuild; latest.h has its choice of a member
 //   ../members.cc  cluster members and switch
 #pragma once
 

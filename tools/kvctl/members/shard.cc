@@ -42,6 +42,30 @@ absl::StatusOr<ShardConfiguration> ShardInEtcd::Read() {
                                           "; compare --shard with that of the members"));
 }
 
+absl::StatusOr<std::int64_t> ShardInEtcd::Swap(const std::string& text, TimePoint deadline,
+                                               bool* was_unknown) {
+  absl::StatusOr<std::int64_t> swapped = store_->Swap(key_, revision_, text);
+  *was_unknown |= absl::IsUnknown(swapped.status());
+  while (absl::IsUnknown(swapped.status()) && clock_.Now() < deadline) {
+    std::this_thread::sleep_for(kPause);
+    swapped = store_->Settle(key_, revision_, text);
+  }
+  if (!absl::IsUnknown(swapped.status())) return swapped;
+  return absl::UnknownError(
+      absl::StrCat("the change may have been done, or may still be done: ", swapped.status().message(),
+                   "; see `kvctl cluster members`, and run the command again"));
+}
+
+absl::Status ShardInEtcd::Begin(ShardConfiguration configuration) {
+  configuration.change = RandomId();
+  bool was_unknown = false;
+  absl::Status swapped =
+      Swap(EncodeConfiguration(configuration), clock_.Now() + patience_, &was_unknown).status();
+  if (!absl::IsAborted(swapped)) return swapped;
+  return absl::FailedPreconditionError(
+      "etcd: another configuration came first; see `kvctl cluster members`, and run the command again");
+}
+
 absl::StatusOr<ShardConfiguration> ShardInEtcd::Change(
     const Next& next, const std::function<bool(const ShardConfiguration& now)>& is_done) {
   const TimePoint deadline = clock_.Now() + patience_;
@@ -52,19 +76,8 @@ absl::StatusOr<ShardConfiguration> ShardInEtcd::Change(
     if (was_unknown && is_done(now)) return now;
     REMORA_ASSIGN_OR_RETURN(ShardConfiguration changed, next(now));
     changed.change = RandomId();
-    const std::string text = EncodeConfiguration(changed);
-    absl::StatusOr<std::int64_t> swapped = store_->Swap(key_, revision_, text);
-    was_unknown |= absl::IsUnknown(swapped.status());
-    while (absl::IsUnknown(swapped.status()) && clock_.Now() < deadline) {
-      std::this_thread::sleep_for(kPause);
-      swapped = store_->Settle(key_, revision_, text);
-    }
+    const absl::StatusOr<std::int64_t> swapped = Swap(EncodeConfiguration(changed), deadline, &was_unknown);
     if (swapped.ok()) return changed;
-    if (absl::IsUnknown(swapped.status())) {
-      return absl::UnknownError(
-          absl::StrCat("the change may have been done, or may still be done: ", swapped.status().message(),
-                       "; see `kvctl cluster members`, and run the command again"));
-    }
     if (!absl::IsAborted(swapped.status())) return swapped.status();
     if (clock_.Now() >= deadline) {
       return absl::UnavailableError(

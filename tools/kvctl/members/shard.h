@@ -31,6 +31,12 @@ class ShardInEtcd {
   /// DecodeConfiguration.
   absl::StatusOr<ShardConfiguration> Read();
 
+  /// Writes the configuration where there is none, or that of a shard that has not begun, as Read has found
+  /// it.
+  ///
+  /// - FailedPrecondition: another one came first. Unknown: it may have been written.
+  absl::Status Begin(ShardConfiguration configuration);
+
   using Next = std::function<absl::StatusOr<ShardConfiguration>(const ShardConfiguration& now)>;
   /// Swaps in the configuration that `next` returns, and returns it. If another change comes first, it begins
   /// anew. `is_done`: the change is in place. Errors are those of Read and `next`.
@@ -42,6 +48,9 @@ class ShardInEtcd {
  private:
   ShardInEtcd(std::unique_ptr<ConfigStore> store, std::string key, const Clock& clock, Duration patience)
       : store_(std::move(store)), key_(std::move(key)), clock_(clock), patience_(patience) {}
+
+  /// Swaps in a text, and settles the outcome until the deadline. `was_unknown` is set if it was unknown.
+  absl::StatusOr<std::int64_t> Swap(const std::string& text, TimePoint deadline, bool* was_unknown);
 
   std::unique_ptr<ConfigStore> store_;
   std::string key_;

@@ -20,6 +20,8 @@ namespace {
 // A value, its key, and the other words of its command.
 constexpr std::size_t kMaxRequestBytes = kMaxValueSize + kMaxKeySize + 4096;
 constexpr std::size_t kLeastExpectedReply = 64;
+// Replies that wait for others have fewer bytes than that.
+constexpr std::size_t kMostGathered = std::size_t{16} << 10;
 
 /// Adds an invalidation to the output, or to the mailbox of the client that REDIRECT names.
 void Invalidate(Session& session, Services& services, const Delivery& invalidation, ReplyStream* output) {
@@ -38,7 +40,7 @@ void Invalidate(Session& session, Services& services, const Delivery& invalidati
     reply.Integer(target);
   }
   // RESP2 cannot tell a push from a reply.
-  if (session.protocol > 2) output->Add(reply.TakeBytes());
+  if (session.protocol > 2) output->Add(reply);
 }
 
 /// Moves messages to the output until it has `most` bytes, with the calls that are in flight. Invalidations
@@ -64,7 +66,7 @@ bool MoveMessages(Session& session, Services& services, std::size_t most, Call* 
       last->invalidations.push_back(*std::move(delivery));
     }
   }
-  if (messages.size() > 0) output->Add(messages.TakeBytes());
+  if (messages.size() > 0) output->Add(messages);
   const std::string_view reason = mailbox.end_reason();
   if (reason.empty()) return true;
   command_line::SayError(absl::StrCat("kvgate: client ", session.record->id, " at ", session.record->address,
@@ -105,7 +107,7 @@ void Connection::Receive() {
 
 bool Connection::ParseNext() {
   while (!has_next_ && !ends_) {
-    if (next_ == nullptr) next_ = std::make_unique<Call>(session_, services_);
+    if (next_ == nullptr) next_ = spare_.Take(session_, services_);
     requests_.set_is_stranger(!session_.user);
     switch (requests_.Next(&next_->request)) {
       case Parsed::kNeedsMore:
@@ -152,7 +154,7 @@ void Connection::Work() {
       Abandon();
     }
     has_more = is_full || replies_.size() >= kMaxOutput;
-    Send();
+    SendOrGather();
     // The client may have taken the output just now: nothing else would begin the next command.
   } while (has_more && !is_broken_ && replies_.size() < kMaxOutput);
 }
@@ -259,7 +261,7 @@ void Connection::Hold(Call& call, std::size_t bytes) {
 }
 
 void Connection::AddError(std::string_view text) {
-  auto call = std::make_unique<Call>(session_, services_);
+  std::unique_ptr<Call> call = spare_.Take(session_, services_);
   call->reply.Error(text);
   Complete(*call);
   calls_.push_back(std::move(call));
@@ -270,14 +272,28 @@ void Connection::AddError(std::string_view text) {
 void Connection::Collect() {
   while (!calls_.empty() && calls_.front()->is_done) {
     Call& call = *calls_.front();
-    if (!call.is_silent) replies_.Add(call.reply.TakeBytes());
+    if (!call.is_silent) replies_.Add(call.reply);
     held_ -= call.held;
     for (const Delivery& one : call.invalidations) Invalidate(session_, services_, one, &replies_);
+    spare_.Keep(std::move(calls_.front()));
     calls_.pop_front();
   }
 }
 
+void Connection::SendOrGather() {
+  if (in_flight_ > 0 && replies_.size() < kMostGathered) {
+    gathers_ = replies_.size() > 0;
+  } else {
+    Send();
+  }
+}
+
+void Connection::SendGathered() {
+  if (gathers_) Send();
+}
+
 void Connection::Send() {
+  gathers_ = false;
   if (!is_broken_ && !replies_.Send(*channel_)) Abandon();
 }
 

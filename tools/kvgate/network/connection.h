@@ -12,6 +12,7 @@
 #include "tools/kvgate/call.h"
 #include "tools/kvgate/command_table.h"
 #include "tools/kvgate/network/channel.h"
+#include "tools/kvgate/network/spare_calls.h"
 #include "tools/kvgate/network/streams.h"
 
 namespace remora::kvgate {
@@ -30,6 +31,9 @@ namespace remora::kvgate {
 ///   C2: a read is in flight only with reads, a write only with writes, another command alone (Order).
 ///   C3: no command begins beside others while their requests, replies and the output have kMaxOutput bytes.
 ///   C4: an invalidation (CLIENT TRACKING) leaves behind the replies to all commands that have begun.
+///
+/// The class has more than 25 methods and 15 fields, because it follows commands from their bytes to those of
+/// their replies.
 ///
 /// Thread safety: none.
 class Connection {
@@ -53,11 +57,18 @@ class Connection {
   void Work();
   /// Takes no more input and sends no more output.
   void Abandon();
+  /// Sends the replies that wait for others to leave with.
+  void SendGathered();
 
   bool wants_input() const {
     return !is_broken_ && !ends_ && !requests_.has_ended() && !has_next_ && replies_.size() < kMaxOutput;
   }
-  bool wants_output() const { return !is_broken_ && (replies_.size() > 0 || channel_->has_output()); }
+  bool wants_output() const {
+    return !is_broken_ && ((replies_.size() > 0 && !gathers_) || channel_->has_output());
+  }
+  /// Returns whether replies wait for those of commands in flight, to leave together: a system call, and a
+  /// wake-up of the client, for all of them. The owner calls SendGathered before it waits, and soon.
+  bool gathers() const { return gathers_; }
   /// Returns whether Receive has something to do although the socket may have no input.
   bool has_input() const { return wants_input() && channel_->has_input(); }
   /// Returns whether the connection is over, so that its owner may destroy it.
@@ -84,6 +95,8 @@ class Connection {
   void AddError(std::string_view text);
   /// Moves replies of calls that have ended, from the front, to the output.
   void Collect();
+  /// Sends the output, or leaves it for SendGathered.
+  void SendOrGather();
   void Send();
 
   const std::unique_ptr<Channel> channel_;
@@ -95,12 +108,14 @@ class Connection {
   std::unique_ptr<Call> next_;               // its request is being parsed, or waits
   bool has_next_ = false;                    // it waits
   std::deque<std::unique_ptr<Call>> calls_;  // begun, and not yet in the output
+  SpareCalls spare_;
   std::size_t in_flight_ = 0;
   std::size_t held_ = 0;         // bytes of their requests, and of their replies that are complete
   Order order_ = Order::kLocal;  // of those in flight
   std::size_t expected_reply_ = kMaxOutput / 4;  // none is known yet
   bool ends_ = false;                            // no more commands; it is over when its output was sent
   bool is_broken_ = false;                       // the socket failed
+  bool gathers_ = false;
 };
 
 }  // namespace remora::kvgate

@@ -22,6 +22,8 @@ namespace {
 // Polls before the thread sleeps, while operations are in flight: most end within microseconds.
 constexpr int kPollsBeforeSleep = 64;
 constexpr int kMostEvents = 64;
+// Replies leave after so many steps, even if others still come.
+constexpr int kMostGatheringSteps = 8;
 
 // Data of epoll events; connections have the IDs of their clients, from 1.
 constexpr std::uint64_t kInboxEvent = ~std::uint64_t{0};
@@ -119,7 +121,20 @@ bool GatewayThread::Step() {
     Settle(connection);
     has_worked = true;
   }
+  if (!gathering_.empty() && (!has_worked || ++gathering_steps_ >= kMostGatheringSteps)) SendGathered();
   return has_worked;
+}
+
+void GatewayThread::SendGathered() {
+  gathering_steps_ = 0;
+  std::vector<std::uint64_t> gathering;
+  gathering.swap(gathering_);
+  for (const std::uint64_t id : gathering) {
+    const auto found = connections_.find(id);
+    if (found == connections_.end()) continue;
+    found->second.connection->SendGathered();
+    Settle(*found->second.connection);
+  }
 }
 
 int GatewayThread::TimeoutMs() const {
@@ -149,7 +164,9 @@ void GatewayThread::WatchNew(std::unique_ptr<Channel> channel, std::shared_ptr<C
   const auto id = static_cast<std::uint64_t>(record->id);
   auto connection = std::make_unique<Connection>(
       std::move(channel), std::move(record), Services{*servers_, *keys_, *blocking_, state_, clock_},
-      [this](Connection& replied) { replied_.push_back(static_cast<std::uint64_t>(replied.id())); },
+      [this, id](Connection&) {
+        if (replied_.empty() || replied_.back() != id) replied_.push_back(id);
+      },
       [this, id] { inbox_->Post([this, id] { replied_.push_back(id); }); });
   if (!WatchDescriptor(epoll_fd_, EPOLL_CTL_ADD, fd, EPOLLIN, id).ok()) {
     return state_.clients.Remove(static_cast<std::int64_t>(id));
@@ -174,6 +191,7 @@ void GatewayThread::Settle(Connection& connection) {
     connections_.erase(found);
     return;
   }
+  if (connection.gathers()) gathering_.push_back(found->first);
   // Bytes that TLS has decrypted make no socket readable.
   if (connection.has_input()) replied_.push_back(found->first);
   const std::uint32_t wanted =

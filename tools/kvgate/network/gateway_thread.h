@@ -47,6 +47,8 @@ class GatewayThread {
   void Run();
   /// Does all that is due without waiting. Returns whether there was anything.
   bool Step();
+  /// Sends the replies that connections gather.
+  void SendGathered();
   /// Waits until a socket, the inbox or the server has something, and serves the sockets.
   void Await(int timeout_ms);
   int TimeoutMs() const;
@@ -71,6 +73,8 @@ class GatewayThread {
   std::unique_ptr<BlockingCalls> blocking_;
   std::unordered_map<std::uint64_t, Watched> connections_;  // by the client's ID
   std::vector<std::uint64_t> replied_;                      // IDs whose commands have ended
+  std::vector<std::uint64_t> gathering_;                    // IDs that may gather replies
+  int gathering_steps_ = 0;                                 // since the first of them
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

@@ -13,6 +13,8 @@ constexpr std::size_t kReadSize = std::size_t{16} << 10;
 constexpr std::size_t kLargeReadSize = std::size_t{256} << 10;
 // An empty output that has held more gives its memory back.
 constexpr std::size_t kKeptOutput = std::size_t{64} << 10;
+// A smaller reply is copied, and so keeps its memory.
+constexpr std::size_t kLeastTaken = std::size_t{4} << 10;
 
 bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
@@ -43,11 +45,11 @@ Parsed RequestStream::Next(Request* request) {
   return parsed;
 }
 
-void ReplyStream::Add(std::string bytes) {
-  if (output_.empty()) {
-    output_ = std::move(bytes);
+void ReplyStream::Add(Reply& reply) {
+  if (output_.empty() && reply.size() > kLeastTaken) {
+    reply.MoveBytes(&output_);
   } else {
-    output_ += bytes;
+    output_ += reply.bytes();
   }
 }
 

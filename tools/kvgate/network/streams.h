@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "tools/kvgate/network/channel.h"
+#include "tools/kvgate/resp/reply.h"
 #include "tools/kvgate/resp/request.h"
 #include "tools/kvgate/resp/request_parser.h"
 
@@ -41,7 +42,8 @@ class RequestStream {
 /// Thread safety: none.
 class ReplyStream {
  public:
-  void Add(std::string bytes);
+  /// Adds the bytes of a reply, and takes the memory of a large one.
+  void Add(Reply& reply);
   /// Sends what the socket takes. Returns false if the socket failed.
   bool Send(Channel& channel);
   std::size_t size() const { return output_.size() - sent_; }

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 
 namespace remora::kvgate {
 
@@ -42,8 +41,11 @@ class Reply {
   void Append(const Reply& replies) { bytes_ += replies.bytes_; }
 
   std::size_t size() const { return bytes_.size(); }
+  /// Returns how many bytes it has memory for.
+  std::size_t memory() const { return bytes_.capacity(); }
   const std::string& bytes() const { return bytes_; }
-  std::string TakeBytes() { return std::move(bytes_); }
+  /// Moves the bytes to *to, which is empty.
+  void MoveBytes(std::string* to) { bytes_.swap(*to); }
   void Clear() { bytes_.clear(); }
 
  private:

@@ -22,6 +22,8 @@ class Request {
   }
   /// Returns the size of all arguments together, in bytes.
   std::size_t bytes() const { return bytes_.size(); }
+  /// Returns the bytes of memory for arguments, used or not.
+  std::size_t memory() const { return bytes_.capacity() + ends_.capacity() * sizeof(std::size_t); }
 
   /// Adds bytes to the argument that EndArgument will end.
   void Append(std::string_view bytes) { bytes_ += bytes; }

@@ -1,4 +1,4 @@
-#include "client/rpc/staging_ring.h"
+#include "store/base/piece_ring.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 namespace remora {
 namespace {
 
-TEST(StagingRingTest, AllOfItOrNothing) {
-  StagingRing ring(1000);  // of which 960 are whole cache lines
+TEST(PieceRingTest, AllOfItOrNothing) {
+  PieceRing ring(1000);  // of which 960 are whole cache lines
   EXPECT_FALSE(ring.Take(961).has_value());
   const auto all = ring.Take(960);
   ASSERT_TRUE(all.has_value());
@@ -20,8 +20,8 @@ TEST(StagingRingTest, AllOfItOrNothing) {
   EXPECT_TRUE(ring.Take(960).has_value());
 }
 
-TEST(StagingRingTest, APieceIsFreeWhenThoseBeforeItAre) {
-  StagingRing ring(256);
+TEST(PieceRingTest, APieceIsFreeWhenThoseBeforeItAre) {
+  PieceRing ring(256);
   const auto first = ring.Take(64);
   const auto second = ring.Take(128);
   ASSERT_TRUE(first.has_value() && second.has_value());
@@ -31,8 +31,8 @@ TEST(StagingRingTest, APieceIsFreeWhenThoseBeforeItAre) {
   EXPECT_TRUE(ring.Take(256).has_value());
 }
 
-TEST(StagingRingTest, IsEmptyWhenAllThatWasTakenIsReleased) {
-  StagingRing ring(256);
+TEST(PieceRingTest, IsEmptyWhenAllThatWasTakenIsReleased) {
+  PieceRing ring(256);
   EXPECT_TRUE(ring.empty());
   const auto first = ring.Take(64);
   const auto second = ring.Take(64);
@@ -46,8 +46,8 @@ TEST(StagingRingTest, IsEmptyWhenAllThatWasTakenIsReleased) {
   EXPECT_TRUE(ring.empty());
 }
 
-TEST(StagingRingTest, NoMorePiecesThanItCanName) {
-  StagingRing ring(std::size_t{1} << 20);
+TEST(PieceRingTest, NoMorePiecesThanItCanName) {
+  PieceRing ring(std::size_t{1} << 20);
   std::vector<std::uint32_t> numbers;
   while (const auto piece = ring.Take(1)) numbers.push_back(piece->number);
   EXPECT_EQ(numbers.size(), 64u);
@@ -57,14 +57,14 @@ TEST(StagingRingTest, NoMorePiecesThanItCanName) {
 }
 
 // In any order of takes and releases, no two pieces share a byte, and each request gets its piece in the end.
-TEST(StagingRingTest, PiecesNeverOverlap) {
+TEST(PieceRingTest, PiecesNeverOverlap) {
   constexpr std::size_t kCapacity = 4096;
   for (unsigned seed = 0; seed < 50; ++seed) {
     std::mt19937 random(seed);
-    StagingRing ring(kCapacity);
+    PieceRing ring(kCapacity);
     std::vector<int> used(kCapacity, 0);
     struct Taken {
-      StagingRing::Piece piece;
+      PieceRing::Piece piece;
       std::size_t size;
     };
     std::deque<Taken> taken;

@@ -1,4 +1,4 @@
-// Allocator of a connection's staging buffer, when several requests are in flight.
+// Allocator of a buffer that several messages in flight share: of requests, or of replies.
 #pragma once
 
 #include <array>
@@ -9,13 +9,13 @@
 namespace remora {
 
 /// A ring of pieces. A new piece begins behind the one taken last. A released piece is free again once all
-/// pieces taken earlier are released. Requests end about in the order in which they were sent, so this wastes
+/// pieces taken earlier are released. Messages end about in the order in which they were sent, so this wastes
 /// little.
 ///
 /// Thread safety: none.
-class StagingRing {
+class PieceRing {
  public:
-  explicit StagingRing(std::size_t capacity) : capacity_(capacity / kAlignment * kAlignment) {}
+  explicit PieceRing(std::size_t capacity) : capacity_(capacity / kAlignment * kAlignment) {}
 
   static constexpr std::size_t kAlignment = 64;
 
@@ -25,14 +25,15 @@ class StagingRing {
   };
   /// Takes a piece of `size` bytes, which begins a cache line. Nullopt: no piece of that size is free now.
   std::optional<Piece> Take(std::size_t size) {
-    if (next_ - oldest_ == kMaxPieces) return std::nullopt;
-    const std::optional<std::size_t> offset = Place((size + kAlignment - 1) / kAlignment * kAlignment);
+    const std::optional<std::size_t> offset = Place(Rounded(size));
     if (!offset) return std::nullopt;
     const std::uint32_t number = next_++;
     pieces_[number % kMaxPieces] = {*offset, false};
-    end_ = *offset + (size + kAlignment - 1) / kAlignment * kAlignment;
+    end_ = *offset + Rounded(size);
     return Piece{*offset, number};
   }
+  /// Returns whether Take would take a piece of this size.
+  bool Has(std::size_t size) const { return Place(Rounded(size)).has_value(); }
   bool empty() const { return oldest_ == next_; }
   /// Releases all pieces.
   void Clear() {
@@ -51,7 +52,9 @@ class StagingRing {
     bool released = false;
   };
 
+  static std::size_t Rounded(std::size_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
   std::optional<std::size_t> Place(std::size_t size) const {
+    if (next_ - oldest_ == kMaxPieces) return std::nullopt;
     if (oldest_ == next_) return size <= capacity_ ? std::optional<std::size_t>(0) : std::nullopt;
     const std::size_t begin = pieces_[oldest_ % kMaxPieces].offset;
     if (end_ <= begin) return size <= begin - end_ ? std::optional(end_) : std::nullopt;
