@@ -13,14 +13,13 @@ import unittest
 
 import harness
 from cluster_load import Load, begin_slow_move  # it finds the package, too
-from etcd_slots_test import EX_UNAVAILABLE, EX_USAGE, HALF, SHARDS, EtcdSlotsCase
+from etcd_slots_test import EX_TEMPFAIL, EX_UNAVAILABLE, EX_USAGE, HALF, SHARDS, EtcdSlotsCase
 
 import remora  # noqa: E402
 from remora._remora import Topology  # noqa: E402
 
 ROUNDS = int(os.environ.get("REMORA_ROUNDS", "3"))
 SLOTS = 16384
-EX_TEMPFAIL = 75
 
 
 class ShardMovesCase(EtcdSlotsCase):
