@@ -19,6 +19,7 @@
 #include "client/cluster/cluster_client.h"
 #include "rdma/unique_fd.h"
 #include "tests/conformance/conformance_fixture.h"
+#include "tests/support/loopback.h"
 #include "tests/support/server_thread.h"
 
 namespace remora {
@@ -95,10 +96,7 @@ class Clusters : public testing::TestWithParam<rdma::TransportKind> {
     rdma::UniqueFd held(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const int on = 1;
     ::setsockopt(held.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));  // despite earlier connections
-    sockaddr_in at{};
-    at.sin_family = AF_INET;
-    at.sin_port = htons(port);
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const sockaddr_in at = Loopback(port);
     EXPECT_EQ(::bind(held.get(), reinterpret_cast<const sockaddr*>(&at), sizeof(at)), 0);
     return held;
   }

@@ -1,8 +1,6 @@
 #include "tests/support/etcd_process.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -18,21 +16,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "store/base/check.h"
+#include "tests/support/loopback.h"
 #include "tests/support/server_thread.h"
 
 namespace remora {
-namespace {
-
-sockaddr_in Loopback(int port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<in_port_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
-}
-
-}  // namespace
-
 int FreePort() { return FreshAddress(rdma::TransportKind::kTcp, /*directory=*/"").port; }
 
 EtcdProcess::EtcdProcess(Tls tls) : tls_(std::move(tls)) {
@@ -93,7 +80,7 @@ void EtcdProcess::Start() {
 
 bool EtcdProcess::IsListening() const {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const sockaddr_in address = Loopback(port_);
+  const sockaddr_in address = Loopback(static_cast<std::uint16_t>(port_));
   const bool listens = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
   ::close(fd);
   return listens;

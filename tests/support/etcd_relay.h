@@ -1,7 +1,6 @@
 // A relay in front of an etcd, which loses transactions, or their answers, or hands them on late.
 #pragma once
 
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "store/base/mutex.h"
+#include "tests/support/loopback.h"
 
 namespace remora {
 
@@ -37,19 +37,11 @@ class EtcdRelay {
   EtcdRelay(const std::string& etcd, std::function<Relayed(int number)> decide)
       : port_(static_cast<std::uint16_t>(std::atoi(etcd.substr(etcd.rfind(':') + 1).c_str()))),
         decide_(std::move(decide)) {
-    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address = Loopback(0);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(::bind(listener_, reinterpret_cast<const sockaddr*>(&address), size), 0);
-    EXPECT_EQ(::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size), 0);
-    EXPECT_EQ(::listen(listener_, 16), 0);
-    endpoint_ = absl::StrCat("http://127.0.0.1:", ntohs(address.sin_port));
     thread_ = std::thread([this] { Run(); });
   }
   ~EtcdRelay() {
-    ::shutdown(listener_, SHUT_RDWR);
+    ::shutdown(listener_.fd.get(), SHUT_RDWR);
     thread_.join();
-    ::close(listener_);
   }
   EtcdRelay(const EtcdRelay&) = delete;
   EtcdRelay& operator=(const EtcdRelay&) = delete;
@@ -67,20 +59,6 @@ class EtcdRelay {
   }
 
  private:
-  static sockaddr_in Loopback(std::uint16_t port) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    return address;
-  }
-  static void SendAll(int fd, std::string_view bytes) {
-    while (!bytes.empty()) {
-      const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (sent <= 0) return;
-      bytes.remove_prefix(static_cast<std::size_t>(sent));
-    }
-  }
   /// Reads a request or an answer, whose header has its length, or to the end of the connection.
   static std::string ReceiveMessage(int fd) {
     std::string message;
@@ -111,7 +89,7 @@ class EtcdRelay {
   }
   void Run() {
     for (int transactions = 0;;) {
-      const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+      const int fd = ::accept4(listener_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC);
       if (fd < 0) return;
       const std::string request = ReceiveMessage(fd);
       const bool is_transaction = request.starts_with("POST /v3/kv/txn ");
@@ -128,8 +106,8 @@ class EtcdRelay {
 
   const std::uint16_t port_;
   const std::function<Relayed(int)> decide_;
-  int listener_ = -1;
-  std::string endpoint_;
+  const LoopbackListener listener_;
+  const std::string endpoint_ = absl::StrCat("http://127.0.0.1:", listener_.port());
   Mutex mutex_;
   std::vector<std::string> late_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;

@@ -284,7 +284,7 @@ enum class Operation : std::uint8_t {
   // Its value is a LeafSide, and a key or bound. For a server with ReplyFlag::kHasLeaves. The reply has the
   // place as `slot`, and the slots word as `version`, also if there are no keys.
   kLeaf = 24,
-  // As kSettings, of the text of the cluster's topology. For a server with ReplyFlag::kHasTopology.
+  // As kSettings, but for the text of the cluster's topology. For a server with ReplyFlag::kHasTopology.
   kTopology = 25,
 };
 inline constexpr Operation kLastOperation = Operation::kTopology;

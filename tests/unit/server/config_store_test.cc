@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -23,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "tests/support/etcd_process.h"
+#include "tests/support/loopback.h"
 #include "tests/support/tls_files.h"
 
 namespace remora {
@@ -53,22 +53,12 @@ class SayingServer {
   using Answer = std::function<std::string(int request)>;
 
   explicit SayingServer(Answer answer) : answer_(std::move(answer)) {
-    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(::bind(listener_, reinterpret_cast<const sockaddr*>(&address), size), 0);
-    EXPECT_EQ(::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size), 0);
-    EXPECT_EQ(::listen(listener_, 16), 0);
-    endpoint_ = absl::StrCat("http://127.0.0.1:", ntohs(address.sin_port));
     thread_ = std::thread([this] { Run(); });
   }
   explicit SayingServer(const std::string& bytes) : SayingServer([bytes](int) { return bytes; }) {}
   ~SayingServer() {
-    ::shutdown(listener_, SHUT_RDWR);
+    ::shutdown(listener_.fd.get(), SHUT_RDWR);
     thread_.join();
-    ::close(listener_);
     for (const int fd : kept_) ::close(fd);
   }
   SayingServer(const SayingServer&) = delete;
@@ -80,7 +70,7 @@ class SayingServer {
  private:
   void Run() {
     for (;;) {
-      const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+      const int fd = ::accept4(listener_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC);
       if (fd < 0) return;
       std::string request(1 << 16, '\0');
       // A request of these tests comes in one piece, or two.
@@ -93,11 +83,7 @@ class SayingServer {
         kept_.push_back(fd);
         continue;
       }
-      for (std::size_t at = 0; at < bytes.size();) {
-        const ssize_t sent = ::send(fd, bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
-        if (sent <= 0) break;
-        at += static_cast<std::size_t>(sent);
-      }
+      SendAll(fd, bytes);
       ::shutdown(fd, SHUT_WR);
       while (::recv(fd, request.data(), request.size(), 0) > 0) {
       }
@@ -106,8 +92,8 @@ class SayingServer {
   }
 
   const Answer answer_;
-  int listener_ = -1;
-  std::string endpoint_;
+  const LoopbackListener listener_;
+  const std::string endpoint_ = absl::StrCat("http://127.0.0.1:", listener_.port());
   std::atomic<int> requests_ = 0;
   std::vector<int> kept_;
   std::thread thread_;

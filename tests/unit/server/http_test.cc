@@ -34,6 +34,7 @@
 #include "store/base/clock.h"
 #include "store/format/memory/metric_registry.h"
 #include "store/server_store.h"
+#include "tests/support/loopback.h"
 
 namespace remora {
 namespace {
@@ -216,15 +217,9 @@ class HttpServerTest : public testing::Test {
         return HttpAnswer{200, "text/plain", ""};
       });
     }
-    rdma::UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    address_.sin_family = AF_INET;
-    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof(address_);
-    auto* const address = reinterpret_cast<sockaddr*>(&address_);
-    EXPECT_EQ(::bind(listener.get(), address, length), 0);
-    EXPECT_EQ(::listen(listener.get(), 8), 0);
-    EXPECT_EQ(::getsockname(listener.get(), address, &length), 0);
-    server_ = HttpServer::Start(std::move(listener), std::move(responder)).value();
+    LoopbackListener listener(SOCK_NONBLOCK);
+    address_ = listener.address;
+    server_ = HttpServer::Start(std::move(listener.fd), std::move(responder)).value();
   }
 
   /// Connects and sends; the requests lie in the server's socket when this returns.
