@@ -89,8 +89,11 @@ bool IsOfStore(std::string_view name) {
          std::ranges::any_of(kEnds, [&](std::string_view one) { return name.ends_with(one); });
 }
 
-/// Returns whether this is the name of a table, whose bytes a store never changes.
-bool IsTable(std::string_view name) { return IsCopyName(name) && name.ends_with(".sst"); }
+/// Returns whether this is the name of a table, or of a file of large values: a store never changes the bytes
+/// of either.
+bool IsTable(std::string_view name) {
+  return IsCopyName(name) && (name.ends_with(".sst") || name.ends_with(".blob"));
+}
 
 absl::Status RemoveAll(const std::string& path) {
   std::error_code error;
