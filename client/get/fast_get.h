@@ -121,24 +121,40 @@ class FastGet {
   const std::byte* bytes_;
 };
 
-/// Verifies the record of `look`, and copies its value and version to the caller. Returns:
-///   true: the GET is done.
-///   false: the outcome is still unknown, and *value may have changed.
-/// `version` may be null, as for Client::Get, and so may `expiry_ms`. REQUIRES: look.FindRecord returned
-/// true.
-[[gnu::always_inline]] inline bool CopyVerified(Session& session, FastGet& look, std::string_view key,
-                                                std::uint64_t key_hash, std::string* value,
-                                                std::uint64_t* version, std::uint64_t* expiry_ms = nullptr) {
+/// Verifies the record of `look`, and calls copy(record), which copies what the caller needs. Returns:
+///   true: the GET is done; the copy is the key's.
+///   false: the outcome is still unknown, and there may be a copy.
+/// REQUIRES: look.FindRecord returned true.
+template <typename Copy>
+[[gnu::always_inline]] inline bool TakeVerified(Session& session, const FastGet& look, std::string_view key,
+                                                std::uint64_t key_hash, const Copy& copy) {
   LiveRecord record;
   session.counters().reads += 2;
   if (!ReadLiveRecord(key, key_hash, look.bytes(), look.place(session), &record)) return false;
   if (!session.region().ServerIsAlive()) return false;
   if (record.expiry_ms != 0 && !session.server().IsAlive(record.expiry_ms)) return false;
-  Assign(record.value, value);
+  copy(record);
   if (!look.IsUnchanged(session)) return false;
-  if (version != nullptr) *version = record.version;
-  if (expiry_ms != nullptr) *expiry_ms = record.expiry_ms;
   session.NoteRead(key_hash);
+  return true;
+}
+
+/// Verifies the record of `look`, and copies its value and version to the caller. Returns:
+///   true: the GET is done.
+///   false: the outcome is still unknown, and *value may have changed.
+/// `version` may be null, as for Client::Get, and so may `expiry_ms`. REQUIRES: look.FindRecord returned
+/// true.
+[[gnu::always_inline]] inline bool CopyVerified(Session& session, const FastGet& look, std::string_view key,
+                                                std::uint64_t key_hash, std::string* value,
+                                                std::uint64_t* version, std::uint64_t* expiry_ms = nullptr) {
+  LiveRecord found{};
+  const bool is_done = TakeVerified(session, look, key, key_hash, [&](const LiveRecord& record) {
+    Assign(record.value, value);
+    found = record;
+  });
+  if (!is_done) return false;
+  if (version != nullptr) *version = found.version;
+  if (expiry_ms != nullptr) *expiry_ms = found.expiry_ms;
   return true;
 }
 

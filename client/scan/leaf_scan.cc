@@ -8,11 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/put/put.h"
+#include "client/scan/fast_records.h"
 #include "store/base/moved.h"
 #include "store/base/status_macros.h"
 #include "store/format/memory/layout.h"
 #include "store/format/memory/record.h"
-#include "store/format/wire/scan_messages.h"
 
 namespace remora {
 namespace {
@@ -31,7 +31,18 @@ absl::Status NoLeaf(const char* why) {
 }  // namespace
 
 LeafScan::LeafScan(Session& session, bool keys_only, const ScanRange& rest)
-    : session_(session), keys_only_(keys_only), gets_(session), rest_(rest) {}
+    : session_(session),
+      keys_only_(keys_only),
+      gets_(session),
+      rest_(rest),
+      memory_(std::move(session.leaf_scan_memory())) {
+  if (memory_ == nullptr) memory_ = std::make_unique<LeafScanMemory>();
+}
+
+void LeafScan::GiveMemory() {
+  memory_->Trim();
+  session_.leaf_scan_memory() = std::move(memory_);
+}
 
 absl::Status LeafScan::CheckServer(Session& session) {
   if (!session.server().has_leaves()) {
@@ -71,16 +82,19 @@ absl::Status LeafScan::CompareSlots(std::uint64_t word) const {
 // --- Leaves ---------------------------------------------------------------------------------------------
 
 bool LeafScan::CoversPosition() const {
-  return rest_.reverse ? image_.CoversBelow(rest_.end) : image_.Covers(rest_.begin);
+  return rest_.reverse ? image().CoversBelow(rest_.end) : image().Covers(rest_.begin);
 }
 
-absl::StatusOr<LeafRead> LeafScan::TakeLeaf(std::span<const std::byte> bytes, std::uint64_t place) {
-  const LeafRead read = ReadLeaf(bytes, place, session_.server().shape().incarnation, &image_);
+absl::StatusOr<LeafRead> LeafScan::TakeLeaf(std::span<const std::byte> bytes, std::uint64_t place,
+                                            const LeafDirectory::Hint* hint) {
+  const LeafRead read = ReadLeaf(bytes, place, session_.server().shape().incarnation, &memory_->image);
   if (read == LeafRead::kMalformed) return NoLeaf("a leaf verifies, and breaks the format");
   if (read != LeafRead::kVerified) return read;
-  session_.leaves().Learn(image_.low, place);
-  const bool has_next = image_.has_high && IsLeafPlace(image_.next, session_.server().shape().memory_size);
-  if (has_next) session_.leaves().Learn(image_.high, image_.next);
+  const bool is_known = hint != nullptr && hint->place == place && hint->low == image().low;
+  const bool is_next_known = is_known && hint->next_place == image().next && hint->next_low == image().high;
+  const bool has_next = image().has_high && IsLeafPlace(image().next, session_.server().shape().memory_size);
+  if (!is_known) session_.leaves().Learn(image().low, place);
+  if (has_next && !is_next_known) session_.leaves().Learn(image().high, image().next);
   return read;
 }
 
@@ -118,7 +132,7 @@ absl::StatusOr<LeafScan::Outcome> LeafScan::AskServer(std::uint64_t* place) {
 
 absl::StatusOr<LeafScan::Outcome> LeafScan::FindLeaf() {
   if (const std::uint64_t place = std::exchange(ahead_, 0); place != 0) {
-    REMORA_ASSIGN_OR_RETURN(const LeafRead read, TakeLeaf(session_.buffers().leaf(1), place));
+    REMORA_ASSIGN_OR_RETURN(const LeafRead read, TakeLeaf(session_.buffers().leaf(1), place, nullptr));
     if (read == LeafRead::kVerified && CoversPosition()) return Outcome::kPage;  // N1
   }
   LeafDirectory& leaves = session_.leaves();
@@ -126,7 +140,7 @@ absl::StatusOr<LeafScan::Outcome> LeafScan::FindLeaf() {
   for (int reads = 0; reads < kMaxLeafReads; ++reads) {
     const std::optional<LeafDirectory::Hint> hint =
         rest_.reverse ? leaves.Below(rest_.end) : leaves.Of(rest_.begin);
-    const std::string low(hint ? hint->low : std::string_view());
+    hinted_low_ = hint ? hint->low : std::string_view();
     std::uint64_t place = hint ? hint->place : 0;
     const bool has_begun = incarnation_ != 0 || !session_.server().slots().compares();  // S1
     const bool is_hint =
@@ -136,27 +150,32 @@ absl::StatusOr<LeafScan::Outcome> LeafScan::FindLeaf() {
       if (told != Outcome::kPage) return told;
     }
     REMORA_RETURN_IF_ERROR(ReadLeafAt(place));
-    REMORA_ASSIGN_OR_RETURN(const LeafRead read, TakeLeaf(session_.buffers().leaf(0), place));
+    REMORA_ASSIGN_OR_RETURN(const LeafRead read,
+                            TakeLeaf(session_.buffers().leaf(0), place, is_hint ? &*hint : nullptr));
     if (read == LeafRead::kVerified && CoversPosition()) return Outcome::kPage;  // N1
     if (read == LeafRead::kTorn && tried != place) {
       REMORA_RETURN_IF_ERROR(ReadLeafAt(place));  // it was being changed
-      REMORA_ASSIGN_OR_RETURN(const LeafRead again, TakeLeaf(session_.buffers().leaf(0), place));
+      REMORA_ASSIGN_OR_RETURN(const LeafRead again, TakeLeaf(session_.buffers().leaf(0), place, nullptr));
       if (again == LeafRead::kVerified && CoversPosition()) return Outcome::kPage;  // N1
     }
     tried = place;
-    if (is_hint && (read != LeafRead::kVerified || image_.low != low)) leaves.Forget(low);
+    if (is_hint && (read != LeafRead::kVerified || image().low != hinted_low_)) leaves.Forget(hinted_low_);
   }
   return Outcome::kBarred;
 }
 
 absl::Status LeafScan::ReadAhead(std::uint64_t most) {
-  if (session_.region().reads_now() || keys_.size() >= most || is_over_) return absl::OkStatus();
-  std::uint64_t place = image_.next;
+  if (count_ >= most || is_over_) return absl::OkStatus();
+  std::uint64_t place = image().next;
   if (rest_.reverse) {
-    const std::optional<LeafDirectory::Hint> hint = session_.leaves().Below(image_.low);
+    const std::optional<LeafDirectory::Hint> hint = session_.leaves().Below(image().low);
     place = hint ? hint->place : 0;
   }
   if (!IsLeafPlace(place, session_.server().shape().memory_size)) return absl::OkStatus();
+  if (session_.region().reads_now()) {
+    session_.region().Prefetch(place, kLeafBlockSize);
+    return absl::OkStatus();
+  }
   const rdma::Sge into = session_.buffers().SgeOf(session_.buffers().leaf(1));
   REMORA_RETURN_IF_ERROR(session_.region().Post(std::span(&into, 1), place));
   ahead_ = place;
@@ -166,49 +185,61 @@ absl::Status LeafScan::ReadAhead(std::uint64_t most) {
 // --- Entries --------------------------------------------------------------------------------------------
 
 void LeafScan::SelectKeys() {
-  keys_.clear();
+  const KeyBatch& keys = image().keys;
+  const std::size_t end = rest_.has_end() ? keys.CountBelow(rest_.end) : keys.size();
+  first_ = std::min(keys.CountBelow(rest_.begin), end);
+  count_ = end - first_;
   next_ = 0;
-  for (std::size_t i = 0; i < image_.keys.size(); ++i) {
-    if (rest_.Contains(image_.keys[i])) keys_.push_back(image_.keys[i]);
-  }
   if (rest_.reverse) {
-    std::ranges::reverse(keys_);
-    is_over_ = image_.low <= rest_.begin;
+    is_over_ = image().low <= rest_.begin;
   } else {
-    is_over_ = !image_.has_high || (rest_.has_end() && image_.high >= rest_.end);
+    is_over_ = !image().has_high || (rest_.has_end() && image().high >= rest_.end);
   }
   has_leaf_ = true;
 }
 
 void LeafScan::MoveBehindLeaf() {
   has_leaf_ = false;
-  (rest_.reverse ? rest_.end : rest_.begin) = rest_.reverse ? image_.low : image_.high;
+  (rest_.reverse ? rest_.end : rest_.begin) = rest_.reverse ? image().low : image().high;
 }
 
-absl::Status LeafScan::ReadRecords(std::size_t count, std::string* page) {
-  const std::span<const std::string_view> keys = std::span(keys_).subspan(next_, count);
-  const std::span<GetResult> results = std::span(results_).first(count);
-  for (GetResult& result : results) result.status = absl::OkStatus();
-  REMORA_RETURN_IF_ERROR(gets_.Get(keys, results, std::span(expiries_).first(count)));
+absl::Status LeafScan::ReadRecords(std::size_t end) {
+  if (FastGet::IsFor(session_)) {
+    const std::size_t answered = AppendFast(
+        session_, end - next_, [this](std::size_t i) { return KeyAt(next_ + i); }, keys_only_, kPageBytes,
+        &memory_->page);
+    next_ += answered;
+    if (next_ == end || memory_->page.size() >= kPageBytes) return session_.endpoint().status();
+    // Few keys are left to the slow path one by one, but cold ones come side by side.
+    slow_ = answered > 0 ? 1 : std::min(2 * slow_, kBatch);
+  } else {
+    slow_ = kBatch;
+  }
+  return ReadSome(std::min(slow_, end - next_));
+}
+
+absl::Status LeafScan::ReadSome(std::size_t count) {
+  const std::span<std::string_view> keys = std::span(memory_->keys).first(count);
+  const std::span<GetResult> results = std::span(memory_->results).first(count);
+  const std::span<std::uint64_t> expiries = std::span(memory_->expiries).first(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    keys[i] = KeyAt(next_ + i);
+    results[i].status = absl::OkStatus();
+  }
+  REMORA_RETURN_IF_ERROR(gets_.Get(keys, results, expiries));
   for (std::size_t i = 0; i < count; ++i) {
     if (absl::IsNotFound(results[i].status)) continue;  // N2
     if (IsMoved(results[i].status)) REMORA_RETURN_IF_ERROR(CheckSlots());
     REMORA_RETURN_IF_ERROR(results[i].status);
     const std::string_view value = keys_only_ ? std::string_view() : std::string_view(results[i].value);
-    const ScanEntry entry{.version = results[i].version,
-                          .expiry_ms = expiries_[i],
-                          .value_size = static_cast<std::uint32_t>(value.size()),
-                          .key_size = static_cast<std::uint16_t>(keys[i].size())};
-    page->append(reinterpret_cast<const char*>(&entry), sizeof(entry));
-    page->append(keys[i]);
-    page->append(value);
+    memory_->page.Append(keys[i], value, results[i].version, expiries[i]);
   }
   next_ += count;
   return absl::OkStatus();
 }
 
-absl::StatusOr<LeafScan::Outcome> LeafScan::ReadPage(std::uint64_t most, std::string* page) {
-  page->clear();
+absl::StatusOr<LeafScan::Outcome> LeafScan::ReadPage(std::uint64_t most) {
+  memory_->page.clear();
   if (rest_.is_empty() && !has_leaf_) return Outcome::kEnd;
   REMORA_RETURN_IF_ERROR(CheckServer(session_));
   if (!has_leaf_) {
@@ -218,15 +249,13 @@ absl::StatusOr<LeafScan::Outcome> LeafScan::ReadPage(std::uint64_t most, std::st
     SelectKeys();
     REMORA_RETURN_IF_ERROR(ReadAhead(most));
   }
-  const std::size_t end = keys_.size() - next_ > most ? next_ + static_cast<std::size_t>(most) : keys_.size();
+  const std::size_t end = count_ - next_ > most ? next_ + static_cast<std::size_t>(most) : count_;
   absl::Status read;
-  while (read.ok() && next_ < end && page->size() < kPageBytes) {
-    read = ReadRecords(std::min(kBatch, end - next_), page);
-  }
+  while (read.ok() && next_ < end && memory_->page.size() < kPageBytes) read = ReadRecords(end);
   REMORA_RETURN_IF_ERROR(session_.calls().AwaitReads());  // of the leaf ahead
   REMORA_RETURN_IF_ERROR(read);
   REMORA_RETURN_IF_ERROR(CheckSlots());
-  if (next_ == keys_.size()) MoveBehindLeaf();
+  if (next_ == count_) MoveBehindLeaf();
   return Outcome::kPage;
 }
 

@@ -17,19 +17,19 @@
 //       keys that went, so the scan ends with Moved, and shows no entry of that page.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/get/multi_get.h"
+#include "client/session/leaf_directory.h"
+#include "client/session/leaf_scan_memory.h"
 #include "client/session/session.h"
-#include "store/base/results.h"
 #include "store/format/memory/leaf_block.h"
 #include "store/format/types/scan_range.h"
 #include "store/format/wire/messages.h"
@@ -42,11 +42,13 @@ namespace remora {
 /// Thread safety: none. Ownership: the session outlives it.
 class LeafScan {
  public:
-  /// Records that are read side by side. One READ is left for the next leaf.
-  static constexpr std::size_t kBatch = SessionBuffers::kMaxBatch - 1;
-
   /// `rest`: the range to show, which is not by_hash.
   LeafScan(Session& session, bool keys_only, const ScanRange& rest);
+  LeafScan(const LeafScan&) = delete;
+  LeafScan& operator=(const LeafScan&) = delete;
+
+  /// Leaves the memory of the scan to the session's next one. Call it last, if the session still exists.
+  void GiveMemory();
 
   /// Returns OK if the server of the session can be scanned so.
   ///   FailedPrecondition: it has no ordered index, or is of an earlier release.
@@ -57,8 +59,10 @@ class LeafScan {
     kEnd = 2,     // there are no more; the page is empty
     kBarred = 3,  // the leaf at the position cannot be READ now: the server has to show some keys
   };
-  /// Reads the next entries, `most` at most, into *page. Moved: slots came or went (S2).
-  absl::StatusOr<Outcome> ReadPage(std::uint64_t most, std::string* page);
+  /// Reads the next entries, `most` at most, into page(). Moved: slots came or went (S2).
+  absl::StatusOr<Outcome> ReadPage(std::uint64_t most);
+  /// Returns the entries, valid until the next ReadPage.
+  std::string_view page() const { return memory_->page.view(); }
 
   /// Moves the scan to a range: after an error, or after the server has shown keys.
   void GoTo(const ScanRange& rest);
@@ -69,21 +73,35 @@ class LeafScan {
   absl::Status CheckSlots();
 
  private:
-  /// Sets image_ to a leaf that covers the position (kPage).
+  static constexpr std::size_t kBatch = LeafScanMemory::kBatch;
+
+  const LeafImage& image() const { return memory_->image; }
+  /// Returns key `i` of those of the leaf that the scan has to show, in its order.
+  std::string_view KeyAt(std::size_t i) const {
+    return image().keys[rest_.reverse ? first_ + count_ - 1 - i : first_ + i];
+  }
+
+  /// Sets image() to a leaf that covers the position (kPage).
   absl::StatusOr<Outcome> FindLeaf();
-  /// Takes the leaf out of a buffer, as image_, and learns where it and the next one are.
-  absl::StatusOr<LeafRead> TakeLeaf(std::span<const std::byte> bytes, std::uint64_t place);
+  /// Takes the leaf out of a buffer, as image(), and learns where it and the next one are. `hint`: the entry
+  /// of the directory that led there, or null.
+  absl::StatusOr<LeafRead> TakeLeaf(std::span<const std::byte> bytes, std::uint64_t place,
+                                    const LeafDirectory::Hint* hint);
   bool CoversPosition() const;
   std::uint64_t Incarnation() const { return session_.server().shape().incarnation; }
   absl::Status ReadLeafAt(std::uint64_t place);
   absl::StatusOr<Outcome> AskServer(std::uint64_t* place);
   absl::Status CompareSlots(std::uint64_t word) const;
-  /// Selects the keys of image_ that the scan still has to show.
+  /// Selects the keys of image() that the scan still has to show.
   void SelectKeys();
-  /// Begins to READ the leaf behind image_, if the scan needs it and knows it.
+  /// Begins to READ the leaf behind image(), if the scan needs it and knows it. Where a READ is a copy, it
+  /// prefetches the leaf.
   absl::Status ReadAhead(std::uint64_t most);
-  /// Reads the records of keys_[next_, next_ + count), and appends those that exist.
-  absl::Status ReadRecords(std::size_t count, std::string* page);
+  /// Reads records from that of KeyAt(next_) on, at most to that of KeyAt(end - 1), and appends those that
+  /// exist.
+  absl::Status ReadRecords(std::size_t end);
+  /// Reads the next `count` records side by side.
+  absl::Status ReadSome(std::size_t count);
   void MoveBehindLeaf();
 
   Session& session_;
@@ -91,15 +109,15 @@ class LeafScan {
   MultiGets gets_;
   ScanRange rest_;        // from the position on
   bool is_over_ = false;  // nothing is behind the leaf
-  LeafImage image_;
-  bool has_leaf_ = false;               // image_ covers the position
-  std::vector<std::string_view> keys_;  // of image_, in the order of the scan
-  std::size_t next_ = 0;                // of keys_
-  std::uint64_t ahead_ = 0;             // the place of the leaf in the second buffer; 0: none
-  std::uint64_t incarnation_ = 0;       // of the start of the server that said slots_word_; 0: none has
+  std::unique_ptr<LeafScanMemory> memory_;
+  bool has_leaf_ = false;              // image() covers the position
+  std::size_t first_ = 0, count_ = 0;  // keys of image() to show: [first_, first_ + count_)
+  std::size_t next_ = 0;               // of them, by KeyAt
+  std::size_t slow_ = 1;               // records that are read side by side where the fast path ends
+  std::string hinted_low_;             // of the hint that is tried
+  std::uint64_t ahead_ = 0;            // the place of the leaf in the second buffer; 0: none
+  std::uint64_t incarnation_ = 0;      // of the start of the server that said slots_word_; 0: none has
   std::uint64_t slots_word_ = 0;
-  std::array<GetResult, kBatch> results_;
-  std::array<std::uint64_t, kBatch> expiries_;
 };
 
 }  // namespace remora

@@ -130,6 +130,7 @@ absl::StatusOr<std::unique_ptr<ClientScan::Impl>> ClientScan::Impl::Begin(Sessio
 
 ClientScan::Impl::~Impl() {
   if (client_is_gone()) return;
+  if (leaves_ != nullptr) leaves_->GiveMemory();
   ScanWindow& window = session_.scan_window();
   if (window.owner() == this) window.set_owner(nullptr);
   if (cursor_ != 0 && connection_ == session_.counters().reconnects) window.AbandonCursor(cursor_);
@@ -241,7 +242,7 @@ absl::Status ClientScan::Impl::TakePage(const ServerReply& answer, std::size_t h
 absl::StatusOr<bool> ClientScan::Impl::NextLeafPage() {
   if (std::exchange(lost_, false) || leaves_->is_outdated()) leaves_->GoTo(Rest());
   session_.calls().deadline().Restart();  // each page is progress
-  absl::StatusOr<LeafScan::Outcome> read = leaves_->ReadPage(left_, &own_);
+  absl::StatusOr<LeafScan::Outcome> read = leaves_->ReadPage(left_);
   if (read.ok() && !session_.lease().IsCovered()) {  // N3
     if (absl::Status confirmed = Confirm(session_); !confirmed.ok()) read = std::move(confirmed);
   }
@@ -250,7 +251,7 @@ absl::StatusOr<bool> ClientScan::Impl::NextLeafPage() {
     return read.status();
   }
   if (*read == LeafScan::Outcome::kEnd) return false;
-  page_ = own_;
+  page_ = leaves_->page();
   if (*read == LeafScan::Outcome::kPage) return true;
   in_part_ = true;
   part_left_ = std::min(left_, kPartEntries);
@@ -420,7 +421,7 @@ absl::Status ClientScan::Impl::CheckKey(std::string_view key) const {
   } else if (range_.reverse) {
     in_order = key >= range_.begin && (last.empty() ? range_.Contains(key) : key < last);
   } else {
-    in_order = key >= range_.begin && (last.empty() || key > last) && (!range_.has_end() || key < range_.end);
+    in_order = (last.empty() ? key >= range_.begin : key > last) && (!range_.has_end() || key < range_.end);
   }
   return in_order ? absl::OkStatus() : NoScanPage("a key out of order, or of its range");
 }

@@ -32,6 +32,7 @@
 #include "client/session/connector.h"
 #include "client/session/endpoint.h"
 #include "client/session/leaf_directory.h"
+#include "client/session/leaf_scan_memory.h"
 #include "client/session/lease_holder.h"
 #include "client/session/scan_window.h"
 #include "client/session/server_view.h"
@@ -120,6 +121,8 @@ class Session {
   ScanWindow& scan_window() { return scan_window_; }
   /// Returns where the leaves of the server's ordered index are.
   LeafDirectory& leaves() { return leaves_; }
+  /// Returns the memory that the last one-sided scan has left for the next one; null: there is none.
+  std::unique_ptr<LeafScanMemory>& leaf_scan_memory() { return leaf_scan_memory_; }
   AccessHints& access_hints() { return hints_; }
   ClientCounters& counters() { return statistics_.counters(); }
   const ClientStatistics& statistics() const { return statistics_; }
@@ -200,6 +203,7 @@ class Session {
   LeaseHolder lease_;
   ScanWindow scan_window_;
   LeafDirectory leaves_;
+  std::unique_ptr<LeafScanMemory> leaf_scan_memory_;
   Endpoint endpoint_;
   BlockingCalls calls_;
   const std::shared_ptr<const void> life_ = std::make_shared<const char>();

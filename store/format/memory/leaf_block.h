@@ -146,18 +146,28 @@ enum class LeafRead : std::uint8_t {
   kMalformed = 4,  // it verifies, and breaks the format: the server is faulty
 };
 
+/// Returns whether a key is greater than the one before it, of which it shares the first bytes. `rest` and
+/// `suffix` are the bytes of both behind these. Most keys differ in the first of them.
+inline bool Ascends(std::string_view rest, std::string_view suffix) {
+  if (rest.empty() || suffix.empty()) return rest.empty() && !suffix.empty();
+  const auto first = static_cast<unsigned char>(rest.front());
+  const auto next = static_cast<unsigned char>(suffix.front());
+  return first == next ? suffix > rest : next > first;
+}
+
 /// Reads the entries of a leaf, which may be anything. Returns false if they are not `count` ascending keys.
 inline bool ReadLeafEntries(std::string_view entries, std::size_t count, KeyBatch* keys) {
   keys->clear();
+  std::string_view previous;
   while (!entries.empty()) {
     std::size_t shared = 0;
     std::size_t size = 0;
     if (!leaf_entry::TakeNumber(&entries, &shared) || !leaf_entry::TakeNumber(&entries, &size)) return false;
     if (size > entries.size() || shared + size < kMinKeySize || shared + size > kMaxKeySize) return false;
-    const std::string_view previous = keys->empty() ? std::string_view() : (*keys)[keys->size() - 1];
     const std::string_view suffix = entries.substr(0, size);
-    if (shared > previous.size() || (!keys->empty() && suffix <= previous.substr(shared))) return false;
-    keys->AppendSharing(shared, suffix);
+    if (shared > previous.size()) return false;
+    if (!keys->empty() && !Ascends(previous.substr(shared), suffix)) return false;
+    previous = keys->AppendSharing(shared, suffix);
     entries.remove_prefix(size);
   }
   return keys->size() == count && count > 0;
