@@ -293,6 +293,10 @@ class AsyncClient {
   bool BeginReconnect();
   void Reconnect();
   void EndReconnect();
+  /// Has the next connection go to other addresses of the same server or shard, for one that has moved. The
+  /// present one stays. REQUIRES: not between BeginReconnect and EndReconnect; Connect was given addresses.
+  /// InvalidArgument: these are none.
+  absl::Status SetAddresses(std::string_view addresses);
 
   /// Returns why there is no connection now. OK: there is one, as far as Poll has seen.
   const absl::Status& status() const;

@@ -191,6 +191,9 @@ bool AsyncClient::BeginReconnect() {
 }
 void AsyncClient::Reconnect() { core_->connection().Reconnect(); }
 void AsyncClient::EndReconnect() { core_->EndReconnect(); }
+absl::Status AsyncClient::SetAddresses(std::string_view addresses) {
+  return core_->session().connector().SetAddresses(addresses);
+}
 const absl::Status& AsyncClient::status() const { return core_->connection().status(); }
 std::uint64_t AsyncClient::incarnation() const {
   return core_->connection().is_up() ? core_->session().server().hello().incarnation : 0;

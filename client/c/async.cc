@@ -118,6 +118,10 @@ absl::Status remora::c::Open(const std::string& address, const ClientOptions& op
   return absl::OkStatus();
 }
 
+absl::Status remora::c::SetAddresses(remora_async& async, const std::string& addresses) {
+  return async.client->SetAddresses(addresses);
+}
+
 uint64_t remora_async_incarnation(const remora_async* async) { return async->client->incarnation(); }
 
 void remora_async_close(remora_async* async) { delete async; }

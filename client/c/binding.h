@@ -25,10 +25,24 @@ remora_code remora_async_open_interruptible(const char* address, const remora_op
                                             int (*interrupted)(void* context), void* context,
                                             remora_async** async);
 
-/* A topology file that was read. The index of a shard must be less than remora_topology_count. */
+/* Where a topology comes from, to be read again and again (client/cluster/topology_reader.h). Any thread may
+ * use it, but not during remora_source_close. */
+typedef struct remora_source remora_source;
+/* A topology that was read. The index of a shard must be less than remora_topology_count. */
 typedef struct remora_topology remora_topology;
-/* Reads a file. Outcomes as for remora_connect_cluster. On REMORA_OK the caller frees *topology. */
-remora_code remora_topology_read(const char* path, remora_topology** topology);
+/* Reads a topology for the first time: a file, or that of cluster://HOST:PORT,... Calls `interrupted` as
+ * above, now and in remora_source_read. Outcomes as for remora_connect_cluster. On REMORA_OK the caller
+ * closes *source, and frees *topology. */
+remora_code remora_source_open(const char* from, const remora_options* options,
+                               int (*interrupted)(void* context), void* context, remora_source** source,
+                               remora_topology** topology);
+/* Reads it anew. REMORA_FAILED_PRECONDITION: it has other shards now. Others: it cannot be read. On REMORA_OK
+ * the caller frees *topology. */
+remora_code remora_source_read(remora_source* source, remora_topology** topology);
+/* Ends it. A null `source` has no effect. */
+void remora_source_close(remora_source* source);
+/* Returns 1 if servers tell the topology, and not a file; else 0. */
+int remora_source_is_of_servers(const remora_source* source);
 /* Frees the topology. A null `topology` has no effect. */
 void remora_topology_free(remora_topology* topology);
 size_t remora_topology_count(const remora_topology* topology);
@@ -44,8 +58,6 @@ uint32_t remora_slot_of(const void* key, size_t key_size);
 remora_code remora_slot_of_batch(const remora_batch* batch, uint32_t* slot);
 /* Returns the index of the shard that has the slot. SIZE_MAX: there is no such slot. */
 size_t remora_topology_shard_of_slot(const remora_topology* topology, uint32_t slot);
-/* Returns 1 if both have the same shards, with the same addresses, in the same order; else 0. */
-int remora_topology_has_shards_of(const remora_topology* topology, const remora_topology* other);
 /* Returns 1 if the operation was not done because the server does not have the slot of its key; else 0.
  * `result` is what the library has passed to a callback. */
 int remora_async_is_moved(const remora_async_result* result);
@@ -54,6 +66,9 @@ int remora_async_is_moved(const remora_async_result* result);
 remora_code remora_topology_open(const remora_topology* topology, size_t shard, const remora_options* options,
                                  size_t depth, int (*interrupted)(void* context), void* context,
                                  remora_async** async);
+/* Has the next connection go to the addresses of the shard in this topology. Not between
+ * remora_async_begin_reconnect and remora_async_end_reconnect. */
+remora_code remora_topology_place(const remora_topology* topology, size_t shard, remora_async* async);
 /* Returns a number that the server has drawn at its start; 0: there is no connection. Not between
  * remora_async_begin_reconnect and remora_async_end_reconnect. */
 uint64_t remora_async_incarnation(const remora_async* async);

@@ -168,6 +168,9 @@ inline milliseconds TtlOf(int64_t ttl_ms) {
 absl::Status Open(const std::string& address, const ClientOptions& options, size_t depth,
                   int (*interrupted)(void*), void* context, remora_async** async);
 
+/// Has the next connection go to these addresses (AsyncClient::SetAddresses).
+absl::Status SetAddresses(remora_async& async, const std::string& addresses);
+
 /// Returns the options of the C++ client for those of a connect.
 absl::StatusOr<ClientOptions> ClientOptionsOf(const remora_options* options);
 /// Returns the options of the C++ client for those of a write.

@@ -12,6 +12,8 @@
 #include "client/c/call.h"
 #include "client/cluster/batch_slot.h"
 #include "client/cluster/cluster_shard.h"
+#include "client/cluster/topology_reader.h"
+#include "client/cluster/topology_source.h"
 #include "store/format/cluster/slot.h"
 
 using namespace remora::c;  // NOLINT: every call here uses it
@@ -25,13 +27,42 @@ struct remora_topology {
   std::vector<std::string> names;  // of the shards, for errors
 };
 
-remora_code remora_topology_read(const char* path, remora_topology** topology) {
+struct remora_source {
+  remora_source(int (*interrupted)(void*), void* context) : clock(interrupted, context) {}
+
+  const CallersClock clock;
+  std::unique_ptr<remora::TopologyReader> reader;
+};
+
+remora_code remora_source_open(const char* from, const remora_options* options,
+                               int (*interrupted)(void* context), void* context, remora_source** source,
+                               remora_topology** topology) {
   return Call([&]() -> absl::Status {
-    absl::StatusOr<remora::Topology> read = remora::Topology::Read(path);
+    const absl::StatusOr<remora::ClientOptions> wanted = ClientOptionsOf(options);
+    if (!wanted.ok()) return wanted.status();
+    auto opened = std::make_unique<remora_source>(interrupted, context);
+    absl::StatusOr<remora::Topology> read = remora::ReadTopology(from, *wanted, opened->clock);
+    if (!read.ok()) return read.status();
+    opened->reader = std::make_unique<remora::TopologyReader>(*read, *wanted, opened->clock);
+    *topology = std::make_unique<remora_topology>(*std::move(read)).release();
+    *source = opened.release();
+    return absl::OkStatus();
+  });
+}
+
+remora_code remora_source_read(remora_source* source, remora_topology** topology) {
+  return Call([&]() -> absl::Status {
+    absl::StatusOr<remora::Topology> read = source->reader->Read();
     if (!read.ok()) return read.status();
     *topology = std::make_unique<remora_topology>(*std::move(read)).release();
     return absl::OkStatus();
   });
+}
+
+void remora_source_close(remora_source* source) { delete source; }
+
+int remora_source_is_of_servers(const remora_source* source) {
+  return source->reader->is_of_servers() ? 1 : 0;
 }
 
 void remora_topology_free(remora_topology* topology) { delete topology; }
@@ -61,10 +92,6 @@ size_t remora_topology_shard_of_slot(const remora_topology* topology, uint32_t s
   return slot < remora::kSlots ? topology->topology.ShardOfSlot(slot) : SIZE_MAX;
 }
 
-int remora_topology_has_shards_of(const remora_topology* topology, const remora_topology* other) {
-  return topology->topology.HasShardsOf(other->topology) ? 1 : 0;
-}
-
 remora_code remora_topology_open(const remora_topology* topology, size_t shard, const remora_options* options,
                                  size_t depth, int (*interrupted)(void* context), void* context,
                                  remora_async** async) {
@@ -75,4 +102,8 @@ remora_code remora_topology_open(const remora_topology* topology, size_t shard, 
     return Open(of.shards()[shard].addresses, remora::OptionsOfShard(of, shard, *wanted), depth, interrupted,
                 context, async);
   });
+}
+
+remora_code remora_topology_place(const remora_topology* topology, size_t shard, remora_async* async) {
+  return Call([&] { return SetAddresses(*async, topology->topology.shards()[shard].addresses); });
 }

@@ -12,8 +12,6 @@
 #include "client/cluster/cluster_shard.h"
 #include "client/cluster/many_keys.h"
 #include "client/cluster/topology_source.h"
-#include "rdma/address.h"
-#include "rdma/address_list.h"
 
 namespace remora {
 namespace {
@@ -47,15 +45,8 @@ bool ClusterClient::Refresh() {
 
 bool ClusterClient::AskOthers() {
   const std::string source = topology_.path();
-  absl::StatusOr<std::vector<std::string>> servers = SeedsOf(source);
+  const absl::StatusOr<std::vector<std::string>> servers = ServersOf(topology_);
   if (!servers.ok()) return true;
-  for (const ShardPlace& shard : topology_.shards()) {
-    const absl::StatusOr<std::vector<rdma::Address>> addresses = rdma::ParseAddresses(shard.addresses);
-    if (!addresses.ok()) continue;
-    for (const rdma::Address& address : *addresses) servers->push_back(address.ToString());
-  }
-  std::ranges::sort(*servers);
-  servers->erase(std::unique(servers->begin(), servers->end()), servers->end());
   ClientOptions options = options_;
   options.connect_timeout = std::min(kAskPatience, timeout_);
   absl::StatusOr<Topology> fresh = AskForTopology(*servers, source, options, clock_);

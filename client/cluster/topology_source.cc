@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/client.h"
 #include "rdma/address.h"
+#include "rdma/address_list.h"
 #include "store/base/absl_view.h"
 #include "store/base/random_id.h"
 #include "store/base/status_macros.h"
@@ -57,6 +58,18 @@ absl::StatusOr<std::vector<std::string>> SeedsOf(std::string_view source) {
     seeds.push_back(std::move(seed));
   }
   return seeds;
+}
+
+absl::StatusOr<std::vector<std::string>> ServersOf(const Topology& topology) {
+  REMORA_ASSIGN_OR_RETURN(std::vector<std::string> servers, SeedsOf(topology.path()));
+  for (const ShardPlace& shard : topology.shards()) {
+    REMORA_ASSIGN_OR_RETURN(const std::vector<rdma::Address> addresses,
+                            rdma::ParseAddresses(shard.addresses));
+    for (const rdma::Address& address : addresses) servers.push_back(address.ToString());
+  }
+  std::ranges::sort(servers);
+  servers.erase(std::unique(servers.begin(), servers.end()), servers.end());
+  return servers;
 }
 
 absl::StatusOr<Topology> TopologyInAnswer(std::string_view text, std::string_view server,

@@ -23,6 +23,9 @@ bool IsOfServers(std::string_view source);
 /// Returns the addresses of such a source. InvalidArgument: it names none, or one is malformed.
 absl::StatusOr<std::vector<std::string>> SeedsOf(std::string_view source);
 
+/// Returns all servers that a topology and its source name, each once. InvalidArgument: as for SeedsOf.
+absl::StatusOr<std::vector<std::string>> ServersOf(const Topology& topology);
+
 /// Reads a file, or asks one server after the other until one answers, also members that serve no clients.
 /// `options` are those of the clients of the cluster: ReadTopology takes the token, the files of TLS and
 /// connect_timeout, which is for all servers together. Outcomes as for Topology::Read, and of servers:

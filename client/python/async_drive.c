@@ -71,6 +71,28 @@ PyObject* AsyncStop(PyObject* object, PyObject* Py_UNUSED(none)) {
   Py_RETURN_NONE;
 }
 
+// place(topology, shard). False between begin_reconnect and end_reconnect: another thread dials then.
+PyObject* AsyncPlace(PyObject* object, PyObject* args) {
+  Async* const self = (Async*)object;
+  PyObject* in = NULL;
+  Py_ssize_t shard = 0;
+  if (!PyArg_ParseTuple(args, "On", &in, &shard)) return NULL;
+  const remora_topology* const topology = TakeShard(in, shard);
+  if (topology == NULL || !IsOpen(self)) return NULL;
+  if (self->attempting) Py_RETURN_FALSE;
+  PyObject* const name = PyUnicode_FromString(remora_topology_name(topology, (size_t)shard));
+  if (name == NULL) return NULL;
+  const remora_code code = remora_topology_place(topology, (size_t)shard, self->async);
+  if (code != REMORA_OK) {
+    Py_DECREF(name);
+    return Raise(code);
+  }
+  PyObject* const before = self->name;
+  self->name = name;
+  Py_XDECREF(before);
+  Py_RETURN_TRUE;
+}
+
 // From now on its descriptor turns readable when there is something to do.
 PyObject* AsyncPoll(PyObject* object, PyObject* Py_UNUSED(none)) {
   Async* const self = (Async*)object;

@@ -261,6 +261,7 @@ PyObject* AsyncBeginReconnect(PyObject* async, PyObject* none);
 PyObject* AsyncReconnect(PyObject* async, PyObject* none);
 PyObject* AsyncEndReconnect(PyObject* async, PyObject* none);
 PyObject* AsyncStop(PyObject* async, PyObject* none);
+PyObject* AsyncPlace(PyObject* async, PyObject* args);
 PyObject* AsyncPoll(PyObject* async, PyObject* none);
 PyObject* AsyncWaitSeconds(PyObject* async, PyObject* none);
 PyObject* AsyncFileno(PyObject* async, PyObject* none);
@@ -287,6 +288,9 @@ extern PyObject* topology_type;
 typedef struct {
   PyObject ob_base;
   remora_topology* topology;  // null: not read
+  remora_source* source;      // of the first one, which read it; else null
+  PyObject* first;            // the first one of this source; null: this is it
+  int stopping;               // of the first one: its reads wait no more
 } Topology;
 
 /// Returns the topology of a Topology that has this shard. Null: an exception is raised.

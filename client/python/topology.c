@@ -3,26 +3,44 @@
 
 PyObject* topology_type;
 
+static int IsStopped(void* context) {
+  return __atomic_load_n(&((Topology*)context)->stopping, __ATOMIC_RELAXED);
+}
+
 static int TopologyInit(PyObject* object, PyObject* args, PyObject* kwargs) {
-  static char* names[] = {"path", NULL};
+  static char* names[] = {"source", "connect_timeout", "timeout", "token",
+                          "tls_ca", "tls_cert",        "tls_key", NULL};
   Topology* const self = (Topology*)object;
-  PyObject* path = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&", names, PyUnicode_FSConverter, &path)) return -1;
-  remora_topology* read = NULL;
-  const remora_code code = remora_topology_read(PyBytes_AsString(path), &read);
-  Py_DECREF(path);
-  if (code != REMORA_OK) {
-    Raise(code);
+  PyObject *path = NULL, *connect_timeout = NULL, *timeout = NULL;
+  remora_options options;
+  remora_options_init(&options);
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$OOzzzz", names, PyUnicode_FSConverter, &path,
+                                   &connect_timeout, &timeout, &options.token, &options.tls_ca,
+                                   &options.tls_cert, &options.tls_key)) {
     return -1;
   }
-  remora_topology_free(self->topology);
-  self->topology = read;
-  return 0;
+  int result = -1;
+  if (self->topology != NULL) {
+    PyErr_SetString(PyExc_RuntimeError, "the topology was read already");
+  } else if (TakeClientOptions(connect_timeout, timeout, Py_None, NULL, /*reconnect=*/1, &options)) {
+    remora_code code;
+    const char* const from = PyBytes_AsString(path);
+    Py_BEGIN_ALLOW_THREADS;
+    code = remora_source_open(from, &options, IsStopped, self, &self->source, &self->topology);
+    Py_END_ALLOW_THREADS;
+    if (code != REMORA_OK) Raise(code);
+    result = code == REMORA_OK ? 0 : -1;
+  }
+  Py_DECREF(path);
+  return result;
 }
 
 static void TopologyDealloc(PyObject* object) {
   PyTypeObject* const type = Py_TYPE(object);
-  remora_topology_free(((Topology*)object)->topology);
+  Topology* const self = (Topology*)object;
+  remora_topology_free(self->topology);
+  remora_source_close(self->source);
+  Py_XDECREF(self->first);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);
 }
@@ -82,24 +100,55 @@ const remora_topology* TakeShard(PyObject* topology, Py_ssize_t shard) {
   return NULL;
 }
 
-static PyObject* TopologyHasShardsOf(PyObject* object, PyObject* argument) {
+static Topology* FirstOf(PyObject* object) {
+  PyObject* const first = ((Topology*)object)->first;
+  return (Topology*)(first == NULL ? object : first);
+}
+
+// Any thread may call it, and it waits without the lock of the interpreter.
+static PyObject* TopologyReadAnew(PyObject* object, PyObject* Py_UNUSED(none)) {
   if (!IsRead(object)) return NULL;
-  const remora_topology* const other = TakeShard(argument, 0);
-  if (other == NULL) return NULL;
-  return PyBool_FromLong(remora_topology_has_shards_of(((Topology*)object)->topology, other));
+  Topology* const first = FirstOf(object);
+  remora_topology* read = NULL;
+  remora_code code;
+  Py_BEGIN_ALLOW_THREADS;
+  code = remora_source_read(first->source, &read);
+  Py_END_ALLOW_THREADS;
+  if (code != REMORA_OK) return Raise(code);
+  PyTypeObject* const type = Py_TYPE(object);
+  Topology* const fresh = (Topology*)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+  if (fresh == NULL) {
+    remora_topology_free(read);
+    return NULL;
+  }
+  fresh->topology = read;
+  fresh->first = Py_NewRef((PyObject*)first);
+  return (PyObject*)fresh;
+}
+
+static PyObject* TopologyIsOfServers(PyObject* object, PyObject* Py_UNUSED(none)) {
+  return IsRead(object) ? PyBool_FromLong(remora_source_is_of_servers(FirstOf(object)->source)) : NULL;
+}
+
+// Also before __init__ has ended.
+static PyObject* TopologyStop(PyObject* object, PyObject* Py_UNUSED(none)) {
+  __atomic_store_n(&FirstOf(object)->stopping, 1, __ATOMIC_RELAXED);
+  Py_RETURN_NONE;
 }
 
 static PyMethodDef topology_methods[] = {
     {"slot_of", TopologySlotOf, METH_O | METH_STATIC, "The slot of a key."},
     {"slot_of_batch", TopologySlotOfBatch, METH_O | METH_STATIC, "The slot of all keys of a batch."},
     {"shard_of_slot", TopologyShardOfSlot, METH_O, "The index of a slot's shard."},
-    {"has_shards_of", TopologyHasShardsOf, METH_O,
-     "Whether another topology has these shards, with their addresses, in this order."},
+    {"read_anew", TopologyReadAnew, METH_NOARGS,
+     "The topology as it is now. FailedPrecondition: it has other shards."},
+    {"is_of_servers", TopologyIsOfServers, METH_NOARGS, "Whether servers tell it, and not a file."},
+    {"stop", TopologyStop, METH_NOARGS, "From now on, neither __init__ nor read_anew waits."},
     {"name", TopologyName, METH_O, "The name and addresses of a shard."},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot topology_slots[] = {
-    {Py_tp_doc, "A topology file; for remora.aio. Its length is the number of shards."},
+    {Py_tp_doc, "A topology of a file or of servers; for remora.aio. Its length is the number of shards."},
     {Py_tp_init, TopologyInit},
     {Py_tp_dealloc, TopologyDealloc},
     {Py_tp_methods, topology_methods},

@@ -6,6 +6,7 @@
 #include "client/session/address_choice.h"
 #include "client/session/retry_pause.h"
 #include "store/base/random_id.h"
+#include "store/base/status_macros.h"
 
 namespace remora {
 namespace {
@@ -44,6 +45,12 @@ Connector::Connector(Dialer dialer, std::string secret, const ClientOptions& opt
 }
 
 void Connector::PassOn() { remora::PassOn(dialer_); }
+
+absl::Status Connector::SetAddresses(std::string_view addresses) {
+  REMORA_ASSIGN_OR_RETURN(const AddressChoice choice, AddressChoice::Of(addresses, options_, clock_));
+  REMORA_ASSIGN_OR_RETURN(dialer_, choice.MakeDialer());
+  return absl::OkStatus();
+}
 
 std::string Connector::address() const { return AddressOf(dialer_); }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
@@ -35,6 +36,9 @@ class Connector {
   bool is_admin() const { return options_.admin_connection; }
   /// Has the next connection go to the next address, if there are several.
   void PassOn();
+  /// Has later connections go to other addresses (rdma/address_list.h). Errors as AddressChoice::Of.
+  /// REQUIRES: dials.
+  absl::Status SetAddresses(std::string_view addresses);
   /// Returns the address of the last connection; empty: the dialer is a caller's own.
   std::string address() const;
 
@@ -93,7 +97,7 @@ class Connector {
                                  TimePoint deadline);
 
   const Clock& clock_;
-  const Dialer dialer_;  // null: the session makes no other connection
+  Dialer dialer_;  // null: the session makes no other connection
   const ClientOptions options_;
   const std::string secret_;
   Identity identity_;

@@ -91,7 +91,7 @@ void Keeper::StepSwap() {
   }
   swap_.reset();
   next_division_ = clock_.Now();
-  options_.kept->EndSwap(own);
+  options_.kept->EndSwap(own, std::string(swapped.message()));
 }
 
 absl::StatusOr<std::shared_ptr<const ClusterSlots>> Keeper::SlotsToServe() {

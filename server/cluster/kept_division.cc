@@ -61,6 +61,11 @@ void KeptDivision::Expect(std::optional<ClusterSlots> slots) {
   NoteHurry();
 }
 
+std::string KeptDivision::swap_fault() const {
+  const MutexLock lock(mutex_);
+  return swap_fault_;
+}
+
 std::string KeptDivision::AddressesOf(std::string_view shard) const {
   const MutexLock lock(mutex_);
   const auto found = addresses_.find(std::string(shard));
@@ -80,9 +85,10 @@ std::optional<WantedSwap> KeptDivision::wanted() const {
   return wanted_;
 }
 
-void KeptDivision::EndSwap(const ClusterSlots& own) {
+void KeptDivision::EndSwap(const ClusterSlots& own, std::string fault) {
   const MutexLock lock(mutex_);
   own_ = own;
+  swap_fault_ = std::move(fault);
   wanted_.reset();
   NoteHurry();
 }

@@ -48,6 +48,8 @@ class KeptDivision final : public SlotDivision {
   /// Says which slots may come, as their copy is confirmed (K23 of server/cluster/keeper.h); nothing: none.
   /// Also has the keeper look at etcd more often.
   void Expect(std::optional<ClusterSlots> slots);
+  /// Returns why the last swap was not done.
+  std::string swap_fault() const;
   /// Returns the addresses of a shard's members, as the keeper has read them; empty: it has not.
   std::string AddressesOf(std::string_view shard) const;
 
@@ -57,8 +59,8 @@ class KeptDivision final : public SlotDivision {
   void Show(const ClusterSlots& own, std::map<std::string, std::string> addresses);
   /// Returns the swap that the server thread asks for.
   std::optional<WantedSwap> wanted() const;
-  /// Says that the swap has ended, with these slots.
-  void EndSwap(const ClusterSlots& own);
+  /// Says that the swap has ended, with these slots. `fault`: why it was not done; empty: it was.
+  void EndSwap(const ClusterSlots& own, std::string fault);
   /// Returns the slots that may come.
   ClusterSlots expected() const;
   /// Has `wake` called when a move begins to wait for etcd; null: nobody is called any more.
@@ -83,6 +85,7 @@ class KeptDivision final : public SlotDivision {
   std::optional<ClusterSlots> own_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::string> addresses_ ABSL_GUARDED_BY(mutex_);  // by names of shards
   WantedSwap prepared_ ABSL_GUARDED_BY(mutex_);
+  std::string swap_fault_ ABSL_GUARDED_BY(mutex_);
   std::optional<WantedSwap> wanted_ ABSL_GUARDED_BY(mutex_);
   std::optional<ClusterSlots> expected_ ABSL_GUARDED_BY(mutex_);
 };

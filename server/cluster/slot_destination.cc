@@ -20,6 +20,8 @@ constexpr std::chrono::milliseconds kDivisionPause{20};
 constexpr std::chrono::milliseconds kTakePause{5};
 constexpr std::chrono::milliseconds kMemberPause{2};  // a look costs no call of the system
 
+constexpr char kReplaced[] = "another move took its place";
+
 bool HaveCommon(const ClusterSlots& one, const ClusterSlots& other) {
   ClusterSlots left = one;
   left.Remove(other);
@@ -60,17 +62,18 @@ std::string SlotDestination::Shown() const {
 bool SlotDestination::MayBeReplaced(const ShardIdentity& from, TimePoint now) const {
   if (state_ == State::kNone) return true;
   if (state_ == State::kComing) return false;
-  // The source has one move at a time: this one has ended there, and was not swapped, or the slots came.
-  if (from == from_) return true;
-  // With replicas, the log keeps what was confirmed.
-  return (state_ != State::kConfirmed || parts_.member != nullptr) && now - heard_ > kPatience;
+  // With replicas, the log keeps what was confirmed, and M10 tells a move that began earlier.
+  if (parts_.member != nullptr) return from == from_ || now - heard_ > kPatience;
+  // M5: the message may be old, and the source of this copy may swap at any time.
+  if (state_ == State::kConfirmed) return false;
+  return from == from_ || now - heard_ > kPatience;
 }
 
 absl::Status SlotDestination::Begin(std::uint64_t move, const ClusterSlots& slots,
                                     const ShardIdentity& from) {
   // With replicas, a move that makes way may still come from another shard (may_come_).
   if (parts_.member == nullptr) REMORA_RETURN_IF_ERROR(Cancel());
-  if (parts_.member != nullptr && state_ != State::kComing) Drop();
+  if (parts_.member != nullptr && state_ != State::kComing) Drop(kReplaced);
   if (state_ != State::kNone) {
     return absl::UnavailableError("move: slots of the move before come to this server; try again");
   }
@@ -112,8 +115,10 @@ absl::Status SlotDestination::BeginInOrder(std::uint64_t move, const ClusterSlot
   bytes_ = 0;
   if (file_) return absl::OkStatus();
   const int error = errno;
-  Drop();
-  return absl::UnavailableError(absl::StrCat("move: cannot make ", path_, ": ", std::strerror(error)));
+  absl::Status failed =
+      absl::UnavailableError(absl::StrCat("move: cannot make ", path_, ": ", std::strerror(error)));
+  Drop(std::string(failed.message()));
+  return failed;
 }
 
 absl::Status SlotDestination::Append(std::uint64_t at, std::string_view bytes) {
@@ -242,8 +247,9 @@ void SlotDestination::TakeIn() {
                                                       " keys are taken from shard ", AbslView(from_.name())));
   if (parts_.member != nullptr) {
     may_come_.erase(std::string(from_.name()));
-    return Drop();
+    return Drop("");
   }
+  failed_ = {};
   copy_.reset();
   state_ = State::kNone;
 }
@@ -256,12 +262,19 @@ absl::Status SlotDestination::Cancel() {
   }
   if (state_ == State::kComing) return absl::OkStatus();
   may_come_.erase(std::string(from_.name()));  // the source has settled it
-  Drop();
+  Drop("the source, or kvctl, cancelled it");
   return absl::OkStatus();
 }
 
-void SlotDestination::Drop() {
+void SlotDestination::Drop(std::string why) {
   if (state_ == State::kNone) return;
+  failed_ = {};
+  if (!why.empty()) {
+    failed_ = {.move = move_,
+               .what = absl::StrCat(slots_.count(), " slots from shard ", AbslView(from_.name())),
+               .why = std::move(why),
+               .at = parts_.store.clock().Now()};
+  }
   copy_.reset();
   file_ = rdma::UniqueFd();
   if (parts_.member != nullptr) {
@@ -293,7 +306,7 @@ bool SlotDestination::Step(TimePoint now) {
   }
   if (!more.ok()) {
     parts_.log.Write(LogEvent::kMoveFailed, StdView(more.status().message()));
-    Drop();
+    Drop(std::string(more.status().message()));
   } else if (!*more) {
     state_ = State::kPrepared;
   }

@@ -21,7 +21,7 @@
 
 namespace remora {
 
-/// Takes slots, one move at a time.
+/// Takes slots, one move at a time. It has more than 15 fields, because a move has that much state.
 ///
 /// Thread safety: none; the server's one thread.
 class SlotDestination {
@@ -47,8 +47,10 @@ class SlotDestination {
   std::uint64_t move() const { return move_; }
   std::uint64_t taken() const { return taken_; }  // the last move whose slots it has
   void Hear(TimePoint now) { heard_ = now; }
-  /// Returns whether the move in progress may make way for one of `from` (M5).
+  /// Returns whether the move in progress may make way for one of `from`: a confirmed one never does (M5).
   bool MayBeReplaced(const ShardIdentity& from, TimePoint now) const;
+  /// Returns the last move, if it was given up here.
+  const FailedMove& failed() const { return failed_; }
   bool is_confirmed() const { return state_ == State::kConfirmed; }
   const ShardIdentity& from() const { return from_; }
   std::string Shown() const;
@@ -89,12 +91,14 @@ class SlotDestination {
   /// Confirms once all members have the copy. Returns false if some lack it.
   bool ConfirmIfPublished();
   void TakeIn();
-  void Drop();
+  /// Ends the move. `why` it was given up; empty: the slots have come.
+  void Drop(std::string why);
 
   const SlotMoveParts parts_;
   State state_ = State::kNone;
   std::uint64_t move_ = 0;
   std::uint64_t taken_ = 0;
+  FailedMove failed_;
   ClusterSlots slots_;
   ShardIdentity from_;
   std::string path_;  // of the copy, without the suffix

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <system_error>
 #include <utility>
@@ -142,8 +143,10 @@ absl::StatusOr<std::string> SlotMoves::DoCommand(std::string_view command, bool 
   const std::string_view line = command.substr(0, command.find('\n'));
   const std::string_view bytes = command.substr(std::min(line.size() + 1, command.size()));
   const Words words = WordsOf(line);
+  if (line == "failures") return Failures();
   const std::uint64_t move = words.size() >= 2 ? MoveIn(words[1]) : 0;
   if (move == 0) return NoCommand();
+  if (words[0] == "why" && words.size() == 2) return Why(move);
   if (member_ && member_->state().epoch == 0) {
     return absl::FailedPreconditionError(
         "move: this server is not the primary of its shard, or not yet; use another member, or wait");
@@ -231,6 +234,23 @@ absl::StatusOr<std::string> SlotMoves::DoOfShard(std::uint64_t move, const Words
   source_.ForgetNoMore();  // the slots may be some that it has given away
   REMORA_RETURN_IF_ERROR(destination_.BeginInOrder(move, SlotsOfCopy(header), from, {*epoch, *order}));
   return "ok";
+}
+
+std::string SlotMoves::Why(std::uint64_t move) const {
+  for (const FailedMove* const failed : {&source_.failed(), &destination_.failed()}) {
+    if (failed->move == move) return failed->why;
+  }
+  return "unknown";
+}
+
+std::string SlotMoves::Failures() const {
+  std::string lines;
+  for (const FailedMove* const failed : {&source_.failed(), &destination_.failed()}) {
+    if (failed->move == 0) continue;
+    const auto ago = std::chrono::floor<std::chrono::seconds>(store_.clock().Now() - failed->at).count();
+    absl::StrAppend(&lines, failed->what, ", ", ago, " s ago: ", failed->why, "\n");
+  }
+  return lines;
 }
 
 absl::StatusOr<std::string> SlotMoves::DoOfSource(std::string_view command) {

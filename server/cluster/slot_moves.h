@@ -28,14 +28,19 @@
 //                                       state MOVE                         until "confirmed EPOCH"
 //   give MOVE      until "given"        serve MOVE                         until "own"
 //
+// To both, for operators: "why MOVE" says why a move was given up there, or "unknown". "failures" says it of
+// the last move as a source, and as a destination, a line each.
+//
 //   M1 A server has one move at a time, as source or as destination.
 //   M2 The source gives up by itself if no command comes for a while: but not once it has begun to swap.
 //   M3 The source swaps once it has sealed: no write of the slots is pending, and none comes any more.
 //   M4 If the swap fails, the source reads the division, and does what that says. Until it can be read, the
 //      slots have no server.
 //   M5 The destination keeps a copy that it has confirmed, also over a start. It ends when the division says
-//      that the slots are its own, or it is told to cancel. A new move of the same source ends it, too: the
-//      source has ended the old one.
+//      that the slots are its own, or it is told to cancel this move. No "take" ends it, also not one of the
+//      same source: such a message may be older than the copy, for kvctl may stop between two steps. The
+//      answer is "confirmed" with the number of the copy's move, and its source. The sender asks that source,
+//      and cancels the move once that has ended there without a swap. A number comes once, so that is final.
 //   M6 The destination looks at the division by itself while it has confirmed, and before each scan begins.
 //   M7 The destination removes the file of the copy, on the disk, before it answers the first request.
 //
@@ -128,6 +133,8 @@ class SlotMoves {
   /// Does a command of another shard, with the bytes behind it.
   absl::StatusOr<std::string> DoOfShard(std::uint64_t move, const Words& words, std::string_view bytes);
   absl::StatusOr<std::string> DoOfSource(std::string_view command);
+  std::string Why(std::uint64_t move) const;
+  std::string Failures() const;
   absl::StatusOr<std::string> DoOfDestination(std::string_view command);
 
   ServerStore& store_;

@@ -62,6 +62,10 @@ absl::Status SlotSender::status() const {
 
 void SlotSender::Run(const std::vector<rdma::Address>& addresses) {
   absl::Status ended = Send(addresses);
+  if (!ended.ok() && connection_ != nullptr) {
+    ended = absl::Status(ended.code(), absl::StrCat("shard ", AbslView(to_.shard.name()), " (", address_,
+                                                    "): ", ended.message()));
+  }
   {
     const MutexLock lock(mutex_);
     fault_ = std::move(ended);
@@ -90,21 +94,25 @@ absl::Status SlotSender::Send(const std::vector<rdma::Address>& addresses) {
 }
 
 absl::Status SlotSender::Connect(const std::vector<rdma::Address>& addresses) {
-  absl::Status last = absl::UnavailableError("move: the destination has no address");
+  std::string faults;
   for (const rdma::Address& address : addresses) {
     if (is_stopped()) return absl::CancelledError("move: it was given up");
     FollowerAddress to = to_;
     to.address = address;
     auto connection = FollowerConnection::Connect(to, clock_, clock_.Now() + kConnectPatience);
-    last = connection.status();
-    if (!connection.ok()) continue;
-    connection_ = *std::move(connection);
-    last = Call(absl::StrCat("take ", copy_.move, " ", copy_.epoch, " ", copy_.order), copy_.header).status();
-    if (last.ok()) return last;
-    connection_.reset();
+    absl::Status failed = connection.status();
+    if (connection.ok()) {
+      connection_ = *std::move(connection);
+      address_ = address.ToString();
+      failed =
+          Call(absl::StrCat("take ", copy_.move, " ", copy_.epoch, " ", copy_.order), copy_.header).status();
+      if (failed.ok()) return failed;
+      connection_.reset();
+    }
+    absl::StrAppend(&faults, "; ", address.ToString(), ": ", failed.message());
   }
-  return absl::UnavailableError(absl::StrCat("move: no member of shard ", AbslView(to_.shard.name()),
-                                             " takes the slots: ", last.message()));
+  return absl::UnavailableError(
+      absl::StrCat("move: no member of shard ", AbslView(to_.shard.name()), " takes the slots", faults));
 }
 
 absl::Status SlotSender::SendFile() {
@@ -142,7 +150,11 @@ absl::StatusOr<std::string> SlotSender::Await(std::string_view state) {
   for (;;) {
     REMORA_ASSIGN_OR_RETURN(const std::string now, Call(absl::StrCat("state ", copy_.move)));
     if (absl::StartsWith(now, AbslView(state))) return now.substr(state.size());
-    if (now == "none") return absl::AbortedError("move: the destination has given it up; see its log");
+    if (now == "none") {
+      const absl::StatusOr<std::string> why = Call(absl::StrCat("why ", copy_.move));
+      const bool is_known = why.ok() && *why != "unknown";
+      return absl::AbortedError(absl::StrCat("it gave the move up: ", is_known ? *why : "its log says why"));
+    }
     if (is_stopped()) return absl::CancelledError("move: it was given up");
     clock_.Sleep(kStatePause);
   }

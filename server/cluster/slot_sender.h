@@ -104,6 +104,7 @@ class SlotSender {
 
   // Only the thread uses these.
   std::unique_ptr<FollowerConnection> connection_;
+  std::string address_;  // of it
   std::uint64_t last_request_ = 0;
   std::thread thread_;
 };

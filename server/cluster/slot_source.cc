@@ -214,6 +214,7 @@ absl::Status SlotSource::Give() {
     return absl::OkStatus();
   }
   state_ = State::kAsked;
+  swap_fault_ = std::string(swapped.message());
   parts_.transfer.SetSettled(false);
   next_ = parts_.store.clock().Now();
   if (asks_keeper) return absl::AbortedError(swapped.message());
@@ -238,6 +239,7 @@ absl::Status SlotSource::LearnOfSwap() {
     EndGiven(/*is_kept=*/parts_.member != nullptr);
     return absl::OkStatus();
   }
+  NoteFailed(parts_.member != nullptr ? parts_.member->division.swap_fault() : swap_fault_);
   state_ = State::kReturning;
   next_ = parts_.store.clock().Now();
   return absl::UnavailableError("move: the division could not be written, so the slots stay where they are");
@@ -267,6 +269,7 @@ void SlotSource::ReturnSome() {
 
 void SlotSource::EndGiven(bool is_kept) {
   given_ = move_;
+  failed_ = {};
   // A power cut may bring the old division back: then the records are needed.
   if (parts_.has_disk && is_kept) {
     for (const auto& [key, expires] : copy_->keys()) to_forget_.push_back(key);
@@ -277,8 +280,16 @@ void SlotSource::EndGiven(bool is_kept) {
   End();
 }
 
+void SlotSource::NoteFailed(const std::string& why) {
+  failed_ = {.move = move_,
+             .what = absl::StrCat(slots_.count(), " slots to shard ", AbslView(to_.name())),
+             .why = why,
+             .at = parts_.store.clock().Now()};
+}
+
 void SlotSource::GiveUp(const std::string& why) {
   if (state_ != State::kCopying && state_ != State::kClosing && state_ != State::kSealed) return;
+  NoteFailed(why);
   parts_.log.Write(LogEvent::kMoveFailed, absl::StrCat("move ", MoveText(move_), " is given up: ", why));
   End();
 }
@@ -315,7 +326,7 @@ bool SlotSource::Step(TimePoint now) {
   const bool is_copying = state_ == State::kCopying;
   if (is_copying || state_ == State::kClosing || state_ == State::kSealed) {
     if (now - heard_ > (is_copying ? Duration(kCopyPatience) : Duration(kClosedPatience))) {
-      GiveUp("nobody asks for its state any more");
+      GiveUp("nobody asked for its state any more: kvctl ended, or was too slow");
       return true;
     }
     if (sender_ != nullptr && !sender_->status().ok()) {

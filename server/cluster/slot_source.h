@@ -32,6 +32,14 @@ struct SlotMoveParts {
   const MovingMember* member = nullptr;  // null: the server has no replicas
 };
 
+/// A move that did not come to its end, for an operator.
+struct FailedMove {
+  std::uint64_t move = 0;  // its number; 0: there is none
+  std::string what{};      // as "12 slots to shard 1"
+  std::string why{};       // the fault, and what to do
+  TimePoint at{};
+};
+
 /// Gives slots away, one move at a time. It has more than 15 fields, because a move has that much state.
 ///
 /// Thread safety: none; the server's one thread.
@@ -60,6 +68,8 @@ class SlotSource {
   /// The move in progress, or the last one that the division says was done.
   std::uint64_t move() const { return move_; }
   std::uint64_t given() const { return given_; }
+  /// Returns the last move, if it was given up.
+  const FailedMove& failed() const { return failed_; }
   /// Notes that a command has come.
   void Hear(TimePoint now) { heard_ = now; }
   /// Returns the state as the answer to "state".
@@ -99,6 +109,7 @@ class SlotSource {
   void ReturnSome();
   /// `is_kept`: the disk keeps the division.
   void EndGiven(bool is_kept);
+  void NoteFailed(const std::string& why);
   void End();
   bool ForgetSome();
 
@@ -106,6 +117,8 @@ class SlotSource {
   State state_ = State::kNone;
   std::uint64_t move_ = 0;
   std::uint64_t given_ = 0;
+  FailedMove failed_;
+  std::string swap_fault_;  // of a swap that failed
   ClusterSlots slots_;
   ShardIdentity to_;
   std::string path_;  // of the copy

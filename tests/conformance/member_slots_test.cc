@@ -11,8 +11,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "client/async_client.h"
 #include "client/client.h"
 #include "client/cluster/cluster_client.h"
+#include "client/cluster/topology_reader.h"
 #include "client/cluster/topology_source.h"
 #include "store/base/clock.h"
 #include "store/base/moved.h"
@@ -137,6 +139,66 @@ TEST_F(MemberSlotsTest, AClientTakesALaterTopologyAlone) {
   EXPECT_EQ((*client)->topology().revision(), 3u);
   EXPECT_EQ((*client)->topology().shards()[0].addresses, absl::StrCat(nobody, ",", address));
   EXPECT_EQ(*(*client)->Get("key"), "1");
+}
+
+TEST_F(MemberSlotsTest, ATopologyReaderTakesTheGreatestOfAllShards) {
+  Start(primary_, "p", 1);
+  shard_ = IdentityOf(shard_.cluster, "two");
+  Start(follower_, "f", 2);
+  const std::string one = primary_.server->address(), two = follower_.server->address();
+  const std::string nobody = NewAddress().ToString();
+  const auto tell = [&](Node& node, int revision, const std::string& second, const std::string& of_two) {
+    node.orders.topology = std::make_shared<const std::string>(
+        absl::StrCat("remora-topology 2\ncluster ", ClusterText(shard_.cluster), "\n# revision ", revision,
+                     "\nshard one 0-8191 ", one, "\nshard ", second, " 8192-16383 ", of_two, "\n"));
+    node.Order();
+  };
+  tell(primary_, 2, "two", two);
+  tell(follower_, 3, "two", two);
+  LeadWithSlots(primary_, 1, {}, kHalf);
+  LeadWithSlots(follower_, 1, {}, kHalf);
+  const SteadyClock clock;
+  const ClientOptions options{.connect_timeout = seconds(30), .timeout = seconds(30)};
+  const auto first = ReadTopology("cluster://" + one, options, clock);
+  ASSERT_TRUE(first.ok()) << first.status();
+  TopologyReader reader(*first, options, clock);
+  EXPECT_EQ(reader.latest().revision(), 2u);
+  EXPECT_EQ(reader.Read()->revision(), 3u);  // T2
+  tell(follower_, 1, "two", two);
+  EXPECT_EQ(reader.Read()->revision(), 3u);  // T1
+  EXPECT_EQ(reader.latest().revision(), 3u);
+  tell(primary_, 4, "two", absl::StrCat(nobody, ",", two));
+  EXPECT_EQ(reader.Read()->shards()[1].addresses, absl::StrCat(nobody, ",", two));
+  tell(primary_, 5, "other", two);
+  EXPECT_TRUE(absl::IsFailedPrecondition(reader.Read().status()));  // T3
+  EXPECT_EQ(reader.latest().revision(), 4u);
+  // The other shard is asked once the first one is gone.
+  primary_.server.reset();
+  tell(follower_, 6, "two", two);
+  EXPECT_EQ(reader.Read()->revision(), 6u);
+}
+
+TEST_F(MemberSlotsTest, AnAsyncClientGoesOnWhereItIsTold) {
+  Start(primary_, "p", 1);
+  Start(follower_, "f", 2);
+  LeadWithSlots(primary_, 1, {}, kSlots);
+  LeadWithSlots(follower_, 1, {}, kSlots);
+  const SteadyClock clock;
+  const ClientOptions options{.connect_timeout = seconds(30), .timeout = seconds(30)};
+  const auto client = AsyncClient::Connect(primary_.server->address(), options, {}, clock);
+  ASSERT_TRUE(client.ok()) << client.status();
+  EXPECT_TRUE(absl::IsInvalidArgument((*client)->SetAddresses("nowhere")));
+  ASSERT_TRUE((*client)->SetAddresses(follower_.server->address()).ok());
+  const auto exists = [&] {
+    absl::Status status;
+    EXPECT_TRUE((*client)->Exists("key", [&](const AsyncResult& got) { status = got.status; }).ok());
+    EXPECT_TRUE((*client)->WaitAll(clock.Now() + seconds(30)).ok());
+    return status;
+  };
+  EXPECT_TRUE(Connect(primary_)->Put("key", "1").ok());
+  EXPECT_TRUE(exists().ok()) << "the present connection stays";
+  primary_.server.reset();
+  EXPECT_TRUE(absl::IsNotFound(exists())) << "the other server answers, which has no such key";
 }
 
 TEST_F(MemberSlotsTest, AMemberWithoutADivisionHasNoTopology) {

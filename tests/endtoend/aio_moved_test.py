@@ -175,7 +175,7 @@ class OrderTest(moved_slots.TestCase):
         async def run():
             self.begun = []
             self.owners = Owners(
-                self.topology, Topology(self.topology), harness.PATIENCE, asyncio.get_running_loop(),
+                Topology(self.topology), harness.PATIENCE, asyncio.get_running_loop(),
                 [lambda operation, shard=shard: self.begun.append((operation.number, shard)) for shard in range(2)],
             )  # fmt: skip
             await test()

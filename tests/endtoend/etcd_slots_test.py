@@ -41,7 +41,7 @@ class EtcdSlotsCase(harness.TestCase):
         self.addCleanup(self.etcd.close)
         self.addresses = {shard + member: self.new_address(shard + member) for shard in SHARDS for member in MEMBERS}
         self.servers = {}
-        self.start_again = {}  # by name: starts it as it was started last
+        self.last_starts = {}  # by name: starts it as it was started last
         self.file = self.folder / "topology"
         run = harness.kvctl(None, "cluster", "init", *[self.list_of(shard) for shard in SHARDS])
         self.assertEqual((run.returncode, run.stderr), (0, b""))
@@ -65,7 +65,7 @@ class EtcdSlotsCase(harness.TestCase):
         )  # fmt: skip
         self.addCleanup(server.close)
         self.servers[name] = server
-        self.start_again[name] = lambda: self.start(name, *flags, slots=slots, address=address)
+        self.last_starts[name] = lambda: self.start(name, *flags, slots=slots, address=address)
         return server
 
     def restart_ended(self):
@@ -73,7 +73,7 @@ class EtcdSlotsCase(harness.TestCase):
         does so if it had a write that its successor has not: it gets a copy."""
         for name, server in list(self.servers.items()):
             if server.process.poll() == EX_TEMPFAIL:
-                self.start_again[name]()
+                self.last_starts[name]()
 
     def start_all(self, *flags):
         code, said, error = self.publish()
@@ -86,12 +86,20 @@ class EtcdSlotsCase(harness.TestCase):
     def configuration(self, shard):
         return self.etcd.run("get", f"/remora/shards/{self.cluster}/{shard}", "--print-value-only").stdout.decode()
 
+    def members_in_sync(self, shard):
+        return self.configuration(shard).partition('"in_sync":')[2].partition("]")[0].count('"id"')
+
     def await_in_sync(self, shard, count):
         def are_in_sync():
             self.restart_ended()
-            return self.configuration(shard).partition('"in_sync":')[2].partition("]")[0].count('"id"') == count
+            return self.members_in_sync(shard) == count
 
         harness.wait_until(are_in_sync, f"{count} members of shard {shard} are in sync")
+
+    def start_again(self, name, *flags):
+        """Starts a member that was killed, and returns once its shard has two members in sync."""
+        self.start(name, *flags)
+        self.await_in_sync(name[0], 2)
 
     def stat(self, name, metric):
         try:
@@ -164,8 +172,7 @@ class ServeTest(EtcdSlotsCase):
             # Its slots are those of the division, though it followed with all of them.
             self.assertEqual(self.stat(successor, "slots"), HALF)
             load.await_more()
-            self.start(killed)
-            self.await_in_sync(shard, 2)
+            self.start_again(killed)
         load.end()
         load.check(self.connect())
         self.assertEqual(load.faults, [])
@@ -246,8 +253,7 @@ class ScanTest(EtcdSlotsCase):
             load.await_more()
             before = dict(load.acknowledged)
             self.check(list(store.scan(one_sided=True)), before, load, is_whole=True)
-            self.start(killed, *self.FLAGS)
-            self.await_in_sync(shard, 2)
+            self.start_again(killed, *self.FLAGS)
         load.end()
         self.assertEqual(load.faults, [])
 

@@ -55,7 +55,8 @@ class SlotOwnersTest : public testing::Test {
     auto inbox = Inbox::Make();
     ASSERT_TRUE(inbox.ok()) << inbox.status();
     inbox_ = *std::move(inbox);
-    owners_ = std::make_unique<SlotOwners>(*topology, kTimeout, *inbox_, clock_);
+    reader_ = std::make_unique<TopologyReader>(*topology, ClientOptions(), clock_);
+    owners_ = std::make_unique<SlotOwners>(*reader_, kTimeout, *inbox_, clock_);
   }
   void TearDown() override {
     owners_->Stop();
@@ -133,6 +134,7 @@ class SlotOwnersTest : public testing::Test {
   const std::string path_ = testing::TempDir() + "/slot_owners_test." + std::to_string(::getpid());
   ManualClock clock_;
   std::unique_ptr<Inbox> inbox_;
+  std::unique_ptr<TopologyReader> reader_;
   std::unique_ptr<SlotOwners> owners_;
   std::map<std::string, Attempt*> in_flight_;
   std::vector<std::string> begun_;
@@ -267,7 +269,8 @@ TEST_F(SlotOwnersTest, StopEndsWhatWaits) {
 TEST_F(SlotOwnersTest, OneServerIsNotFollowed) {
   const absl::StatusOr<Topology> one = Topology::OfServer("local:///run/a.sock");
   ASSERT_TRUE(one.ok()) << one.status();
-  owners_ = std::make_unique<SlotOwners>(*one, kTimeout, *inbox_, clock_);
+  reader_ = std::make_unique<TopologyReader>(*one, ClientOptions(), clock_);
+  owners_ = std::make_unique<SlotOwners>(*reader_, kTimeout, *inbox_, clock_);
   Run("a", KeyIn(false));
   AnswerMoved("a");
   EXPECT_THAT(begun_, ElementsAre("a at 0"));

@@ -14,6 +14,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "client/client.h"
 #include "client/cluster/topology.h"
 #include "store/base/random_id.h"
@@ -56,7 +58,8 @@ struct ShardState {
   std::uint64_t misplaced = 0;  // of those, keys of other shards
   std::string example;          // the first of these keys, and its shard
   SlotsServed slots = SlotsServed::kUnknown;
-  std::string other_slots;  // of kOther: those of the server, for a text
+  std::string other_slots;   // of kOther: those of the server, for a text
+  std::string failed_moves;  // lines of the last move, if it was given up
 };
 
 ClusterSlots SlotsOf(const ShardPlace& shard) {
@@ -125,6 +128,10 @@ absl::StatusOr<ShardState> StateOf(std::size_t shard, const Topology& topology, 
     absl::StrAppend(&state.example, "' belongs to shard ", topology.shards()[owner].name);
   }
   REMORA_RETURN_IF_ERROR(scan->status());
+  // Last: a server of an earlier release may end the connection, and others have no moves.
+  if (absl::StatusOr<std::string> failed = client->Move("failures"); failed.ok()) {
+    state.failed_moves = *std::move(failed);
+  }
   return state;
 }
 
@@ -150,6 +157,7 @@ Outcome ShowStatus(const Arguments& arguments, const Clock& clock) {
   constexpr std::uint64_t kShownBytes = std::uint64_t{1} << 20;
   std::string lines = absl::StrFormat("%-12s %6s %12s %9s %9s %6s  %s\n", "shard", "slots", "keys",
                                       "used_MiB", "of_MiB", "serves", "server");
+  std::string failed_moves;
   ShardFaults other_slots;
   ShardFaults misplaced;
   ShardFailures failures;
@@ -169,6 +177,9 @@ Outcome ShowStatus(const Arguments& arguments, const Clock& clock) {
     absl::StrAppendFormat(&lines, "%12d %9d %9d %6s  %s\n", state->keys,
                           (state->memory_bytes - free) / kShownBytes, state->memory_bytes / kShownBytes,
                           NameOf(state->slots), server);
+    for (const absl::string_view line : absl::StrSplit(state->failed_moves, '\n', absl::SkipEmpty())) {
+      absl::StrAppend(&failed_moves, "shard ", shard.name, " gave up a move of ", line, "\n");
+    }
     if (state->slots == SlotsServed::kOther) {
       other_slots.Add(absl::StrFormat(
           "shard %s (%s): the server has %s, and %s gives it %s; start the server with the --slots of its "
@@ -181,7 +192,7 @@ Outcome ShowStatus(const Arguments& arguments, const Clock& clock) {
         "may be another's; '%s; compare the addresses in %s",
         shard.name, server, state->misplaced, state->sampled, state->example, arguments.topology_file));
   }
-  for (Outcome outcome : {WriteOutput(lines), failures.outcome(), other_slots.outcome()}) {
+  for (Outcome outcome : {WriteOutput(lines + failed_moves), failures.outcome(), other_slots.outcome()}) {
     if (Failed(outcome)) return outcome;
   }
   return misplaced.outcome();

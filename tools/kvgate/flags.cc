@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "client/cluster/cluster_shard.h"
 #include "client/cluster/topology.h"
+#include "client/cluster/topology_source.h"
 #include "client/session/credentials.h"
 #include "rdma/address_list.h"
 #include "store/base/status_macros.h"
@@ -36,6 +37,13 @@ constexpr char kExitStatus[] =
 int FailToStart(const absl::Status& why) {
   command_line::SayError(absl::StrCat("kvgate: ", why.message()));
   return absl::IsPermissionDenied(why) ? EX_NOPERM : EX_USAGE;
+}
+
+/// Says why servers told no topology, and returns the exit status.
+int FailToAsk(const absl::Status& why) {
+  const int otherwise = FailToStart(why);
+  if (absl::IsUnavailable(why) || absl::IsDeadlineExceeded(why)) return EX_UNAVAILABLE;
+  return absl::IsFailedPrecondition(why) ? EX_CANTCREAT : otherwise;
 }
 
 /// Reads the tokens, and decides which addresses other machines may reach.
@@ -98,7 +106,7 @@ void AddServerAccessFlags(std::string* token_file, rdma::TlsFiles* tls, command_
   line->Add("--tls_key", tls->key, "The key of --tls_cert").Environment("REMORA_TLS_KEY").TypeName("FILE");
 }
 
-/// Takes the topology of the server, or of the servers in a file.
+/// Takes the topology of the server, or of the servers in a file. That of cluster:// comes later.
 absl::Status TakeServers(const std::string& topology_file, bool has_server_flag, GateOptions* gate) {
   if (topology_file.empty() && gate->server.empty()) {
     return absl::InvalidArgumentError(
@@ -111,8 +119,22 @@ absl::Status TakeServers(const std::string& topology_file, bool has_server_flag,
   if (has_server_flag) {
     return absl::InvalidArgumentError("--server: --topology names the servers already; leave one out");
   }
-  REMORA_ASSIGN_OR_RETURN(gate->topology, Topology::Read(topology_file));
   gate->server = topology_file;
+  if (IsOfServers(topology_file)) return SeedsOf(topology_file).status();
+  REMORA_ASSIGN_OR_RETURN(gate->topology, Topology::Read(topology_file));
+  return absl::OkStatus();
+}
+
+/// Asks the servers of cluster:// for their topology, if it is not a file's.
+absl::Status AskServers(GateOptions* gate) {
+  if (gate->topology) return absl::OkStatus();
+  REMORA_ASSIGN_OR_RETURN(gate->topology, ReadTopology(gate->server, gate->client, DefaultClock()));
+  return absl::OkStatus();
+}
+
+absl::Status TakeToken(const std::string& file, ClientOptions* client) {
+  if (file.empty()) return absl::OkStatus();
+  REMORA_ASSIGN_OR_RETURN(client->token, ReadTokenFile(file));
   return absl::OkStatus();
 }
 
@@ -179,7 +201,7 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
       .TypeName("ADDRESS");
   line.Add("--topology", topology_file,
            "In place of --server: the servers of a cluster, which share the keys, by the file that "
-           "kvserver --shards writes")
+           "kvserver --shards writes; or cluster://HOST:PORT,... with some members of shards that fail over")
       .TypeName("FILE");
   line.Add("--threads", flags->gate.threads,
            "Threads, each with its share of the clients, and a connection to each server")
@@ -211,16 +233,16 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   if (const absl::Status taken = TakeCluster(cluster_nodes, cluster_announce, flags); !taken.ok()) {
     return FailToStart(taken);
   }
-  // The environment is for all addresses, and some of them have no TLS.
-  if (!has_tls_flag && !IsOverTls(*flags->gate.topology)) tls = {};
   flags->gate.notify = *EventFlags::Parse(notify);
   flags->gate.max_clients = static_cast<std::size_t>(max_clients);
   flags->gate.client.timeout = std::chrono::milliseconds(timeout_ms);
   flags->gate.client.connect_timeout = flags->gate.client.timeout;
-  if (token_file.empty()) return std::nullopt;
-  absl::StatusOr<std::string> token = ReadTokenFile(token_file);
-  if (!token.ok()) return FailToStart(token.status());
-  flags->gate.client.token = *std::move(token);
+  if (const absl::Status token = TakeToken(token_file, &flags->gate.client); !token.ok()) {
+    return FailToStart(token);
+  }
+  if (const absl::Status told = AskServers(&flags->gate); !told.ok()) return FailToAsk(told);
+  // The environment is for all addresses, and some of them have no TLS.
+  if (!has_tls_flag && !IsOverTls(*flags->gate.topology)) tls = {};
   return std::nullopt;
 }
 

@@ -55,7 +55,7 @@ absl::StatusOr<std::unique_ptr<Gate>> Gate::Start(GateOptions options,
 absl::Status Gate::StartWatchers() {
   const GateOptions& options = state_.options;
   const RedisCluster* const cluster = options.cluster ? &*options.cluster : nullptr;
-  REMORA_ASSIGN_OR_RETURN(state_.watchers, ChangeWatchers::Start(*options.topology, options.client, cluster,
+  REMORA_ASSIGN_OR_RETURN(state_.watchers, ChangeWatchers::Start(state_.topologies, options.client, cluster,
                                                                  state_.hub, state_.tracking));
   if (options.notify.empty()) return absl::OkStatus();
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<ClusterClient> client,

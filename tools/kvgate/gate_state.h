@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "client/cluster/topology.h"
+#include "client/cluster/topology_reader.h"
 #include "client/options.h"
 #include "rdma/tls.h"
 #include "store/base/clock.h"
@@ -29,8 +30,8 @@ namespace remora::kvgate {
 /// Settings of the command line.
 struct GateOptions {
   std::vector<std::string> listen{};
-  std::string server{};                   // its addresses, or the file of the topology
-  std::optional<Topology> topology{};     // of the one server, or of a cluster; there is one once it serves
+  std::string server{};                   // its addresses, or where the topology comes from
+  std::optional<Topology> topology{};     // of the one server, or of a cluster, at the start
   std::optional<RedisCluster> cluster{};  // that clients are told of; nothing: the gate is one Redis
   ClientOptions client{};
   int threads = 1;
@@ -53,12 +54,17 @@ struct GateOptions {
 ///
 /// Thread safety: all members may be used from any thread.
 struct GateState {
-  /// `clock` lives longer.
+  /// `clock` lives longer. REQUIRES: the options have a topology.
   GateState(GateOptions gate_options, const Clock& clock)
-      : options(std::move(gate_options)), max_clients(options.max_clients), hub(clock), tracking(clock) {}
+      : options(std::move(gate_options)),
+        max_clients(options.max_clients),
+        topologies(*options.topology, options.client, clock),
+        hub(clock),
+        tracking(clock) {}
 
   const GateOptions options;
   std::atomic<std::size_t> max_clients;
+  TopologyReader topologies;                  // the servers of the options, as they are now
   std::atomic<std::uint64_t> connections{0};  // accepted, over all time
   std::atomic<std::uint64_t> rejected{0};     // for max_clients
   std::atomic<std::uint64_t> commands{0};     // processed

@@ -1,7 +1,7 @@
 """The shards that have the slots, and operations of remora.aio.ClusterClient whose slot has another shard.
 
 Where a server answers that a slot is another one's, and that it did nothing, the operations of the slot wait. The topology
-file is read anew, and they begin again in their order, at most for the timeout. Those that wait begin once no other one of
+is read anew, and they begin again in their order, at most for the timeout. Those that wait begin once no other one of
 the slot is in flight: else a later write could overtake an earlier one that the server has not answered yet.
 """
 
@@ -12,12 +12,13 @@ from collections.abc import Callable
 from os import PathLike
 from typing import Any
 
-from remora._errors import Cancelled, Error
+from remora._errors import Cancelled, Error, FailedPrecondition
 from remora._futures import Operation
 from remora._remora import Topology
 
 # Seconds before an operation begins again, from the second time on.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.002, 0.064
+SILENCE_PAUSE = 1.0
 SLOTS = 16384
 # Weak references to operations that have ended, above which they are dropped.
 MOST_ENDED = 1024
@@ -37,6 +38,19 @@ class ClusterOperation(Operation):
         self.owners.end_moved(self, error)
 
 
+async def read_topology(source: str | PathLike[str], options: dict[str, Any], loop: asyncio.AbstractEventLoop) -> Topology:
+    """Reads a topology for the first time, of a file or of servers, with the options of a client."""
+    topology = Topology.__new__(Topology)
+    names = ("connect_timeout", "timeout", "token", "tls_ca", "tls_cert", "tls_key")
+    chosen = {name: options[name] for name in names}
+    try:
+        await loop.run_in_executor(None, lambda: topology.__init__(source, **chosen))
+    except asyncio.CancelledError:
+        topology.stop()  # else the thread would wait on, and so would the end of the program
+        raise
+    return topology
+
+
 class _Waits:
     """Operations of a slot that wait, by their numbers."""
 
@@ -54,14 +68,15 @@ class Owners:
 
     def __init__(
         self,
-        path: str | PathLike[str],
         topology: Topology,
         timeout: float,
         loop: asyncio.AbstractEventLoop,
         begin: list[Callable[[ClusterOperation], None]],
+        changed: Callable[[Topology], None] = lambda topology: None,
     ) -> None:
-        self._path = path
+        """`changed` gets each topology that is read anew: the addresses of servers may differ in it."""
         self._topology = topology
+        self._changed = changed
         self._shard_of = _shards_of(topology)
         self._timeout = timeout
         self._loop = loop
@@ -73,7 +88,9 @@ class Owners:
         self._most_recent = MOST_ENDED
         self._waits: dict[int, _Waits] = {}
         self._unended: dict[int, set[int]] = {}  # while some wait: the numbers of all that have not ended, by slot
-        self._reads = 0  # of the file
+        self._reads = 0  # of the topology
+        self._next_question = 0.0  # note_silence asks no earlier
+        self._question: asyncio.Task[None] | None = None
         self._is_reading = False
         self._has_other_shards = False  # in the last read
         self._order = asyncio.Lock()  # of reads
@@ -138,7 +155,7 @@ class Owners:
         waits.changed.set()
 
     def _wait(self, slot: int, pause: float | None) -> _Waits:
-        """Has operations of the slot wait. A pause of None: until none is in flight, and not for the file."""
+        """Has operations of the slot wait. A pause of None: until none is in flight, and not for the topology."""
         if not self._waits:
             self._unended = {}
             for operation in self._all_unended():
@@ -177,33 +194,46 @@ class Owners:
                     operation.set_exception(error)
 
     async def _read(self) -> None:
-        """Returns behind a read of the file that began after the call. Many calls share it."""
+        """Returns behind a read of the topology that began after the call. Many calls share it."""
         enough = self._reads + (2 if self._is_reading else 1)
         async with self._order:
             if self._reads >= enough:
                 return
             self._is_reading = True
             try:
-                self._take(await self._loop.run_in_executor(None, Topology, self._path))
-            except Error:
-                self._has_other_shards = False  # perhaps the file is being replaced
+                self._take(await self._loop.run_in_executor(None, self._topology.read_anew))
+            except Error as error:  # perhaps a file is being replaced, or a server is
+                self._has_other_shards = isinstance(error, FailedPrecondition)
             finally:
                 self._is_reading = False
                 self._reads += 1
 
     def _take(self, fresh: Topology) -> None:
-        self._has_other_shards = not fresh.has_shards_of(self._topology)
-        if self._has_other_shards:
+        self._has_other_shards = False
+        if self._is_closed:
             return
         shard_of = _shards_of(fresh)
         for slot, numbers in self._unended.items():
             if numbers and shard_of[slot] != self._shard_of[slot] and slot not in self._waits:
                 self._wait(slot, None)
         self._shard_of = shard_of
+        self._changed(fresh)
+
+    def note_silence(self) -> None:
+        """Reads the topology anew, because a server cannot be reached: its shard may have other members. Not for a file,
+        and not more often than once a second."""
+        now = self._loop.time()
+        if self._is_closed or not self._topology.is_of_servers() or now < self._next_question:
+            return
+        self._next_question = now + SILENCE_PAUSE
+        self._question = asyncio.ensure_future(self._read())
 
     def close(self) -> None:
         """Ends operations that wait with Cancelled. None waits any more."""
         self._is_closed = True
+        self._topology.stop()
+        if self._question is not None:
+            self._question.cancel()
         waiting, self._waits = self._waits, {}
         for waits in waiting.values():
             if waits.task is not None:

@@ -12,8 +12,7 @@
             async for key, value in store.scan(prefix="key "): ...
             async for change in await store.watch(prefix="key "): ...
 
-        async with aio.ClusterClient("/var/lib/remora/topology") as store:  # several servers that share the keys
-            await store.put("key", "value")
+        async with aio.ClusterClient("/var/lib/remora/topology") as store: ...  # or "cluster://kv1:7401,kv2:7401"
 
 Each call begins its operation at once, and returns a future. The server does writes in the order in which they began.
 A get that begins after a put of the same key began, and before the put has ended, may find the value before it. At most
@@ -51,7 +50,7 @@ from remora._beside import Beside, Scan, Watch
 from remora._calls import Calls
 from remora._errors import Cancelled, DeadlineExceeded, Error, FailedPrecondition, ResourceExhausted, Unavailable
 from remora._futures import Operation, settle
-from remora._owners import ClusterOperation, Owners
+from remora._owners import ClusterOperation, Owners, read_topology
 from remora._remora import Async, ClusterClient as _Blocking, Topology
 from remora._remora import AsyncBuffer as Buffer
 from remora._types import Backup, Bytes, Durability, Memory, Until
@@ -293,6 +292,7 @@ class _Shard(Client):
         super().__init__("", depth=depth, **options)
         self._options |= {"topology": topology, "shard": index}
         self._cluster = cluster
+        self._index = index
         self.name = topology.name(index)
         self.incarnation = 0
         self._attempt: asyncio.Task[None] | None = None
@@ -317,6 +317,8 @@ class _Shard(Client):
                 if not operation.done():
                     self._begin_as(operation, *operation.call)
             except Exception as error:  # the awaiting task gets the error
+                if isinstance(error, (Unavailable, DeadlineExceeded)):
+                    self._cluster._owners.note_silence()
                 if not operation.done():
                     operation.set_exception(error)
 
@@ -332,7 +334,9 @@ class _Shard(Client):
 
     async def join(self, threads: Executor | None) -> None:
         """Connects, and checks that no other shard has the same server."""
+        self.name = self._options["topology"].name(self._index)
         await self._connect_in(threads)
+        self._place()
         self.incarnation = self._core.incarnation()
         same = self._cluster._shard_with(self.incarnation, self)
         if same is not None:
@@ -341,6 +345,25 @@ class _Shard(Client):
                 f"{self.name}: connect: the server there is that of {same.name}; correct the address of one of them in "
                 "the topology"
             )
+
+    def take_place(self, topology: Topology) -> None:
+        """Has the next connection go where the shard is in this topology."""
+        self._options["topology"] = topology
+        self._place()
+
+    def _place(self) -> None:
+        topology = self._options["topology"]
+        name = topology.name(self._index)
+        # Not for the same addresses: it would begin with the first of them again.
+        if self._core is not None and name != self.name and self._core.place(topology, self._index):
+            self.name = name
+
+    def _attempted(self, core: Async) -> None:
+        super()._attempted(core)
+        if core is self._core:
+            self._place()
+            if core.incarnation() == 0:
+                self._cluster._owners.note_silence()
 
     def be_as_patient_as_calls(self) -> None:
         """Lets a later connection take as long as a call."""
@@ -362,12 +385,14 @@ class _Shard(Client):
 
 
 class ClusterClient(Calls):
-    """The servers of a topology file, and a connection to each, for one event loop. It has the calls of Client, but for
-    those of one server: register, get_into, put_from, ping, metrics and backup. `depth` is for each server.
+    """The servers of a topology file, or of cluster://HOST:PORT,... with some members of shards that fail over, and a
+    connection to each, for one event loop. It has the calls of Client, but for those of one server: register, get_into,
+    put_from, ping, metrics and backup. `depth` is for each server.
 
     A server that is gone concerns its keys alone: operations with others do not wait for it. An error that may come from
     a server names its shard. All keys of a batch must have one slot (remora.ClusterClient). Where a server says that a
-    slot is another one's, the client reads the file anew, and begins the operation again, at most for `timeout`."""
+    slot is another one's, the client reads the topology anew, and begins the operation again, at most for `timeout`. For a
+    shard of which no member can be reached, it asks the other servers for the present ones."""
 
     def __init__(
         self,
@@ -407,21 +432,26 @@ class ClusterClient(Calls):
         if self._shards:
             raise RuntimeError("the client is connected already")
         loop = asyncio.get_running_loop()
-        topology = await loop.run_in_executor(None, Topology, self._path)
+        topology = await read_topology(self._path, self._options, loop)
         if self._shards:
+            topology.stop()
             raise RuntimeError("the client is connected already")
         self._loop = loop
         self._shards = [
             _Shard(self, topology, index, self._depth, self._options) for index in range(len(topology))
         ]
         begin = [shard.begin for shard in self._shards]
-        self._owners = Owners(self._path, topology, self._options["timeout"], loop, begin)
+        self._owners = Owners(topology, self._options["timeout"], loop, begin, self._take_places)
         try:
             await self._connect_all()
         except BaseException:
             self.close()
             raise
         return self
+
+    def _take_places(self, topology: Topology) -> None:
+        for shard in self._shards:
+            shard.take_place(topology)
 
     async def _connect_all(self) -> None:
         # One thread for each server, so that none waits for another one that is gone.

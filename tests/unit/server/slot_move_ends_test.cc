@@ -42,6 +42,45 @@ TEST_P(SlotMoveEndsTest, GivingUpLeavesAllAsItWas) {
   EXPECT_EQ(a_.Do(absl::StrCat("give ", kMove)), "FAILED_PRECONDITION");
 }
 
+TEST_P(SlotMoveEndsTest, BothServersSayWhyAMoveWasGivenUp) {
+  EXPECT_EQ(a_.Do("failures"), "");
+  Confirm();
+  EXPECT_EQ(a_.Do(absl::StrCat("why ", kMove)), "unknown");
+  clock_.Advance(SlotSource::kClosedPatience + std::chrono::seconds(1));
+  a_.moves().Step();
+  EXPECT_EQ(b_.Do(absl::StrCat("cancel ", kMove)), "ok");
+  clock_.Advance(std::chrono::seconds(7));
+  const std::string nobody = "nobody asked for its state any more: kvctl ended, or was too slow";
+  const std::string cancelled = "the source, or kvctl, cancelled it";
+  EXPECT_EQ(a_.Do(absl::StrCat("why ", kMove)), nobody);
+  EXPECT_EQ(b_.Do(absl::StrCat("why ", kMove)), cancelled);
+  EXPECT_EQ(b_.Do("why 00000000000000c3"), "unknown");
+  EXPECT_EQ(a_.Do("failures"), absl::StrCat("4096 slots to shard 1, 7 s ago: ", nobody, "\n"));
+  EXPECT_EQ(b_.Do("failures"), absl::StrCat("4096 slots from shard 0, 7 s ago: ", cancelled, "\n"));
+}
+
+TEST_P(SlotMoveEndsTest, ASwapThatFailsIsNotForgottenUntilOneIsDone) {
+  Confirm();
+  text_.fails_done = false;
+  EXPECT_EQ(a_.Do(absl::StrCat("give ", kMove)), "UNAVAILABLE");
+  a_.StepOn();
+  EXPECT_EQ(a_.Do(absl::StrCat("why ", kMove)), "the disk fails");
+  EXPECT_EQ(b_.Do(absl::StrCat("cancel ", kMove)), "ok");
+  text_.fails_done.reset();
+  const std::string next = "00000000000000c3";
+  ASSERT_EQ(a_.Do(absl::StrCat("begin ", next, " 0-4095 1 0")), "ok");
+  ASSERT_EQ(b_.Do(absl::StrCat("take ", next, " 0-4095 0")), "ok");
+  a_.StepOn(200);
+  b_.StepOn(200);
+  ASSERT_EQ(a_.Do(absl::StrCat("close ", next)), "ok");
+  a_.StepOn();
+  ASSERT_EQ(b_.Do(absl::StrCat("confirm ", next)), "ok");
+  ASSERT_EQ(a_.Do(absl::StrCat("give ", next)), "given");
+  b_.StepOn();
+  EXPECT_EQ(a_.Do("failures"), "");
+  EXPECT_EQ(b_.Do("failures"), "");
+}
+
 TEST_P(SlotMoveEndsTest, ASourceOfWhichNobodyAsksGivesUp) {
   const std::string key = Moving("key");
   ASSERT_EQ(a_.Put(key, "1"), "OK");
@@ -51,11 +90,32 @@ TEST_P(SlotMoveEndsTest, ASourceOfWhichNobodyAsksGivesUp) {
   a_.moves().Step();
   EXPECT_EQ(a_.Put(key, "2"), "OK");
   EXPECT_EQ(a_.Do(absl::StrCat("give ", kMove)), "FAILED_PRECONDITION");
-  // The destination keeps its copy, and a new move of the same source takes its place.
+  // The destination keeps its copy, until the sender of the next move has learned that this one has ended.
   EXPECT_EQ(b_.Do(absl::StrCat("state ", kMove)), "confirmed");
   const std::string next = "00000000000000c3";
   ASSERT_EQ(a_.Do(absl::StrCat("begin ", next, " 0-4095 1 0")), "ok");
+  EXPECT_EQ(b_.Do(absl::StrCat("take ", next, " 0-4095 0")), absl::StrCat("confirmed ", kMove, " 0"));
+  EXPECT_EQ(a_.Do(absl::StrCat("state ", kMove)), "none");
+  EXPECT_EQ(b_.Do(absl::StrCat("cancel ", kMove)), "ok");
   EXPECT_EQ(b_.Do(absl::StrCat("take ", next, " 0-4095 0")), "ok");
+}
+
+TEST_P(SlotMoveEndsTest, ATakeThatComesLateLeavesAConfirmedCopy) {
+  const std::string key = Moving("key");
+  ASSERT_EQ(a_.Put(key, "1"), "OK");
+  // Its kvctl stops behind "begin", and goes on when another one has its move confirmed.
+  const std::string early = "00000000000000c2";
+  ASSERT_EQ(a_.Do(absl::StrCat("begin ", early, " 0-4095 1 0")), "ok");
+  ASSERT_EQ(a_.Do(absl::StrCat("cancel ", early)), "ok");
+  Confirm();
+  EXPECT_EQ(b_.Do(absl::StrCat("take ", early, " 0-4095 0")), absl::StrCat("confirmed ", kMove, " 0"));
+  clock_.Advance(2 * SlotDestination::kPatience);
+  EXPECT_EQ(b_.Do(absl::StrCat("take ", early, " 0-4095 0")), absl::StrCat("confirmed ", kMove, " 0"));
+  EXPECT_EQ(b_.Do(absl::StrCat("cancel ", early)), "ok");
+  ASSERT_EQ(a_.Do(absl::StrCat("give ", kMove)), "given");
+  EXPECT_EQ(b_.Do(absl::StrCat("take ", early, " 0-4095 0")), absl::StrCat("confirmed ", kMove, " 0"));
+  Serve();
+  EXPECT_EQ(b_.Get(key), "1");
 }
 
 TEST_P(SlotMoveEndsTest, TheDestinationServesByItself) {

@@ -22,11 +22,6 @@ constexpr std::chrono::milliseconds kShortPause{1};
 // A server that was killed is started again, and loads.
 constexpr std::chrono::seconds kServePatience{60};
 
-absl::Status WasGivenUp(const std::string& state) {
-  return absl::AbortedError(absl::StrCat("move: a server gave the move up (", state,
-                                         "), or was started again; its log says why; try again"));
-}
-
 }  // namespace
 
 // --- Plans ----------------------------------------------------------------------------------------------
@@ -87,17 +82,46 @@ std::vector<ClusterSlots> DivideSlots(const ClusterSlots& slots, std::uint32_t m
 // --- One move -------------------------------------------------------------------------------------------
 
 absl::StatusOr<std::string> SlotMover::ToSource(const char* command) const {
-  return source_->Move(absl::StrCat(command, " ", move_));
+  absl::StatusOr<std::string> answer = source_->Move(absl::StrCat(command, " ", move_));
+  if (!answer.ok()) return NameShard(Place(now_.from), answer.status());
+  return answer;
 }
 
 absl::StatusOr<std::string> SlotMover::ToDestination(const char* command) const {
-  return destination_->Move(absl::StrCat(command, " ", move_));
+  absl::StatusOr<std::string> answer = destination_->Move(absl::StrCat(command, " ", move_));
+  if (!answer.ok()) return NameShard(Place(now_.to), answer.status());
+  return answer;
+}
+
+std::string SlotMover::WhyAt(Client& server, const ShardPlace& shard, std::uint64_t incarnation) const {
+  const absl::StatusOr<std::string> why = server.Move(absl::StrCat("why ", move_));
+  if (why.ok() && *why != "unknown") return absl::StrCat(ShownAs(shard), " gave it up: ", *why);
+  if (server.incarnation() != incarnation && server.incarnation() != 0) {
+    return absl::StrCat(ShownAs(shard),
+                        " has another server since: it was started again, or another member took over");
+  }
+  return why.ok() ? "" : absl::StrCat(ShownAs(shard), ": ", why.status().message());
+}
+
+absl::Status SlotMover::WasGivenUp(absl::string_view when) const {
+  std::string faults = WhyAt(*source_, Place(now_.from), source_incarnation_);
+  if (!is_in_etcd_ || faults.empty()) {
+    const std::string other = WhyAt(*destination_, Place(now_.to), destination_incarnation_);
+    absl::StrAppend(&faults, !faults.empty() && !other.empty() ? "; " : "", other);
+  }
+  if (faults.empty()) faults = "no server knows why; see their logs";
+  return absl::AbortedError(absl::StrCat("move: it ended ", when,
+                                         ", and the slots stay where they are: ", faults,
+                                         "; `kvctl cluster status` shows the shards; run the command again"));
 }
 
 absl::Status SlotMover::Move(const PlannedMove& move, std::uint64_t bytes_per_second) {
   move_ = ClusterText(RandomId());
   REMORA_ASSIGN_OR_RETURN(source_, clients_(move.from));
   REMORA_ASSIGN_OR_RETURN(destination_, clients_(move.to));
+  now_ = move;
+  source_incarnation_ = source_->incarnation();
+  destination_incarnation_ = destination_->incarnation();
   absl::Status status = Begin(move, bytes_per_second);
   if (status.ok()) status = AwaitCopy();
   const TimePoint closed = clock_.Now();
@@ -151,7 +175,7 @@ absl::Status SlotMover::AwaitCopy() {
     if (!is_in_etcd_) {
       REMORA_ASSIGN_OR_RETURN(destination, ToDestination("state"));
     }
-    if (source == "none" || destination == "none") return WasGivenUp("while it copied");
+    if (source == "none" || destination == "none") return WasGivenUp("during the copy");
     if (absl::StartsWith(source, "ready") && destination == "prepared") return absl::OkStatus();
     clock_.Sleep(kCopyPause);
     if (clock_.IsInterrupted()) return absl::CancelledError("move: interrupted; nothing was moved");
@@ -176,7 +200,7 @@ absl::Status SlotMover::AwaitSource(const char* state) {
     REMORA_ASSIGN_OR_RETURN(const std::string now, ToSource("state"));
     if (absl::StartsWith(now, state)) return absl::OkStatus();
     if (!absl::StartsWith(now, "closing") && !absl::StartsWith(now, "sealed")) {
-      return WasGivenUp("while it closed");
+      return WasGivenUp("while the slots were closed");
     }
     clock_.Sleep(kShortPause);
   }
@@ -212,12 +236,13 @@ absl::Status SlotMover::Give(const PlannedMove& move) {
   if (given.ok()) return absl::OkStatus();
   // The text knows what came of it, once the source does not swap any more.
   const absl::StatusOr<std::string> ended = ToSource("cancel");
-  if (!ended.ok()) return NameShard(Place(move.from), given.status());
+  if (!ended.ok()) return given.status();
   REMORA_ASSIGN_OR_RETURN(const Topology now, ReadNow());
   const std::vector<PlannedMove> left = PlanMove(now, move.slots, move.to);
   if (left.empty()) return absl::OkStatus();
   if (!is_in_etcd_) ToDestination("cancel").status().IgnoreError();
-  return NameShard(Place(move.from), given.status());
+  if (absl::IsFailedPrecondition(given.status())) return WasGivenUp("before the division was changed");
+  return given.status();
 }
 
 absl::Status SlotMover::AwaitServing(const PlannedMove& move) {
@@ -227,11 +252,11 @@ absl::Status SlotMover::AwaitServing(const PlannedMove& move) {
     // A destination that was started again took the records in by itself.
     if (state.ok() ? *state == "own" : absl::IsFailedPrecondition(state.status())) return absl::OkStatus();
     if (clock_.Now() >= until) {
+      if (!state.ok()) return state.status();
       return NameShard(Place(move.to),
-                       state.ok() ? absl::DeadlineExceededError(
-                                        "move: the slots are this server's, and it does not serve them yet; "
-                                        "its log says why")
-                                  : state.status());
+                       absl::DeadlineExceededError(
+                           "move: the slots are this server's, and it does not serve them yet; its log says "
+                           "why"));
     }
     clock_.Sleep(kShortPause);
   }

@@ -10,6 +10,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "client/client.h"
 #include "client/cluster/topology.h"
 #include "client/cluster/topology_source.h"
@@ -72,6 +73,11 @@ class SlotMover {
   absl::StatusOr<Topology> ReadNow() const;
   /// Has both servers go on as before, if the source knows that it has not swapped.
   void Cancel();
+  /// Returns the end of a move that the servers gave up: which of them, and why. `when`: in which step.
+  absl::Status WasGivenUp(absl::string_view when) const;
+  /// Returns why a server gave the move up, as it says; empty: it knows nothing of that. `incarnation`: of
+  /// the server when the move began.
+  std::string WhyAt(Client& server, const ShardPlace& shard, std::uint64_t incarnation) const;
   absl::StatusOr<std::string> ToSource(const char* command) const;
   absl::StatusOr<std::string> ToDestination(const char* command) const;
 
@@ -80,6 +86,9 @@ class SlotMover {
   const Clock& clock_;
   const bool is_in_etcd_;
   std::string move_;  // its number
+  PlannedMove now_;   // the move in progress
+  std::uint64_t source_incarnation_ = 0;
+  std::uint64_t destination_incarnation_ = 0;
   Client* source_ = nullptr;
   Client* destination_ = nullptr;
   Duration pause_{0};

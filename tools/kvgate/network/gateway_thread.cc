@@ -50,14 +50,14 @@ absl::Status GatewayThread::Prepare() {
   if (epoll_fd_ < 0) return absl::ResourceExhaustedError(absl::StrCat("epoll: ", std::strerror(errno)));
   REMORA_ASSIGN_OR_RETURN(inbox_, Inbox::Make());
   const GateOptions& options = state_.options;
-  REMORA_ASSIGN_OR_RETURN(servers_, ServerLinks::Connect(*options.topology, options.client, *inbox_, clock_));
+  REMORA_ASSIGN_OR_RETURN(servers_, ServerLinks::Connect(state_.topologies, options.client, *inbox_, clock_));
   REMORA_RETURN_IF_ERROR(WatchDescriptor(epoll_fd_, EPOLL_CTL_ADD, inbox_->fd(), EPOLLIN, kInboxEvent));
   for (const int fd : servers_->fds()) {
     REMORA_RETURN_IF_ERROR(WatchDescriptor(epoll_fd_, EPOLL_CTL_ADD, fd, EPOLLIN, kStoreEvent));
   }
   keys_ = std::make_unique<ServerKeys>(*servers_);
   const auto connect = [this] {
-    return ClusterClient::Connect(*state_.options.topology, state_.options.client, clock_);
+    return ClusterClient::Connect(state_.topologies.latest(), state_.options.client, clock_);
   };
   REMORA_ASSIGN_OR_RETURN(blocking_, BlockingCalls::Start(connect, options.client.timeout, *inbox_, clock_));
   return absl::OkStatus();

@@ -15,10 +15,11 @@ constexpr std::size_t kDepth = 512;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ServerLinks>> ServerLinks::Connect(const Topology& topology,
+absl::StatusOr<std::unique_ptr<ServerLinks>> ServerLinks::Connect(TopologyReader& reader,
                                                                   const ClientOptions& options, Inbox& inbox,
                                                                   const Clock& clock) {
-  std::unique_ptr<ServerLinks> links(new ServerLinks(topology, options.timeout, inbox, clock));
+  std::unique_ptr<ServerLinks> links(new ServerLinks(reader, options.timeout, inbox, clock));
+  const Topology& topology = links->topology();
   for (std::size_t i = 0; i < topology.shards().size(); ++i) {
     const ShardPlace& place = topology.shards()[i];
     auto client =
@@ -26,6 +27,7 @@ absl::StatusOr<std::unique_ptr<ServerLinks>> ServerLinks::Connect(const Topology
     if (!client.ok()) return NameShard(place, client.status());
     auto link = std::make_unique<Link>();
     link->kv = std::make_unique<CoroutineClient>(*std::move(client));
+    link->addresses = place.addresses;
     REMORA_ASSIGN_OR_RETURN(link->dialer, HelperThread::Start());
     links->links_.push_back(std::move(link));
   }
@@ -40,6 +42,7 @@ ServerLinks::~ServerLinks() {
 }
 
 bool ServerLinks::Poll() {
+  if (adopted_ != owners_.adopted()) TakeAddresses();
   std::size_t ended = 0;
   for (const std::unique_ptr<Link>& link : links_) {
     ended += link->kv->Poll();
@@ -52,11 +55,29 @@ void ServerLinks::BeginDialling(Link& link) {
   link.is_dialling = true;
   link.dialer->Post([this, &link] {
     link.kv->client().Reconnect();
-    inbox_.Post([&link] {
+    inbox_.Post([this, &link] {
       link.kv->client().EndReconnect();
       link.is_dialling = false;
+      if (!link.kv->client().status().ok()) owners_.NoteSilence();
     });
   });
+}
+
+void ServerLinks::TakeAddresses() {
+  bool have_all = true;
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    Link& link = *links_[i];
+    const std::string& addresses = topology().shards()[i].addresses;
+    if (addresses == link.addresses) continue;
+    if (link.is_dialling) {
+      have_all = false;  // its thread uses the addresses before
+      continue;
+    }
+    // The topology was checked when it was read.
+    link.kv->client().SetAddresses(addresses).IgnoreError();
+    link.addresses = addresses;
+  }
+  if (have_all) adopted_ = owners_.adopted();
 }
 
 bool ServerLinks::has_in_flight() const {

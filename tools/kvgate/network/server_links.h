@@ -3,15 +3,18 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cluster/topology.h"
+#include "client/cluster/topology_reader.h"
 #include "client/coroutine_client.h"
 #include "client/options.h"
 #include "store/base/clock.h"
@@ -22,14 +25,15 @@
 namespace remora::kvgate {
 
 /// A client for each shard of a topology. Where a connection is lost, a helper thread dials anew. A shard
-/// that is away delays only operations of its keys.
+/// that is away delays only operations of its keys. If it has other members by then, as other servers tell,
+/// its client goes on with these.
 ///
 /// Thread safety: none. All calls are those of the inbox's thread.
 class ServerLinks {
  public:
-  /// Connects to all shards. `inbox` and `clock` live longer. Outcomes as for
+  /// Connects to all shards. `reader`, `inbox` and `clock` live longer. Outcomes as for
   /// AsyncClient::Connect, with the name of the shard.
-  static absl::StatusOr<std::unique_ptr<ServerLinks>> Connect(const Topology& topology,
+  static absl::StatusOr<std::unique_ptr<ServerLinks>> Connect(TopologyReader& reader,
                                                               const ClientOptions& options, Inbox& inbox,
                                                               const Clock& clock);
   /// Ends all operations with Cancelled. Coroutines that await them resume, and may begin others.
@@ -65,15 +69,19 @@ class ServerLinks {
     std::unique_ptr<CoroutineClient> kv;
     std::unique_ptr<HelperThread> dialer;
     bool is_dialling = false;
+    std::string addresses{};  // that the client dials
   };
 
-  ServerLinks(const Topology& topology, std::chrono::milliseconds timeout, Inbox& inbox, const Clock& clock)
-      : owners_(topology, timeout, inbox, clock), inbox_(inbox) {}
+  ServerLinks(TopologyReader& reader, std::chrono::milliseconds timeout, Inbox& inbox, const Clock& clock)
+      : owners_(reader, timeout, inbox, clock), inbox_(inbox) {}
 
   void BeginDialling(Link& link);
+  /// Has the clients dial the addresses of a topology that was read anew.
+  void TakeAddresses();
 
   SlotOwners owners_;  // first: operations that end use it
   Inbox& inbox_;
+  std::uint64_t adopted_ = 0;  // the topology whose addresses all links have (SlotOwners::adopted)
   std::vector<std::unique_ptr<Link>> links_;  // of the shards; the first one runs the tasks
 };
 

@@ -12,16 +12,19 @@
 namespace remora::kvgate {
 namespace {
 
+constexpr std::chrono::seconds kSilencePause{1};
+
 /// Returns the number of all slots.
 std::size_t SlotCount() { return EvenSlots(0, 1).last + std::size_t{1}; }
 
 }  // namespace
 
-SlotOwners::SlotOwners(const Topology& topology, std::chrono::milliseconds timeout, Inbox& inbox,
+SlotOwners::SlotOwners(TopologyReader& reader, std::chrono::milliseconds timeout, Inbox& inbox,
                        const Clock& clock)
-    : topology_(topology),
-      is_one_(topology.shards().size() == 1),
-      follows_(!is_one_ && !topology.path().empty()),
+    : source_(reader),
+      topology_(reader.latest()),
+      is_one_(topology_.shards().size() == 1),
+      follows_(!is_one_ && !topology_.path().empty()),
       timeout_(timeout),
       inbox_(inbox),
       clock_(clock),
@@ -117,7 +120,7 @@ void SlotOwners::Stop() {
   while (!waits_.empty()) Release(waits_.begin()->first, clock_.Now());
 }
 
-// --- The file ---------------------------------------------------------------------------------------------
+// --- The topology ----------------------------------------------------------------------------------------
 
 void SlotOwners::BeginRead() {
   for (auto& [slot, waits] : waits_) {
@@ -129,21 +132,19 @@ void SlotOwners::BeginRead() {
     reader_ = *std::move(started);
   }
   is_reading_ = true;
-  reader_->Post([this, path = topology_.path()] {
-    inbox_.Post([this, fresh = Topology::Read(path)] { Take(fresh); });
-  });
+  reader_->Post([this] { inbox_.Post([this, fresh = source_.Read()] { Take(fresh); }); });
 }
 
 void SlotOwners::Take(const absl::StatusOr<Topology>& fresh) {
   is_reading_ = false;
-  const bool is_other = fresh.ok() && !fresh->HasShardsOf(topology_);
+  const bool is_other = absl::IsFailedPrecondition(fresh.status());  // T3 of the reader
   for (auto& [slot, waits] : waits_) {
     if (waits.what != Waits::For::kRead) continue;
     waits.what = Waits::For::kTurn;
     waits.ends = is_other;
   }
-  // If it cannot be read, perhaps it is being replaced.
-  if (fresh.ok() && !is_other) Adopt(*fresh);
+  // If it cannot be read, perhaps a file is being replaced, or a server is.
+  if (fresh.ok()) Adopt(*fresh);
 }
 
 void SlotOwners::Adopt(const Topology& fresh) {
@@ -152,6 +153,14 @@ void SlotOwners::Adopt(const Topology& fresh) {
     if (const auto [at, is_new] = waits_.try_emplace(slot); is_new) at->second.what = Waits::For::kTurn;
   }
   topology_ = fresh;
+  ++adopted_;
+}
+
+void SlotOwners::NoteSilence() {
+  const TimePoint now = clock_.Now();
+  if (!source_.is_of_servers() || is_stopping_ || is_reading_ || now < next_question_) return;
+  next_question_ = now + kSilencePause;
+  BeginRead();
 }
 
 }  // namespace remora::kvgate

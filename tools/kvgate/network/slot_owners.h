@@ -1,4 +1,4 @@
-// The shards that have the slots, as the topology file says, and operations whose slot has another shard.
+// The shards that have the slots, as the topology says, and operations whose slot has another shard.
 #pragma once
 
 #include <chrono>
@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cluster/topology.h"
+#include "client/cluster/topology_reader.h"
 #include "store/base/clock.h"
 #include "tools/kvgate/keys/helper_thread.h"
 #include "tools/kvgate/network/inbox.h"
@@ -22,8 +23,8 @@
 namespace remora::kvgate {
 
 /// Knows the shard of each key. Where a server answers that a slot is another one's, and that it did nothing
-/// (IsMoved of store/base/moved.h), the operations of the slot wait. A helper thread reads the topology file
-/// anew, and they go on. Only the slots of shards may have changed there.
+/// (IsMoved of store/base/moved.h), the operations of the slot wait. A helper thread reads the topology anew,
+/// the file or what the servers tell, and they go on. The shards stay (client/cluster/topology_reader.h).
 ///
 /// Invariants:
 ///   M1: operations of a slot begin at a server in the order of their numbers, also when they begin again.
@@ -53,16 +54,21 @@ class SlotOwners {
     bool await_resume() const { return !operation.ends; }
   };
 
-  /// Takes a topology. Operations follow it if it has several shards, and a file. `inbox` and `clock` live
-  /// longer.
-  SlotOwners(const Topology& topology, std::chrono::milliseconds timeout, Inbox& inbox, const Clock& clock);
+  /// Takes the latest topology of a reader. Operations follow it if it has several shards, and can be read
+  /// anew. `reader`, `inbox` and `clock` live longer.
+  SlotOwners(TopologyReader& reader, std::chrono::milliseconds timeout, Inbox& inbox, const Clock& clock);
   /// REQUIRES: Stop was called if operations wait.
   ~SlotOwners();
   SlotOwners(const SlotOwners&) = delete;
   SlotOwners& operator=(const SlotOwners&) = delete;
 
-  /// Returns the topology as it is now. Its shards stay, and where they are.
+  /// Returns the topology as it is now. Its shards stay.
   const Topology& topology() const { return topology_; }
+  /// Returns how often another topology was taken. The addresses of servers may differ then.
+  std::uint64_t adopted() const { return adopted_; }
+  /// Has the topology read anew, because a server cannot be reached: its shard may have other members. Not
+  /// for a file, and not more often than once a second.
+  void NoteSilence();
   /// Returns the shard of a key, or of an operation's key, as it is now.
   std::size_t ShardOf(std::string_view key) const { return is_one_ ? 0 : topology_.ShardOf(key); }
   std::size_t ShardOf(const Operation& operation) const {
@@ -81,20 +87,20 @@ class SlotOwners {
   bool Poll();
   /// Returns when Poll has work that no descriptor announces.
   std::optional<TimePoint> next_deadline() const;
-  /// Returns whether the helper thread reads the file. The inbox then gets work.
+  /// Returns whether the helper thread reads the topology. The inbox then gets work.
   bool is_reading() const { return is_reading_; }
   /// Ends all waits, and waits for the helper thread. Operations that wait do not begin any more. The inbox
   /// must then still be drained.
   void Stop();
 
  private:
-  /// Operations of a slot that wait: for `due`, then for the file, then for those in flight.
+  /// Operations of a slot that wait: for `due`, then for the topology, then for those in flight.
   struct Waits {
     enum class For : std::uint8_t { kPause, kFile, kRead, kTurn };
 
     For what = For::kPause;
     TimePoint due{};
-    bool ends = false;  // the file has other shards
+    bool ends = false;  // the topology has other shards
     std::map<std::uint64_t, Operation*> operations{};
   };
 
@@ -107,9 +113,12 @@ class SlotOwners {
   /// Resumes the operations of a slot.
   void Release(std::uint32_t slot, TimePoint now);
 
+  TopologyReader& source_;
   Topology topology_;
-  const bool is_one_;   // there is one shard
-  const bool follows_;  // else no operation begins again
+  std::uint64_t adopted_ = 0;
+  TimePoint next_question_{};  // NoteSilence asks no earlier
+  const bool is_one_;          // there is one shard
+  const bool follows_;         // else no operation begins again
   const std::chrono::milliseconds timeout_;
   Inbox& inbox_;
   const Clock& clock_;
@@ -118,7 +127,7 @@ class SlotOwners {
   std::unordered_map<std::uint32_t, Waits> waits_;
   bool is_reading_ = false;
   bool is_stopping_ = false;
-  std::unique_ptr<HelperThread> reader_;  // null: no file was read yet
+  std::unique_ptr<HelperThread> reader_;  // null: nothing was read yet
 };
 
 }  // namespace remora::kvgate

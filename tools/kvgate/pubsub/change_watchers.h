@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cluster/cluster_client.h"
-#include "client/cluster/topology.h"
+#include "client/cluster/topology_reader.h"
 #include "client/options.h"
 #include "tools/kvgate/cluster/redis_cluster.h"
 #include "tools/kvgate/pubsub/change_watcher.h"
@@ -26,7 +26,7 @@ class ChangeWatchers {
  public:
   /// Starts a thread for each shard. `cluster`: as for ChangeWatcher::Start. All arguments live longer.
   /// ResourceExhausted: the system does not start a thread.
-  static absl::StatusOr<std::unique_ptr<ChangeWatchers>> Start(const Topology& topology,
+  static absl::StatusOr<std::unique_ptr<ChangeWatchers>> Start(TopologyReader& topologies,
                                                                const ClientOptions& options,
                                                                const RedisCluster* cluster, MessageHub& hub,
                                                                TrackingTable& tracking);
