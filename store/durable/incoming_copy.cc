@@ -23,6 +23,7 @@
 #include "store/base/status_macros.h"
 #include "store/durable/commit_log/log_file.h"
 #include "store/durable/data_dir.h"
+#include "store/durable/store_copy.h"
 #include "store/durable/synced_file.h"
 #include "store/durable/tier.h"
 #include "store/durable/tier_log/shipped_group.h"
@@ -74,7 +75,7 @@ bool IsCopyName(std::string_view name) {
   };
   if (!std::ranges::all_of(name, is_good)) return false;
   return name == "CURRENT" || name.starts_with("MANIFEST-") || name.starts_with("OPTIONS-") ||
-         (name.front() != '.' && name.ends_with(".sst"));
+         (name.front() != '.' && IsUnchangingFile(name));
 }
 
 /// Returns whether a file or folder of this name belongs to the data of a store, and leaves with them. The
@@ -89,11 +90,7 @@ bool IsOfStore(std::string_view name) {
          std::ranges::any_of(kEnds, [&](std::string_view one) { return name.ends_with(one); });
 }
 
-/// Returns whether this is the name of a table, or of a file of large values: a store never changes the bytes
-/// of either.
-bool IsTable(std::string_view name) {
-  return IsCopyName(name) && (name.ends_with(".sst") || name.ends_with(".blob"));
-}
+bool IsKept(std::string_view name) { return IsCopyName(name) && IsUnchangingFile(name); }
 
 absl::Status RemoveAll(const std::string& path) {
   std::error_code error;
@@ -258,7 +255,7 @@ absl::Status IncomingCopy::TakeUp() {
   if (!HasPath(folder)) return absl::OkStatus();
   REMORA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder));
   for (const std::string& name : names) {
-    if (IsTable(name)) {
+    if (IsKept(name)) {
       earlier_.insert(name);
     } else {
       REMORA_RETURN_IF_ERROR(RemoveAll(PathOf(name)));
@@ -329,7 +326,7 @@ std::optional<std::uint64_t> ChecksumOf(int file, std::uint64_t size) {
 
 absl::StatusOr<bool> IncomingCopy::Keep(std::string_view name, std::uint64_t size, std::uint64_t checksum) {
   if (file_ >= 0) return BrokenProtocol("a file is to be kept before the one before it ends");
-  if (!IsTable(name)) return BrokenProtocol("a file is to be kept that is no table");
+  if (!IsKept(name)) return BrokenProtocol("a file is to be kept that is no table");
   const auto found = earlier_.find(name);
   if (found == earlier_.end()) return false;
   const std::string path = PathOf(name);

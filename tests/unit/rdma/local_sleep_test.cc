@@ -142,7 +142,8 @@ TEST_F(LocalSleepTest, BesideAParkedConnectionThereIsNone) {
   const std::string message = CommandText(ServiceOp::kEcho, 7);
   EXPECT_EQ(clients_.back()->Call(message).value_or(""), message);
   AtService([](Service&, Listener& listener) { EXPECT_FALSE(listener.ArmBriefly()); });
-  EXPECT_EQ(clients_.front()->Call(message).value_or(""), message);
+  // While the clients connected slowly, others may have been idle for as long.
+  for (const auto& client : clients_) EXPECT_EQ(client->Call(message).value_or(""), message);
   AtService([](Service&, Listener& listener) {
     EXPECT_TRUE(listener.ArmBriefly());
     listener.Disarm();
