@@ -1,5 +1,4 @@
-// RocksDB in this process, set up for points: whole-key filters, hashed data blocks, all of it cached. Values
-// of 16 KiB and more are in blob files.
+// RocksDB in this process, set up for points: whole-key filters, hashed data blocks, all of it cached.
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
@@ -109,10 +108,6 @@ absl::StatusOr<std::unique_ptr<Target>> OpenRocksdb(const TargetOptions& options
   settings.compression = rocksdb::kNoCompression;  // values are noise
   settings.write_buffer_size = std::size_t{64} << 20;
   settings.IncreaseParallelism();
-  settings.enable_blob_files = true;
-  settings.min_blob_size = std::uint64_t{16} << 10;
-  settings.enable_blob_garbage_collection = true;
-  settings.blob_cache = rocksdb::NewLRUCache(options.store.memory_size);
   rocksdb::DB* db = nullptr;
   REMORA_RETURN_IF_ERROR(StatusOf(rocksdb::DB::Open(settings, options.store.data_dir, &db)));
   return std::make_unique<RocksdbTarget>(std::unique_ptr<rocksdb::DB>(db), options.store.durability);

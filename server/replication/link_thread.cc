@@ -264,7 +264,7 @@ absl::StatusOr<std::size_t> LinkThread::SendFiles(CopySender& sender, StoreCopy&
       if (is_there) continue;
     }
     REMORA_ASSIGN_OR_RETURN(const std::uint64_t checksum, sender.SendFile(copy, file, between));
-    if (IsUnchangingFile(file.name)) sent_tables_[file.name] = checksum;
+    if (file.name.ends_with(".sst")) sent_tables_[file.name] = checksum;
   }
   return kept;
 }

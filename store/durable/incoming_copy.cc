@@ -23,7 +23,6 @@
 #include "store/base/status_macros.h"
 #include "store/durable/commit_log/log_file.h"
 #include "store/durable/data_dir.h"
-#include "store/durable/store_copy.h"
 #include "store/durable/synced_file.h"
 #include "store/durable/tier.h"
 #include "store/durable/tier_log/shipped_group.h"
@@ -75,7 +74,7 @@ bool IsCopyName(std::string_view name) {
   };
   if (!std::ranges::all_of(name, is_good)) return false;
   return name == "CURRENT" || name.starts_with("MANIFEST-") || name.starts_with("OPTIONS-") ||
-         (name.front() != '.' && IsUnchangingFile(name));
+         (name.front() != '.' && name.ends_with(".sst"));
 }
 
 /// Returns whether a file or folder of this name belongs to the data of a store, and leaves with them. The
@@ -90,7 +89,8 @@ bool IsOfStore(std::string_view name) {
          std::ranges::any_of(kEnds, [&](std::string_view one) { return name.ends_with(one); });
 }
 
-bool IsKept(std::string_view name) { return IsCopyName(name) && IsUnchangingFile(name); }
+/// Returns whether this is the name of a table, whose bytes a store never changes.
+bool IsTable(std::string_view name) { return IsCopyName(name) && name.ends_with(".sst"); }
 
 absl::Status RemoveAll(const std::string& path) {
   std::error_code error;
@@ -255,7 +255,7 @@ absl::Status IncomingCopy::TakeUp() {
   if (!HasPath(folder)) return absl::OkStatus();
   REMORA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder));
   for (const std::string& name : names) {
-    if (IsKept(name)) {
+    if (IsTable(name)) {
       earlier_.insert(name);
     } else {
       REMORA_RETURN_IF_ERROR(RemoveAll(PathOf(name)));
@@ -326,7 +326,7 @@ std::optional<std::uint64_t> ChecksumOf(int file, std::uint64_t size) {
 
 absl::StatusOr<bool> IncomingCopy::Keep(std::string_view name, std::uint64_t size, std::uint64_t checksum) {
   if (file_ >= 0) return BrokenProtocol("a file is to be kept before the one before it ends");
-  if (!IsKept(name)) return BrokenProtocol("a file is to be kept that is no table");
+  if (!IsTable(name)) return BrokenProtocol("a file is to be kept that is no table");
   const auto found = earlier_.find(name);
   if (found == earlier_.end()) return false;
   const std::string path = PathOf(name);

@@ -68,9 +68,6 @@ rocksdb::ColumnFamilyOptions DataOptions(std::size_t block_cache_bytes, std::siz
   // 16 bits for a key with a small value.
   options.memtable_prefix_bloom_size_ratio = 0.02;
   options.memtable_whole_key_filtering = true;
-  // Without a commit log, values go to tables (UseBlobFiles). Then compactions move values there that are in
-  // blob files since a time with one, or in a backup of such a store.
-  options.enable_blob_garbage_collection = true;
   return options;
 }
 

@@ -10,7 +10,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,12 +23,6 @@ class DB;
 }  // namespace rocksdb
 
 namespace remora {
-
-/// Returns whether this is the name of a table, or of a file of large values: a store never changes the bytes
-/// of either.
-inline bool IsUnchangingFile(std::string_view name) {
-  return name.ends_with(".sst") || name.ends_with(".blob");
-}
 
 /// Counts the copies of a database, which deletes no file while there is one.
 struct CopyPins {

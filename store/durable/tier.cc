@@ -17,7 +17,6 @@
 #include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
 #include "store/durable/backup_engine.h"
-#include "store/durable/blob_files.h"
 #include "store/durable/commit_log/log_file.h"
 #include "store/durable/data_dir.h"
 #include "store/durable/rocksdb_options.h"
@@ -69,8 +68,6 @@ absl::Status DurableTier::Impl::Open(const DurableTierOptions& options) {
   for (auto& family : descriptors) {
     if (log_bytes > 0) MakeNeverFull(options.write_buffer_bytes, &family.options);
   }
-  // Without a commit log, RocksDB flushes by itself, and nothing would decide for BlobFiles.
-  if (log_bytes > 0) UseBlobFiles(&descriptors.front().options);
   rocksdb::DBOptions database =
       DatabaseOptions(dir_->fresh(), options.log_retention, /*has_own_log=*/log_bytes == 0);
   database.env = files_.env();

@@ -16,11 +16,9 @@
 namespace remora {
 namespace {
 
-/// Bytes ahead of the writer whose pages are prepared for stores, half of them at a time: four groups of the
-/// size of late ones, within these bounds. A larger value would make a sync write more pages than the groups
-/// fill.
-constexpr std::uint64_t kLeastReadyAhead = std::uint64_t{512} << 10;
-constexpr std::uint64_t kMostReadyAhead = std::uint64_t{4} << 20;
+/// Bytes ahead of the writer whose pages are prepared for stores, half of them at a time. A larger
+/// value would make a sync write more pages than the groups fill.
+constexpr std::uint64_t kReadyAhead = std::uint64_t{512} << 10;
 
 constexpr std::uint64_t kMinFiles = 3;  // one being written, one being applied, one being made
 
@@ -123,7 +121,7 @@ absl::Status CommitLog::BeginFile(std::shared_ptr<CommitLogFile> file) {
 
 void CommitLog::AskForPages() {
   const std::uint64_t from = std::max(at_, asked_to_);
-  asked_to_ = std::min(current_->size(), at_ + ready_ahead_);
+  asked_to_ = std::min(current_->size(), at_ + kReadyAhead);
   files_->PreparePages(current_, from, asked_to_ - from);
 }
 
@@ -157,9 +155,7 @@ absl::StatusOr<Lsn> CommitLog::Append(std::span<const LogEntry> entries) {
                                .synced_to = Lsn{durable_.load(std::memory_order_relaxed)}};
   std::uint64_t checksum = 0;
   if (char* const data = current_->data(); data != nullptr) {
-    ready_ahead_ =
-        std::clamp(std::max(4 * size, ready_ahead_ - ready_ahead_ / 64), kLeastReadyAhead, kMostReadyAhead);
-    if (asked_to_ < std::min(at_ + ready_ahead_ / 2, current_->size())) AskForPages();
+    if (asked_to_ < std::min(at_ + kReadyAhead / 2, current_->size())) AskForPages();
     checksum = EncodeLogGroup(entries, size, place, data + at_);
   } else {
     if (encoded_.size() < size) encoded_.resize(size);

@@ -146,11 +146,10 @@ class CommitLog {
 
   // Only the appending thread uses these.
   std::shared_ptr<CommitLogFile> current_;
-  std::uint64_t at_ = 0;           // offset in current_ of the next group
-  std::uint64_t checksum_ = 0;     // of the last group
-  std::uint64_t asked_to_ = 0;     // offset in current_ up to which page preparation was requested
-  std::uint64_t ready_ahead_ = 0;  // bytes behind at_ that are requested
-  std::string encoded_;            // the group, for pwrite
+  std::uint64_t at_ = 0;        // offset in current_ of the next group
+  std::uint64_t checksum_ = 0;  // of the last group
+  std::uint64_t asked_to_ = 0;  // offset in current_ up to which page preparation was requested
+  std::string encoded_;         // the group, for pwrite
 
   // The appending thread stores it, after the group.
   std::atomic<std::uint64_t> appended_ = 0;

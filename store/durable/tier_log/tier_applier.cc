@@ -45,8 +45,7 @@ TierApplier::TierApplier(const TierLogOptions& options, Lsn applied_to, const Wr
                applied_to),
       pace_(options.max_bytes / kLazyShare),
       applied_to_(applied_to.value),
-      persisted_to_(applied_to.value),
-      blob_files_(options.db, options.entries) {}
+      persisted_to_(applied_to.value) {}
 
 // --- Opening (C5) ---------------------------------------------------------------------------------------
 
@@ -247,7 +246,6 @@ absl::Status TierApplier::PersistApplied() {
   persisted_entry_bytes_.store(entry_bytes);
   flush_failed_.store(false, std::memory_order_relaxed);
   log_->Recycle(target);
-  blob_files_.Decide();
   return absl::OkStatus();
 }
 

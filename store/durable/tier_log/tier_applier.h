@@ -14,7 +14,6 @@
 #include "absl/status/status.h"
 #include "store/base/clock.h"
 #include "store/base/mutex.h"
-#include "store/durable/blob_files.h"
 #include "store/durable/commit_log/commit_log.h"
 #include "store/durable/commit_log/log_reader.h"
 #include "store/durable/tier_log/apply_pace.h"
@@ -162,7 +161,6 @@ class TierApplier {
   std::atomic<bool> flush_runs_ = false;
   std::atomic<std::uint64_t> persisted_entry_bytes_ = 0;  // of applied_entry_bytes_
   std::atomic<bool> flush_failed_ = false;                // also true while a flush runs
-  BlobFiles blob_files_ ABSL_GUARDED_BY(persist_mutex_);
 
   StepThreads threads_;  // last: they use all of the above
 };

@@ -148,19 +148,6 @@ class CompareCells(Scripts):
             self.assertEqual(len(re.findall(r" [0-9.]+ \([0-9.]+ to [0-9.]+\) ", line)), 3, line)
 
 
-class LargeValuesTest(Scripts):
-    def test_each_part_is_measured(self):
-        done = run("bench/scripts/large_values", f"--bin={BIN}", f"--dir={self.directory}", "--sizes=32K", "--bytes=1M", "--rounds=1",
-                   "--seconds=0.1", "--fill_memory=64M")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        for level in ("memory", "logged"):
-            self.assertRegex(done.stdout, rf"\| 32 KiB \| {level} \| ")
-            self.assertRegex(done.stdout, rf"\| {level} \| p99 \| ")
-        written = float(re.search(r"\| 32 KiB \| logged \|.* ([0-9.]+) \([^|]*\|\n", done.stdout).group(1))
-        self.assertGreater(written, 0.1)  # the log has each byte; some of its pages were dirty before the run
-        self.assertRegex(done.stdout, r"of live memory: [0-9.]+ \(")
-
-
 class ScaleTest(Scripts):
     def test_each_point_is_measured_and_drawn(self):
         out = self.directory / "out"
@@ -182,7 +169,6 @@ class ScaleTest(Scripts):
 
     def test_wrong_usage(self):
         self.assertEqual(run("bench/scripts/scale", "--sweeps=sideways").returncode, os.EX_USAGE)
-        self.assertEqual(run("bench/scripts/large_values", "--parts=sideways").returncode, os.EX_USAGE)
         for flag in ("bench/scripts/scale --rounds", "bench/scripts/scale --seconds", "bench/scripts/compare --records", "bench/scripts/compare --value_size",
                      "bench/scripts/backup_cost --rounds", "bench/scripts/verbs_floor --rounds"):
             with self.subTest(flag=flag):

@@ -18,16 +18,15 @@ namespace remora {
 
 class LogDatabase {
  public:
-  /// `listener` may be null. `of_entries`: the options of that family.
-  void Open(const std::string& path, const std::shared_ptr<rocksdb::EventListener>& listener = nullptr,
-            const rocksdb::ColumnFamilyOptions& of_entries = {}) {
+  /// `listener` may be null.
+  void Open(const std::string& path, const std::shared_ptr<rocksdb::EventListener>& listener = nullptr) {
     rocksdb::DBOptions options =
         DatabaseOptions(/*fresh=*/true, {});  // so Close loses the same data as a kill
     options.env = files_.env();
     if (listener != nullptr) options.listeners.push_back(listener);
     rocksdb::DB* db = nullptr;
     const rocksdb::Status status =
-        rocksdb::DB::Open(options, path, {{"default", of_entries}, {"meta", {}}}, &families_, &db);
+        rocksdb::DB::Open(options, path, {{"default", {}}, {"meta", {}}}, &families_, &db);
     ASSERT_TRUE(status.ok()) << status.ToString();
     db_.reset(db);
   }
