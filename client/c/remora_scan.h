@@ -132,8 +132,8 @@ remora_code remora_watch_begin(remora_client* client, const remora_watch_options
  * without limit. The change's bytes are in memory of the watch, valid until the next step. Outcomes:
  *   REMORA_NOT_FOUND: no change came in this time.
  *   REMORA_OUT_OF_RANGE: the server no longer keeps the changes that come next, or has other data now, for
- *     example as its data directory was replaced. Of a cluster, also: slots left a server. Begin a new watch,
- *     and read all keys.
+ *     example as its data directory was replaced. A watch of a cluster also ends so once slots have left a
+ *     server. Begin a new watch, and read all keys.
  * After any other error but REMORA_INVALID_ARGUMENT and REMORA_INTERNAL the caller may call again, and the
  * watch continues after the last change. One such error is REMORA_RESOURCE_EXHAUSTED: the server is short
  * of something. */

@@ -55,7 +55,7 @@ bool ClusterClient::AskOthers() {
 
 bool ClusterClient::Take(Topology fresh) {
   if (!fresh.HasNamesOf(topology_)) return false;
-  // Of servers, one may have read it earlier than another.
+  // A server may tell an earlier revision than another server has told before.
   if (IsOfServers(topology_.path()) && fresh.revision() < topology_.revision()) return true;
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     const ShardPlace& place = fresh.shards()[i];

@@ -452,7 +452,8 @@ static PyMethodDef async_methods[] = {
     {"reconnect", AsyncReconnect, METH_NOARGS, "Waits for the server; for a thread of its own."},
     {"end_reconnect", AsyncEndReconnect, METH_NOARGS, "Behind reconnect; poll next."},
     {"place", AsyncPlace, METH_VARARGS,
-     "Has the next connection go to a shard of a topology. Whether it will: not during reconnect."},
+     "Has the next connection go to a shard of a topology. Returns False during reconnect: nothing was "
+     "done."},
     {"stop", AsyncStop, METH_NOARGS, "From now on, neither __init__ nor reconnect waits."},
     {"poll", AsyncPoll, METH_NOARGS, "What has ended: (future, whether it went well, result or exception)."},
     {"wait_seconds", AsyncWaitSeconds, METH_NOARGS, "When poll is due at the latest, or None."},
