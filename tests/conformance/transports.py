@@ -10,7 +10,7 @@ them and in the simulation, or stands in EXCEPTIONS with the reason. A test that
   --write   writes the file
 
 Exit status 1: a suite leaves a transport out without a reason, or has a reason and does not need it. Also 1: a line of
-tests/guest/above_the_transport matches no test; the page differs.
+tests/guest/of_the_transport matches no test; the page differs.
 """
 
 import argparse
@@ -27,7 +27,7 @@ TRANSPORTS = ("embedded", "local", "tcp", "tls", "verbs", "sim")
 EXPECTED = ("local", "tcp", "tls", "verbs")  # of a suite that has one of them
 FOLDER = pathlib.Path(__file__).resolve().parent
 PAGE = FOLDER.parents[1] / "docs/internals/conformance.md"
-ABOVE = FOLDER.parent / "guest/above_the_transport"  # filters of the tests that the default check does not run over verbs
+OVER_VERBS = FOLDER.parent / "guest/of_the_transport"  # filters of the tests that the default check runs over verbs
 
 ONE_THREAD = "one thread steps the simulation, and the suite needs several"
 ONE_PROCESS = "the simulation is one process, and the suite needs what a system gives to several"
@@ -156,7 +156,7 @@ def unmatched(filters, listing):
     over_verbs = [name for name in names if "/verbs" in name]
     for pattern in filters:
         if not any(fnmatch.fnmatchcase(name, pattern) for name in over_verbs):
-            yield f"{ABOVE.name}: {pattern} matches no test over verbs; correct or remove the line"
+            yield f"{OVER_VERBS.name}: {pattern} matches no test over verbs; correct or remove the line"
 
 
 def skipped_tests(text):
@@ -219,7 +219,7 @@ def main():
     arguments = parser.parse_args()
     run = subprocess.run([arguments.program, "--gtest_list_tests"], capture_output=True, text=True, check=True)
     counts = count_tests(run.stdout)
-    faults = [*faults_of(counts), *unmatched(ABOVE.read_text(encoding="utf-8").split(), run.stdout)]
+    faults = [*faults_of(counts), *unmatched(OVER_VERBS.read_text(encoding="utf-8").split(), run.stdout)]
     if faults or not counts:
         print(*faults, sep="\n")
         return 1

@@ -8,8 +8,8 @@ bin=$1 cpu=$2 mutated=$3
 pages=$(mktemp -d "${TMPDIR:-/tmp}/remora-pages.XXXXXX")
 trap 'rm -rf "$pages"' EXIT
 "$here/../../tools/manual-pages" "$pages"
-# The default check runs this CPU model alone. It leaves out tests of code above the transport, which also run over the
-# other transports.
+# The default check runs this CPU model alone, with a part of the tests: code above the transport is run over the other
+# transports, too.
 whole=yes
 [ "$cpu" != max ] || whole=no
 "$here/../../tools/rdma-guest" --cpu="$cpu" --timeout=1200 -- env "REMORA_WHOLE=$whole" "$here/in_guest.sh" "$bin" "$pages" "$mutated"
