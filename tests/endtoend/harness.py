@@ -204,10 +204,8 @@ class TestCase(unittest.TestCase):
 
 def is_running(pid):
     """Returns whether the process runs; a zombie does not."""
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    stat = read_if_there(pathlib.Path(f"/proc/{pid}/stat"))
+    return stat != b"" and stat.rsplit(b")", 1)[1].split()[0] != b"Z"
 
 
 class ShardsTestCase(TestCase):

@@ -16,15 +16,6 @@ import service_test
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-def is_alive(pid):
-    """Also a process that has ended, and that nobody has waited for, counts as ended."""
-    try:
-        state = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
 class KvserverRedisTest(redis_pair.TestCase):
     def start(self, *flags, **options):
         server = harness.Server(
@@ -57,7 +48,7 @@ class KvserverRedisTest(redis_pair.TestCase):
             gate = self.gate_of(server)
             self.assertEqual(server.stop(number)[0], 0)
             # The server has waited for it.
-            self.assertFalse(is_alive(gate))
+            self.assertFalse(harness.is_running(gate))
             self.assertFalse(pathlib.Path(self.gate_path).exists())
             self.assertRegex(server.said(), rb"info gate_ready: ")
             self.assertNotRegex(server.said(), rb"gate_ended|gate_said")
@@ -66,7 +57,7 @@ class KvserverRedisTest(redis_pair.TestCase):
         server = self.start()
         gate = self.gate_of(server)
         server.kill()
-        harness.wait_until(lambda: not is_alive(gate), "the gate has ended")
+        harness.wait_until(lambda: not harness.is_running(gate), "the gate has ended")
         # And another server takes their places.
         self.start()
         self.assertEqual(self.wire().call("PING"), b"+PONG\r\n")
@@ -231,7 +222,7 @@ class ShardsTest(redis_pair.TestCase):
         children = [*self.children(server, "kvgate"), *self.children(server, "kvserver")]
         self.assertEqual(len(children), 3)
         self.assertEqual(server.stop()[0], 0)
-        self.assertEqual([pid for pid in children if is_alive(pid)], [])
+        self.assertEqual([pid for pid in children if harness.is_running(pid)], [])
 
     def test_the_gate_is_a_node_of_a_cluster(self):
         node = f"redis://127.0.0.1:{harness.free_port()}"

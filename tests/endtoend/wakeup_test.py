@@ -58,7 +58,7 @@ def runs_of(pid):
     """Whether all of its threads are asleep, and how often each has run."""
     try:
         statuses = [status_of(pid, thread) for thread in threads_of(pid)]
-    except FileNotFoundError:  # a thread has ended just now
+    except (FileNotFoundError, ProcessLookupError):  # a thread has ended just now
         return False, []
     runs = [(each["voluntary_ctxt_switches"], each["nonvoluntary_ctxt_switches"]) for each in statuses]
     return all(each["State"].startswith("S") for each in statuses), runs
