@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -30,6 +31,10 @@ std::optional<std::int64_t> TakeNumber(std::string_view* text, char end) {
 }
 
 }  // namespace
+
+void AskForBeats(milliseconds limit) {
+  ::setenv(kBeatVariable, BeatVariable(::getpid(), BeatWatch::IntervalOf(limit)).c_str(), 1);
+}
 
 std::string BeatVariable(pid_t parent, milliseconds interval) {
   return absl::StrCat(parent, ":", interval.count());

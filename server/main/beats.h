@@ -1,12 +1,13 @@
-// Beats: a server of --shards shows the process that started it that its thread works.
+// Beats: a server of --shards, or the gate of --redis, shows its parent that its threads work.
 //
-//   process of --shards                       server
-//   REMORA_BEAT=PID:MS in the environment ──▶ wants a beat every MS milliseconds, if PID is its parent
-//   BeatWatch ◀────────────────────────────── a byte on standard output, a pipe, from the server thread
+//   parent                                    server, or gate
+//   REMORA_BEAT=PID:MS in the environment ──▶ sends a beat every MS milliseconds, if PID is its parent
+//   BeatWatch ◀────────────────────────────── a byte on standard output, which is a pipe
 //
-// A server that does not serve yet sends none. The first process counts looks, and not time: a look counts
-// once in an interval in which it has worked itself. So nobody hangs for the time in which the machine was
-// suspended, or the first process got no CPU either.
+// The server thread sends it; of a gate the main thread, once all others have answered it. One that does not
+// serve yet sends none. The parent counts looks, and not time: a look counts once in an interval in which the
+// parent has worked itself. So nobody hangs for the time in which the machine was suspended, or the parent
+// got no CPU either.
 #pragma once
 
 #include <sys/types.h>
@@ -24,6 +25,9 @@ namespace remora {
 /// Name of the environment variable by which a process asks its children for beats.
 inline constexpr const char* kBeatVariable = "REMORA_BEAT";
 
+/// Has the programs that this process starts from now on send beats, for a BeatWatch of this limit. It
+/// changes the environment: no other thread may read that meanwhile.
+void AskForBeats(std::chrono::milliseconds limit);
 /// Returns the value of the variable. `parent`: the process that asks.
 std::string BeatVariable(pid_t parent, std::chrono::milliseconds interval);
 /// Returns the interval that the value asks for; 0: none, as it is missing, has another form, or is of

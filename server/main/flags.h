@@ -38,7 +38,7 @@ struct ShardsFlags {
   std::string topology{};  // the file for clients
   std::string slots{};     // --slots; empty: none are given
   std::string hang_text = "60s";
-  std::chrono::milliseconds hang_timeout{0};  // of these servers; 0: any time
+  std::chrono::milliseconds hang_timeout{0};  // of these servers, and of the gate; 0: any time
 };
 
 /// The flags about the gate that the server starts (redis_gate.h).

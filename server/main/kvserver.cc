@@ -197,16 +197,14 @@ class Gate {
       return absl::OkStatus();
     }
     if (flags.ready_fd >= 0) ::fcntl(flags.ready_fd, F_SETFD, FD_CLOEXEC);
-    ChildProgramOptions options{.name = "the gate of --redis",
-                                .program = program_,
-                                .arguments = GateArguments(flags, std::move(servers)),
-                                .log = Log,
-                                .on_ready = std::move(on_ready),
-                                .on_failure = [this, stop = std::move(stop)](int status, std::string why) {
-                                  why_ = std::move(why);
-                                  failure_ = status;
-                                  stop();
-                                }};
+    ChildProgramOptions options = GateProgram(flags, program_, std::move(servers));
+    options.log = Log;
+    options.on_ready = std::move(on_ready);
+    options.on_failure = [this, stop = std::move(stop)](int status, std::string why) {
+      why_ = std::move(why);
+      failure_ = status;
+      stop();
+    };
     REMORA_ASSIGN_OR_RETURN(gate_, ChildProgram::Start(std::move(options)));
     return absl::OkStatus();
   }
@@ -335,8 +333,7 @@ int ServeShards(int argc, char** argv, const Flags& flags) {
   const ServiceNotices notices = NoticesBy(&notifier);
   // The manager hears this process alone, which hears the servers.
   for (const char* const name : {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}) ::unsetenv(name);
-  const std::chrono::milliseconds beat_interval = BeatWatch::IntervalOf(flags.shards.hang_timeout);
-  ::setenv(kBeatVariable, BeatVariable(::getpid(), beat_interval).c_str(), 1);
+  AskForBeats(flags.shards.hang_timeout);
   Gate gate;
   if (const absl::Status found = gate.Find(flags); !found.ok()) return Fail(EX_UNAVAILABLE, found);
   const auto lock = LockTopology(flags.shards.topology);
@@ -398,6 +395,7 @@ int Serve(int argc, char** argv, Flags flags) {
   if (const absl::Status found = gate.Find(flags); !found.ok()) return Fail(EX_UNAVAILABLE, found);
   ServiceNotifier notifier(std::getenv("NOTIFY_SOCKET"), WarnOfManager);  // outlives the server
   flags.server.notices = NoticesBy(&notifier);
+  AskForBeats(flags.shards.hang_timeout);
   if (std::ranges::any_of(flags.listen, &rdma::Address::tls)) {
     auto tls = rdma::ServerTls::Create(flags.tls);
     if (!tls.ok()) return Fail(TokensExitStatus(tls.status()), tls.status());

@@ -7,10 +7,10 @@
 #include <cstring>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "rdma/address.h"
-#include "server/main/child_program.h"
 #include "server/main/listen_checks.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
@@ -115,7 +115,7 @@ std::string GatesServer(const Flags& flags) {
   return local == flags.listen.end() ? "" : absl::StrCat("--server=", local->ToString());
 }
 
-std::vector<std::string> GateArguments(const Flags& flags, std::string servers) {
+ChildProgramOptions GateProgram(const Flags& flags, std::string path, std::string servers) {
   const GateFlags& gate = flags.gate;
   std::vector<std::string> arguments = {std::move(servers)};
   for (const std::string& address : gate.addresses) arguments.push_back("--listen=" + address);
@@ -123,7 +123,14 @@ std::vector<std::string> GateArguments(const Flags& flags, std::string servers) 
   if (!gate.token_file.empty()) arguments.push_back("--token_file=" + gate.token_file);
   if (!gate.cluster_nodes.empty()) arguments.push_back("--cluster_nodes=" + gate.cluster_nodes);
   if (!gate.cluster_announce.empty()) arguments.push_back("--cluster_announce=" + gate.cluster_announce);
-  return arguments;
+  return {.name = "the gate of --redis",
+          .program = std::move(path),
+          .arguments = std::move(arguments),
+          .log = {},
+          .hung_event = LogEvent::kGateHung,
+          .hang_timeout = flags.shards.hang_timeout,
+          .on_ready = {},
+          .on_failure = {}};
 }
 
 }  // namespace remora

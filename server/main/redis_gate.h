@@ -2,10 +2,10 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/main/child_program.h"
 #include "server/main/flags.h"
 #include "tools/command_line/command_line.h"
 
@@ -23,7 +23,8 @@ absl::Status CheckGateFlags(const Flags& flags);
 
 /// Returns the flag of a gate for one server, which it reaches by a local address. Empty: there is no gate.
 std::string GatesServer(const Flags& flags);
-/// Returns the arguments of the gate. `servers`: its flag for the servers that it reaches.
-std::vector<std::string> GateArguments(const Flags& flags, std::string servers);
+/// Returns how the gate is run and watched, without functions to call. `path`: of FindGate. `servers`: its
+/// flag for the servers that it reaches.
+ChildProgramOptions GateProgram(const Flags& flags, std::string path, std::string servers);
 
 }  // namespace remora

@@ -182,8 +182,8 @@ void AddShardsFlags(command_line::CommandLine& line, Flags* flags) {
            "Default: `topology` in --data_dir")
       .TypeName("FILE");
   line.Add("--hang_timeout", flags->shards.hang_text,
-           "With --shards: end a server whose thread has done nothing for so long, and start it again; from "
-           "1s to 1h, or never. A server that has not begun to serve may take any time")
+           "With --shards or --redis: end a server, or the gate, of which a thread has done nothing for so "
+           "long, and start it again; from 1s to 1h, or never. One that does not serve yet has any time")
       .Check(FaultOfHangTimeout)
       .ShowDefault()
       .TypeName("DURATION");
@@ -213,9 +213,10 @@ absl::Status TakeShards(const command_line::CommandLine& line, Flags* flags) {
   const std::chrono::milliseconds hang_timeout = ParseTtl(shards.hang_text, &why).value_or(kNeverExpires);
   if (hang_timeout != kNeverExpires) shards.hang_timeout = hang_timeout;
   if (shards.count == 1) {
-    if (line.Has("--hang_timeout")) {
+    if (line.Has("--hang_timeout") && flags->gate.addresses.empty()) {
       return Reject(
-          "--hang_timeout: is for --shards; leave it out, and have a service manager watch the server");
+          "--hang_timeout: is for --shards and --redis; leave it out, and have a service manager watch the "
+          "server");
     }
     if (shards.topology.empty()) return absl::OkStatus();
     return Reject("--topology: one server has no topology; leave it out, or give --shards more");

@@ -5,6 +5,7 @@ how the tests reach their servers: local (the default) or tcp. Tests about one t
 A variable like REMORA_KVGATE names another program than that of the folder.
 """
 
+import ctypes
 import errno
 import os
 import pathlib
@@ -206,6 +207,40 @@ def is_running(pid):
     """Returns whether the process runs; a zombie does not."""
     stat = read_if_there(pathlib.Path(f"/proc/{pid}/stat"))
     return stat != b"" and stat.rsplit(b")", 1)[1].split()[0] != b"Z"
+
+
+def freeze_until_it_ends(pid):
+    """Stops a process again and again, as another program may let it go on."""
+
+    def has_ended():
+        try:
+            os.kill(pid, signal.SIGSTOP)
+        except ProcessLookupError:
+            return True
+        return not is_running(pid)
+
+    wait_until(has_ended, f"process {pid} is ended")
+
+
+class Debugger:
+    """Holds threads of other processes, as a debugger does. All calls come from one thread."""
+
+    def __init__(self):
+        self._ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+        self._ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+
+    def hold(self, thread):
+        """Returns 0 once the thread has stopped; or the error of ptrace(2)."""
+        ptrace_attach, wall = 16, 0x40000000
+        if self._ptrace(ptrace_attach, thread, None, None) != 0:
+            return ctypes.get_errno()
+        os.waitpid(thread, wall)
+        return 0
+
+    def let_go(self, thread):
+        ptrace_detach = 17
+        if self._ptrace(ptrace_detach, thread, None, None) != 0:
+            raise OSError(ctypes.get_errno(), "ptrace")
 
 
 class ShardsTestCase(TestCase):

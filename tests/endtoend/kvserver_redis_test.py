@@ -75,6 +75,54 @@ class KvserverRedisTest(redis_pair.TestCase):
         self.assertEqual(harness.kvctl(self.address, "get", "k").stdout, b"v")
         self.assertEqual(server.stop()[0], 0)
 
+    def test_a_gate_that_hangs_is_started_again(self):
+        server = self.start("--hang_timeout=2s")
+        self.assertEqual(self.wire().call("SET", "k", "v"), b"+OK\r\n")
+        gate = self.gate_of(server)
+        harness.freeze_until_it_ends(gate)
+        server.await_said(rb"warning gate_hung: the gate of --redis hangs: it has done nothing for 2 s; it is ended\n")
+        server.await_said(rb"warning gate_ended: [^\n]*signal 9 ended it; it is started again")
+        server.await_said(rb"(?s)gate_ready: .*gate_ready: ")
+        self.assertNotEqual(self.gate_of(server), gate)
+        self.assertEqual(self.wire().call("GET", "k"), b"$1\r\nv\r\n")
+        self.assertEqual(server.stop()[0], 0)
+
+    def test_a_gate_hangs_if_any_thread_of_it_does(self):
+        debugger = harness.Debugger()
+        server = self.start("--hang_timeout=2s")
+        gate = self.gate_of(server)
+        others = [int(thread) for thread in os.listdir(f"/proc/{gate}/task") if int(thread) != gate]
+        self.assertTrue(others)
+        held = []
+        for thread in others:
+            if error := debugger.hold(thread):
+                self.skipTest(f"ptrace: {os.strerror(error)}")
+            held.append(thread)
+        # Its main thread works, and it is spared for what holds the others.
+        server.await_said(rb"warning gate_hung: [^\n]*for 2 s; it is left alone: a debugger holds it\n")
+        for thread in held:
+            debugger.let_go(thread)
+        self.assertEqual(self.wire().call("PING"), b"+PONG\r\n")
+        self.assertEqual(self.gate_of(server), gate)
+        self.assertEqual(server.stop()[0], 0)
+
+    def test_an_idle_gate_does_not_hang(self):
+        server = self.start("--hang_timeout=2s")
+        gate = self.gate_of(server)
+        # Another server of this kind, whose gate hangs twice, shows that enough time has passed.
+        other = harness.Server(
+            f"--listen={self.address}.other", "--durability=memory", "--memory=64M", f"--redis=redis://{self.gate_path}.other",
+            "--hang_timeout=2s",
+        )  # fmt: skip
+        self.addCleanup(other.close)
+        for times in (1, 2):
+            harness.freeze_until_it_ends(self.gate_of(other))
+            other.await_said(rb"(?s)" + rb"gate_hung: .*" * times)
+            other.await_said(rb"(?s)gate_ready: .*" + rb"gate_ready: .*" * times)
+        self.assertEqual(self.gate_of(server), gate)
+        self.assertEqual(server.stop()[0], 0)
+        self.assertNotRegex(server.said(), rb"gate_hung")
+
     def test_bad_addresses_are_rejected_before_anything_starts(self):
         data = self.folder / "data"
         common = [f"--listen={self.address}", f"--data_dir={data}"]

@@ -1,6 +1,5 @@
 """kvserver --shards: several servers on one host, started, watched and ended by one process."""
 
-import ctypes
 import itertools
 import json
 import os
@@ -139,24 +138,12 @@ class HangTest(ShardsTestCase):
         if harness.is_running(pid):
             os.kill(pid, signal.SIGCONT)
 
-    def freeze_until_it_ends(self, pid):
-        """Stops a process again and again, as another program may let it go on."""
-
-        def has_ended():
-            try:
-                os.kill(pid, signal.SIGSTOP)
-            except ProcessLookupError:
-                return True
-            return not harness.is_running(pid)
-
-        harness.wait_until(has_ended, f"process {pid} is ended")
-
     def test_a_server_that_hangs_is_started_again(self):
         server = self.start_with("2s")
         self.assertEqual(self.example("ada", "Ada Lovelace").returncode, 0)
         before = self.children(server)
         keys = [line[2] for line in self.status()[1]]
-        self.freeze_until_it_ends(before[1])
+        harness.freeze_until_it_ends(before[1])
         server.await_said(rb"\nkvserver: [^\n]* warning shard_hung: shard 1 hangs: it has done nothing for 2 s; it is ended\n")
         server.await_said(rb"warning shard_ended: shard 1: signal 9 ended it; it is started again")
         harness.wait_until(lambda: self.status()[0] == 0, "all shards serve")
@@ -165,7 +152,7 @@ class HangTest(ShardsTestCase):
         self.assertEqual((after[0], after[2]), (before[0], before[2]))
         self.assertNotEqual(after[1], before[1])
         # Also the one that was started again is watched.
-        self.freeze_until_it_ends(after[1])
+        harness.freeze_until_it_ends(after[1])
         server.await_said(rb"(?s)shard_hung: shard 1 .*shard_hung: shard 1 ")
         harness.wait_until(lambda: self.status()[0] == 0, "all shards serve")
         self.assertEqual(server.stop()[0], 0)
@@ -175,7 +162,7 @@ class HangTest(ShardsTestCase):
         """Has a server hang and come back so many times. The others get that much time."""
         for _ in range(times):
             pid = self.children(server)[shard]
-            self.freeze_until_it_ends(pid)
+            harness.freeze_until_it_ends(pid)
             harness.wait_until(lambda pid=pid: self.children(server).get(shard, pid) != pid, "it is started again")
             harness.wait_until(lambda: harness.kvctl(self.address_of(shard), "ping").returncode == 0, "it serves")
 
@@ -210,17 +197,14 @@ class HangTest(ShardsTestCase):
         self.assertNotRegex(server.said(), rb"shard_hung: shard [12]")
 
     def test_a_server_that_a_debugger_holds_is_left_alone(self):
-        debugger = ctypes.CDLL(None, use_errno=True)
-        debugger.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+        debugger = harness.Debugger()
         server = self.start_with("2s")
         pid = self.children(server)[1]
-        ptrace_attach, ptrace_detach = 16, 17
-        if debugger.ptrace(ptrace_attach, pid, None, None) != 0:
-            self.skipTest(f"ptrace: {os.strerror(ctypes.get_errno())}")
-        os.waitpid(pid, 0x40000000)  # __WALL: it has stopped
+        if error := debugger.hold(pid):
+            self.skipTest(f"ptrace: {os.strerror(error)}")
         server.await_said(rb"warning shard_hung: shard 1 hangs: it has done nothing for 2 s; it is left alone: a debugger holds it\n")
         self.hang(server, 0, 2)
-        self.assertEqual(debugger.ptrace(ptrace_detach, pid, None, None), 0)
+        debugger.let_go(pid)
         harness.wait_until(lambda: self.status()[0] == 0, "all shards serve")
         self.assertEqual(self.children(server)[1], pid)
         self.assertEqual(len(re.findall(rb"shard_hung: shard 1 ", server.said())), 1)
@@ -247,7 +231,7 @@ class HangTest(ShardsTestCase):
             self.assertIn("--hang_timeout", said)
         code, said = self.rejected(f"--listen={self.address}", "--durability=memory", "--hang_timeout=5s")
         self.assertEqual(code, EX_USAGE)
-        self.assertIn("--hang_timeout: is for --shards; leave it out", said)
+        self.assertIn("--hang_timeout: is for --shards and --redis; leave it out", said)
 
 
 class OperatingTest(ShardsTestCase):

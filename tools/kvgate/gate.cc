@@ -6,13 +6,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/cluster/cluster_client.h"
+#include "server/main/beats.h"
+#include "server/monitoring/service_notices.h"
 #include "store/base/status_macros.h"
 
 namespace remora::kvgate {
@@ -28,6 +33,13 @@ void Tune(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &kKeepAliveSeconds, sizeof(kKeepAliveSeconds));
+}
+
+/// Returns how long poll may wait; negative: any time.
+int MillisUntil(std::optional<TimePoint> time, TimePoint now) {
+  if (!time) return -1;
+  return static_cast<int>(
+      std::max<std::int64_t>(std::chrono::ceil<std::chrono::milliseconds>(*time - now).count(), 0));
 }
 
 }  // namespace
@@ -69,7 +81,14 @@ absl::Status Gate::StartWatchers() {
   return absl::OkStatus();
 }
 
-absl::Status Gate::Run(int stop_fd) {
+void Gate::BeatIfAllWork() {
+  if (!std::ranges::all_of(threads_, &GatewayThread::has_answered)) return;
+  BeatToParent();
+  for (const std::unique_ptr<GatewayThread>& thread : threads_) thread->Ask();
+}
+
+absl::Status Gate::Run(int stop_fd, std::chrono::milliseconds beat_interval) {
+  Heartbeat heartbeat({.status = {}, .beat = [this] { BeatIfAllWork(); }, .beat_interval = beat_interval});
   std::vector<pollfd> watched{{.fd = stop_fd, .events = POLLIN, .revents = 0}};
   std::vector<bool> has_tls{false};
   for (const std::unique_ptr<Listener>& listener : listeners_) {
@@ -77,7 +96,9 @@ absl::Status Gate::Run(int stop_fd) {
     has_tls.resize(watched.size(), listener->has_tls());
   }
   for (;;) {
-    if (::poll(watched.data(), watched.size(), -1) < 0 && errno != EINTR) {
+    heartbeat.BeatIfDue(clock_.Now());
+    if (::poll(watched.data(), watched.size(), MillisUntil(heartbeat.next_beat(), clock_.Now())) < 0 &&
+        errno != EINTR) {
       return absl::InternalError(absl::StrCat("poll: ", std::strerror(errno)));
     }
     if (watched[0].revents != 0) {

@@ -1,6 +1,7 @@
 // A gate: its listening sockets, and the threads that serve what they accept.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <vector>
@@ -26,14 +27,17 @@ class Gate {
                                                      const std::vector<ListenAddress>& listen, Reach reach,
                                                      const Clock& clock);
 
-  /// Accepts clients until `stop_fd` is readable. Afterwards no notification comes.
-  absl::Status Run(int stop_fd);
+  /// Accepts clients until `stop_fd` is readable. Afterwards no notification comes. Once in each interval, it
+  /// beats to the parent process if all threads work (server/main/beats.h); 0: nobody asks for beats.
+  absl::Status Run(int stop_fd, std::chrono::milliseconds beat_interval);
 
  private:
   Gate(GateOptions options, const Clock& clock) : state_(std::move(options), clock), clock_(clock) {}
 
   /// Starts the watchers of the servers' changes, with the flags of the options.
   absl::Status StartWatchers();
+  /// Beats if all threads have answered since the last beat, and asks them anew.
+  void BeatIfAllWork();
   /// Accepts one client. Returns how long to wait before the next one, in milliseconds; 0: not at all.
   int Accept(int listening_fd, bool has_tls);
 

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "server/main/beats.h"
 #include "store/base/clock.h"
 #include "store/base/shortage.h"
 #include "store/base/standard_streams.h"
@@ -92,7 +93,7 @@ int Run(int argc, char** argv) {
     return Fail(absl::FailedPreconditionError(
         "start: standard output takes no text; redirect it to a file or a pipe with a reader"));
   }
-  const absl::Status run = (*gate)->Run(stop_fd);
+  const absl::Status run = (*gate)->Run(stop_fd, AskedBeats(std::getenv(kBeatVariable), ::getppid()));
   return run.ok() ? EX_OK : Fail(run);
 }
 

@@ -88,6 +88,11 @@ void GatewayThread::Adopt(int fd, std::shared_ptr<ClientRecord> record,
   });
 }
 
+void GatewayThread::Ask() {
+  has_answered_.store(false, std::memory_order_relaxed);
+  inbox_->Post([this] { has_answered_.store(true, std::memory_order_relaxed); });
+}
+
 // --- The loop -------------------------------------------------------------------------------------------
 
 void GatewayThread::Run() {

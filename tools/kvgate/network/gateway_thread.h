@@ -26,7 +26,7 @@ namespace remora::kvgate {
 /// Serves the connections that Adopt hands to it. Reads of all of them are in flight together; their writes
 /// share messages. A server that is gone delays only commands that need it: another thread dials anew.
 ///
-/// Thread safety: any thread may call Adopt and Stop.
+/// Thread safety: any thread may call Adopt and has_answered. One thread calls Ask.
 class GatewayThread {
  public:
   /// Connects to the servers, and starts the thread. `state` and `clock` live longer. Outcomes as for
@@ -39,6 +39,11 @@ class GatewayThread {
 
   /// Takes a connected socket. `tls`: of its address, or null.
   void Adopt(int fd, std::shared_ptr<ClientRecord> record, std::shared_ptr<const rdma::TlsContext> tls);
+
+  /// Asks the thread for an answer, which it gives as soon as it has done what it is at.
+  void Ask();
+  /// Returns whether it has answered since then.
+  bool has_answered() const { return has_answered_.load(std::memory_order_relaxed); }
 
  private:
   GatewayThread(GateState& state, const Clock& clock) : state_(state), clock_(clock) {}
@@ -76,6 +81,7 @@ class GatewayThread {
   std::vector<std::uint64_t> gathering_;                    // IDs that may gather replies
   int gathering_steps_ = 0;                                 // since the first of them
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> has_answered_{true};
   std::thread thread_;
 };
 
