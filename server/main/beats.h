@@ -4,10 +4,10 @@
 //   REMORA_BEAT=PID:MS in the environment ──▶ sends a beat every MS milliseconds, if PID is its parent
 //   BeatWatch ◀────────────────────────────── a byte on standard output, which is a pipe
 //
-// The server thread sends it; of a gate the main thread, once all others have answered it. One that does not
-// serve yet sends none. The parent counts looks, and not time: a look counts once in an interval in which the
-// parent has worked itself. So nobody hangs for the time in which the machine was suspended, or the parent
-// got no CPU either.
+// The server thread of a server sends it. The main thread of a gate sends it once all threads that serve
+// clients have answered. A child that does not serve yet sends none. The parent counts looks, and not time: a
+// look counts once in an interval in which the parent has worked itself. So nobody hangs for the time in
+// which the machine was suspended, or the parent got no CPU either.
 #pragma once
 
 #include <sys/types.h>

@@ -47,7 +47,7 @@ struct ChildProgramOptions {
   /// Longest time in which it comes to serve; negative: it has any time.
   std::chrono::milliseconds start_patience{60'000};
   /// Time without a beat (beats.h) after which a child that serves is ended by SIGKILL; 0: any. The caller
-  /// has set kBeatVariable.
+  /// has called AskForBeats.
   std::chrono::milliseconds hang_timeout{0};
   /// Longest time between SIGTERM and SIGKILL.
   std::chrono::milliseconds stop_patience{5'000};

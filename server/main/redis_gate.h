@@ -23,8 +23,8 @@ absl::Status CheckGateFlags(const Flags& flags);
 
 /// Returns the flag of a gate for one server, which it reaches by a local address. Empty: there is no gate.
 std::string GatesServer(const Flags& flags);
-/// Returns how the gate is run and watched, without functions to call. `path`: of FindGate. `servers`: its
-/// flag for the servers that it reaches.
+/// Returns how to run and watch the gate; the caller sets `log`, `on_ready` and `on_failure`. `path`: of
+/// FindGate. `servers`: the gate's flag for the servers that it reaches.
 ChildProgramOptions GateProgram(const Flags& flags, std::string path, std::string servers);
 
 }  // namespace remora

@@ -183,7 +183,7 @@ void AddShardsFlags(command_line::CommandLine& line, Flags* flags) {
       .TypeName("FILE");
   line.Add("--hang_timeout", flags->shards.hang_text,
            "With --shards or --redis: end a server, or the gate, of which a thread has done nothing for so "
-           "long, and start it again; from 1s to 1h, or never. One that does not serve yet has any time")
+           "long, and start it again; from 1s to 1h, or never. Before it serves, it may take any time")
       .Check(FaultOfHangTimeout)
       .ShowDefault()
       .TypeName("DURATION");
